@@ -1,6 +1,7 @@
 """Build hook of the wheel: adds templates/ and the rule catalogue, compiled from its YAML sources.
 
-An editable install gets neither: the package reads both from the checkout, where a copy would go stale.
+An editable install gets neither: the package reads both from the checkout, where a copy would go
+stale.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class WheelContents(BuildHookInterface[Any]):
 
 
 def compiled_catalog(root: Path) -> str:
-    """Compile the rules and profiles of the tree at `root` with that tree's own loader, whatever else is installed."""
+    """Compile the rules and profiles of the tree at `root` with that tree's own loader, whatever
+    else is installed.
+    """
     sys.path.insert(0, str(root))
     try:
         compiled = importlib.import_module("hosttune.engine.rules.compiled")

@@ -1,7 +1,7 @@
 """`hosttune`, and `python -m hosttune`: what is started.
 
-Up to the end of the imports Ctrl-C ends this process as it ends any other program, with no traceback of an import;
-`cli/app.py` takes it from there.
+Up to the end of the imports Ctrl-C ends this process as it ends any other program, with no
+traceback of an import; `cli/app.py` takes it from there.
 """
 
 from hosttune.foreign_code import refuse_foreign_code

@@ -1,11 +1,13 @@
-"""Values to JSON and back: plans, receipts, findings, changes; nothing is lost on the way, whatever a file held.
+"""Values to JSON and back: plans, receipts, findings, changes; nothing is lost on the way, whatever
+a file held.
 
-A value (`Change.before`, `.after`) is written so that its type survives: text, number, bool and a list of text stand
-as they are; `{"type": "absent"}`, `{"type": "unreadable", "reason"}`, and for a file `{"type": "file", "text" |
-"base64", "mode": "0644", "uid", "gid"}`. An address is `kind:name`, a word of a closed vocabulary is that word.
-Documents begin with `format_version`, which is raised where an older reader would go wrong. Reading is strict: a wrong
-type is a fault with its path, and all are reported at once. A missing key takes the default of its field, an unknown
-one is passed over (a change carries it along), so documents of older and newer versions stay readable.
+A value (`Change.before`, `.after`) is written so that its type survives: text, number, bool and a
+list of text stand as they are; `{"type": "absent"}`, `{"type": "unreadable", "reason"}`, and for a
+file `{"type": "file", "text" | "base64", "mode": "0644", "uid", "gid"}`. An address is `kind:name`,
+a word of a closed vocabulary is that word. Documents begin with `format_version`, which is raised
+where an older reader would go wrong. Reading is strict: a wrong type is a fault with its path, and
+all are reported at once. A missing key takes the default of its field, an unknown one is passed
+over (a change carries it along), so documents of older and newer versions stay readable.
 """
 
 from __future__ import annotations
@@ -42,9 +44,11 @@ FORMAT_VERSION = 1
 MOST_VALUES: Final = 1 << 22  # of a document
 MOST_TEXT: Final = 64 << 20  # bytes of a document
 _LATER = "later"  # the field of a Change that carries what a later version added
-_YIELDS = "yields_to"  # the field of a Finding that is empty in every plan: only `health` hands it on
-# Live values that the kernel works out from the memory or the device that it found. Where a file of the host sets one,
-# the rule is held or another change is about that file, so only a value set by hand for this boot is left out as well.
+# the field of a Finding that is empty in every plan: only `health` hands it on
+_YIELDS = "yields_to"
+# Live values that the kernel works out from the memory or the device that it found. Where a file of
+# the host sets one, the rule is held or another change is about that file, so only a value set by
+# hand for this boot is left out as well.
 WORKED_OUT = frozenset({"sysctl", "sysfs", "sysfs-set"})
 _VERSION = regex(r"[0-9][0-9A-Za-z.+~-]{0,30}")
 _NUMBER = regex(r"[0-9]{1,9}")
@@ -61,7 +65,10 @@ def to_json(value: Any) -> Any:
         return encode(value)
     if dataclasses.is_dataclass(value):
         # the stored field, not the attribute: a fact's attribute raises where it could not be read
-        fields = {field.name: to_json(get_stored(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {
+            field.name: to_json(get_stored(value, field.name))
+            for field in dataclasses.fields(value)
+        }
         if not fields.get(_YIELDS, True):
             del fields[_YIELDS]
         later = fields.pop(_LATER, ())
@@ -78,8 +85,8 @@ def change_to_json(change: Change) -> dict[str, Any]:
 
 
 def change_from_json(data: Any, where: str = "change", unknown: list[str] | None = None) -> Change:
-    """Raises BadInput with every fault; `where` is the file or field that `data` came from. `unknown` gets the names of
-    the fields that this version does not know.
+    """Raises BadInput with every fault; `where` is the file or field that `data` came from.
+    `unknown` gets the names of the fields that this version does not know.
     """
     return decode_as(Change, data, where, unknown)
 
@@ -99,7 +106,9 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(data: Any, where: str = "plan") -> Plan:
-    """Raises BadInput with every fault, also when another version of hosttune wrote the document."""
+    """Raises BadInput with every fault, also when another version of hosttune wrote the
+    document.
+    """
     return decode_as(Plan, _require_body(data, where), where)
 
 
@@ -113,11 +122,15 @@ def receipt_from_json(data: Any, where: str = "receipt") -> Receipt:
 
 
 def encode_canonically(changes: Iterable[Change]) -> bytes:
-    """The bytes under a plan's digest: what the changes do, without what only describes them, and without what
-    differs between two boots, or two equal hosts: their order, which is that of the devices; the kernel's number of a
-    device; and the value that a live setting has, which the kernel works out from the memory that it found.
+    """The bytes under a plan's digest: what the changes do, without what only describes them, and
+    without what differs between two boots, or two equal hosts: their order, which is that of the
+    devices; the kernel's number of a device; and the value that a live setting has, which the
+    kernel works out from the memory that it found.
     """
-    rows = sorted(json.dumps(_encode_intent(change), sort_keys=True, separators=(",", ":")) for change in changes)
+    rows = sorted(
+        json.dumps(_encode_intent(change), sort_keys=True, separators=(",", ":"))
+        for change in changes
+    )
     return f"[{','.join(rows)}]".encode("ascii")
 
 
@@ -133,7 +146,9 @@ def _encode_intent(change: Change) -> dict[str, Any]:
 
 
 def dump_json(data: Any) -> str:
-    """JSON for people and pipes: indented, ends in a newline, ASCII alone, so no terminal is steered by it."""
+    """JSON for people and pipes: indented, ends in a newline, ASCII alone, so no terminal is
+    steered by it.
+    """
     return json.dumps(data, indent=2, ensure_ascii=True) + "\n"
 
 
@@ -157,7 +172,10 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (str, str),
     (bytes, _bytes_to_json),
     (Unreadable, lambda value: {"type": "unreadable", "reason": value.reason}),
-    (PartlyRead, lambda part: [*(to_json(item) for item in part.known), to_json(Unreadable(part.reason))]),
+    (
+        PartlyRead,
+        lambda part: [*(to_json(item) for item in part.known), to_json(Unreadable(part.reason))],
+    ),
     (FileValue, _file_to_json),
     (Address, str),
     (Mapping, lambda items: {str(key): to_json(item) for key, item in tuple(items.items())}),
@@ -174,18 +192,25 @@ def _require_body(data: Any, where: str) -> dict[str, Any]:
 
 
 def other_format(data: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What is wrong with the `format_version` of a document, and the way out; None where nothing is."""
+    """What is wrong with the `format_version` of a document, and the way out; None where nothing
+    is.
+    """
     version = data.get("format_version")
     if type(version) is int and version > FORMAT_VERSION:
         return f"is {version}: {written_by(data)} wrote it", f"use {written_by(data)} for it"
     if type(version) is int and version == FORMAT_VERSION:
         return None
     found = "nothing" if version is None else json.dumps(version)[:40]
-    return f"expected {FORMAT_VERSION}, found {found}", "make the file again with this version of hosttune"
+    return (
+        f"expected {FORMAT_VERSION}, found {found}",
+        "make the file again with this version of hosttune",
+    )
 
 
 def written_by(data: Mapping[str, Any]) -> str:
-    """The hosttune that wrote a document which this one does not know in full, as far as it says so."""
+    """The hosttune that wrote a document which this one does not know in full, as far as it says
+    so.
+    """
     version = data.get("tool_version")
     is_other = isinstance(version, str) and _VERSION.fullmatch(version) and version != __version__
     return f"hosttune {version}" if is_other else "a newer hosttune"
@@ -193,7 +218,9 @@ def written_by(data: Mapping[str, Any]) -> str:
 
 def is_older(version: str) -> bool:
     """Whether a hosttune of this version came before this one; False for any other text."""
-    return bool(_VERSION.fullmatch(version)) and _parse_version_numbers(version) < _parse_version_numbers(__version__)
+    return bool(_VERSION.fullmatch(version)) and _parse_version_numbers(
+        version
+    ) < _parse_version_numbers(__version__)
 
 
 def _parse_version_numbers(version: str) -> tuple[int, ...]:
@@ -201,8 +228,8 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def decode_as(wanted: type[T], data: Any, where: str, unknown: list[str] | None = None) -> T:
-    """A value of the type `wanted` from its JSON. `unknown` gets the names of fields that it does not have. Raises
-    BadInput with every fault.
+    """A value of the type `wanted` from its JSON. `unknown` gets the names of fields that it does
+    not have. Raises BadInput with every fault.
     """
     decoder = _Decoder(where, [] if unknown is None else unknown)
     value = decoder.decode(wanted, data, "")
@@ -212,21 +239,25 @@ def decode_as(wanted: type[T], data: Any, where: str, unknown: list[str] | None 
 
 
 def parse_json(content: str | bytes, most: int = MOST_VALUES, **words: Any) -> Any:
-    """JSON that others wrote, if it has no more than `most` values: an empty list of two bytes takes 64 in memory, an
-    object with a key 230, so an object counts as three. Of the characters each can take 4 bytes, in the text and in a
-    value. Raises ValueError and RecursionError. Commas and brackets within a text count as well; real documents have
-    one in 18 bytes.
+    """JSON that others wrote, if it has no more than `most` values: an empty list of two bytes
+    takes 64 in memory, an object with a key 230, so an object counts as three. Of the characters
+    each can take 4 bytes, in the text and in a value. Raises ValueError and RecursionError. Commas
+    and brackets within a text count as well; real documents have one in 18 bytes.
     """
     if len(content) > MOST_TEXT:
         raise ValueError(f"it is larger than {MOST_TEXT >> 20} MiB")
-    marks: tuple[Any, ...] = (b",", b"[", b"{", b"{", b"{") if isinstance(content, bytes) else (",", "[", "{", "{", "{")
+    marks: tuple[Any, ...] = (
+        (b",", b"[", b"{", b"{", b"{") if isinstance(content, bytes) else (",", "[", "{", "{", "{")
+    )
     if sum(map(content.count, marks)) > most:
         raise ValueError(f"it has more than {most} values")
     return json.loads(content, **words)
 
 
 def read_document(wanted: type[T], content: str | bytes, where: str, hint: str = "") -> T:
-    """The value of a document of ours, which `where` names. Raises BadInput with every fault, each with `hint`."""
+    """The value of a document of ours, which `where` names. Raises BadInput with every fault, each
+    with `hint`.
+    """
     try:
         data = parse_json(content)
     except (ValueError, RecursionError):
@@ -234,7 +265,9 @@ def read_document(wanted: type[T], content: str | bytes, where: str, hint: str =
     try:
         return decode_as(wanted, _require_body(data, where), where)
     except BadInput as error:
-        raise BadInput([Fault(one.where, one.message, hint or one.hint) for one in error.faults]) from None
+        raise BadInput(
+            [Fault(one.where, one.message, hint or one.hint) for one in error.faults]
+        ) from None
 
 
 @cache
@@ -267,7 +300,11 @@ class _Decoder:
             return None if data is None else self.decode(_without_none(wanted), data, path)
         if (kind := get_origin(wanted)) in (tuple, list, Mapping):
             inner = get_args(wanted)[-1 if kind is Mapping else 0]
-            return self.mapping(inner, data, path) if kind is Mapping else kind(self.items(inner, data, path))
+            return (
+                self.mapping(inner, data, path)
+                if kind is Mapping
+                else kind(self.items(inner, data, path))
+            )
         if isinstance(wanted, type) and issubclass(wanted, Enum):
             return self.word(wanted, data, path)
         if dataclasses.is_dataclass(wanted):
@@ -289,12 +326,17 @@ class _Decoder:
         before = len(self.faults)
         unknown = sorted(data.keys() - fields.keys())
         self.unknown += [_join_path(path, key) for key in unknown]
-        values: dict[str, Any] = {_LATER: tuple((key, json.dumps(data[key])) for key in unknown)} if carries else {}
+        values: dict[str, Any] = (
+            {_LATER: tuple((key, json.dumps(data[key])) for key in unknown)} if carries else {}
+        )
         hints = _read_hints(wanted)
         for name, field in fields.items():
             if name in data:
                 values[name] = self.decode(hints[name], data[name], _join_path(path, name))
-            elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            elif (
+                field.default is dataclasses.MISSING
+                and field.default_factory is dataclasses.MISSING
+            ):
                 self.fault(_join_path(path, name), "is missing")
         return wanted(**values) if len(self.faults) == before else None
 
@@ -302,7 +344,9 @@ class _Decoder:
         if not isinstance(data, list):
             self.fault(path, f"expected a list, found {_kind_of(data)}")
             return ()
-        return tuple(self.decode(wanted, item, f"{path}[{index}]") for index, item in enumerate(data))
+        return tuple(
+            self.decode(wanted, item, f"{path}[{index}]") for index, item in enumerate(data)
+        )
 
     def mapping(self, wanted: Any, data: Any, path: str) -> Any:
         if not isinstance(data, dict):
@@ -352,7 +396,11 @@ class _Decoder:
         if not isinstance(mode, str) or len(mode) != 4 or not set(mode) <= set("01234567"):
             self.fault(_join_path(path, "mode"), 'expected four octal digits such as "0644"')
         try:
-            content = data["text"].encode("utf-8") if "text" in data else b64decode(data["base64"], validate=True)
+            content = (
+                data["text"].encode("utf-8")
+                if "text" in data
+                else b64decode(data["base64"], validate=True)
+            )
         except ValueError:
             self.fault(_join_path(path, next(iter(body))), "cannot be decoded")
         if len(self.faults) > before:
@@ -360,7 +408,13 @@ class _Decoder:
         return FileValue(content, int(mode, 8), data["uid"], data["gid"])
 
 
-_NAMES: Mapping[Any, str] = {str: "text", int: "a number", bool: "true or false", dict: "an object", list: "a list"}
+_NAMES: Mapping[Any, str] = {
+    str: "text",
+    int: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
 
 
 def _kind_of(data: Any) -> str:

@@ -12,7 +12,9 @@ MOST_FAULTS = 100  # reported of one input: to search for the nearest known word
 
 @frozen
 class Where:
-    """A place in a file someone wrote: `path:line: field`. Line 0 and an empty field mean unknown."""
+    """A place in a file someone wrote: `path:line: field`. Line 0 and an empty field mean
+    unknown.
+    """
 
     path: str
     line: int = 0
@@ -25,7 +27,9 @@ class Where:
 
 @frozen
 class Fault:
-    """One thing wrong in an input file. A reader collects all of them before it raises `BadInput`."""
+    """One thing wrong in an input file. A reader collects all of them before it raises
+    `BadInput`.
+    """
 
     where: Where
     message: str
@@ -45,7 +49,9 @@ class HosttuneError(Exception):
 
 
 class BadInput(HosttuneError):
-    """An input file has faults; carries them in file order, the first ones where they are too many to read."""
+    """An input file has faults; carries them in file order, the first ones where they are too many
+    to read.
+    """
 
     def __init__(self, faults: tuple[Fault, ...] | list[Fault]) -> None:
         self.faults = tuple(faults[:MOST_FAULTS])
@@ -60,8 +66,8 @@ class Refused(HosttuneError):
 
 
 class HalfWay(Refused):
-    """A set of packages was left neither as before nor as planned. `hint` is for a person; `way_out` puts before it who
-    goes on, which only the caller knows.
+    """A set of packages was left neither as before nor as planned. `hint` is for a person;
+    `way_out` puts before it who goes on, which only the caller knows.
     """
 
     def __init__(self, message: str, *, first: str, by_hand: str) -> None:

@@ -1,10 +1,11 @@
 """Whether Python takes code, for root, from where someone else can put it.
 
-PYTHONPATH, PYTHONHOME, the working folder (`python -m`) and PYTHONPYCACHEPREFIX name such places (Python documentation,
-"Command line and environment"). The .deb and the one file start Python with -I, which drops them; the script that pip
-makes does not. Python itself reads PYTHONPATH before this line (sitecustomize), so what is there may have run: the look
-ends what can still be ended, and says it. Those who can write hosttune's own files have that say anyway: a user's own
-checkout under sudo is that user's decision.
+PYTHONPATH, PYTHONHOME, the working folder (`python -m`) and PYTHONPYCACHEPREFIX name such places
+(Python documentation, "Command line and environment"). The .deb and the one file start Python with
+-I, which drops them; the script that pip makes does not. Python itself reads PYTHONPATH before this
+line (sitecustomize), so what is there may have run: the look ends what can still be ended, and says
+it. Those who can write hosttune's own files have that say anyway: a user's own checkout under sudo
+is that user's decision.
 
 It comes before all other imports and needs only modules that Python has loaded by itself.
 """
@@ -23,15 +24,21 @@ def refuse_foreign_code() -> None:
         return
     own = _list_places(os.path.dirname(os.path.abspath(__file__)))
     modules = [getattr(one, "__file__", None) for one in list(sys.modules.values())]
-    loaded = {os.path.dirname(file) for file in modules if isinstance(file, str) and os.path.isabs(file)}
+    loaded = {
+        os.path.dirname(file) for file in modules if isinstance(file, str) and os.path.isabs(file)
+    }
     prefix = [sys.pycache_prefix] if sys.pycache_prefix else []
-    foreign = {path: why for path in (*sys.path, *prefix, *loaded) if (why := _why_foreign(path, own))}
+    foreign = {
+        path: why for path in (*sys.path, *prefix, *loaded) if (why := _why_foreign(path, own))
+    }
     if foreign:
         _leave(foreign, loaded)
 
 
 def _list_places(path: str) -> list[_Place]:
-    """The place, each folder above it and each link on the way; None if there is nothing of that name."""
+    """The place, each folder above it and each link on the way; None if there is nothing of that
+    name.
+    """
     found: dict[str, os.stat_result | None] = {}
     todo = [os.path.realpath(path), os.path.abspath(path)]
     while todo:
@@ -42,7 +49,9 @@ def _list_places(path: str) -> list[_Place]:
         try:
             found[place] = info = os.lstat(place)
             if stat.S_ISLNK(info.st_mode):
-                todo.append(os.path.abspath(os.path.join(os.path.dirname(place), os.readlink(place))))
+                todo.append(
+                    os.path.abspath(os.path.join(os.path.dirname(place), os.readlink(place)))
+                )
         except (FileNotFoundError, NotADirectoryError):
             pass
         todo.append(os.path.dirname(place))
@@ -50,7 +59,9 @@ def _list_places(path: str) -> list[_Place]:
 
 
 def _why_foreign(path: str, own: list[_Place]) -> str:
-    """Who besides root and the owners of hosttune's own files can put code there; "" if no one can."""
+    """Who besides root and the owners of hosttune's own files can put code there; "" if no one
+    can.
+    """
     of_own = {place for place, info in own}
     users = {0} | {info.st_uid for _, info in own if info}
     groups = {0} | {info.st_gid for _, info in own if info and info.st_mode & stat.S_IWGRP}
@@ -97,8 +108,13 @@ def _leave(foreign: dict[str, str], loaded: set[str]) -> None:
     if any(one in foreign for one in loaded):
         lines.append("  modules from there are already loaded, so their code has run: look at them")
     if is_dropped or "PYTHONHOME" in os.environ:
-        lines.append(f"  hint: type {join((sys.executable, '-I', '-m', 'hosttune', *sys.argv[1:]))}")
+        lines.append(
+            f"  hint: type {join((sys.executable, '-I', '-m', 'hosttune', *sys.argv[1:]))}"
+        )
     else:
-        lines.append("  hint: let only root write there, or install the .deb, which starts Python without such places")
+        lines.append(
+            "  hint: let only root write there, or install the .deb, which starts Python without "
+            "such places"
+        )
     sys.stderr.write("\n".join(lines) + "\n")
     sys.exit(2)

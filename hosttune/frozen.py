@@ -1,8 +1,9 @@
 """Frozen dataclasses that are quick to make.
 
-A start makes over a hundred of them, and every method that `dataclass` writes for one is compiled from text: 0.5 ms
-a class with Python 3.11, which was the larger part of what a check cost beyond typer. So all but `__init__` are shared,
-and that is written when a class has more than a few values; of most classes a run makes none.
+A start makes over a hundred of them, and every method that `dataclass` writes for one is compiled
+from text: 0.5 ms a class with Python 3.11, which was the larger part of what a check cost beyond
+typer. So all but `__init__` are shared, and that is written when a class has more than a few
+values; of most classes a run makes none.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _FEW = 4  # values of a class that cost less than its `__init__`, written and co
 
 
 class Lazy:
-    """The value of a field that is made when someone asks for it: once, for all who ask, and from any thread."""
+    """The value of a field that is made when someone asks for it: once, for all who ask, and from
+    any thread.
+    """
 
     __slots__ = ("_arguments", "_lock", "_make", "_value")
     _value: Any
@@ -51,23 +54,32 @@ class Lazy:
 def frozen(cls: type[T]) -> type[T]:
     """As `dataclass(frozen=True, slots=True)`, with methods that are not compiled for each class.
 
-    They look at the fields as they are stored, so that a fact that could not be read can be compared and printed too:
-    a class may have values of some types kept aside (ASIDE), see hosttune/facts/base.py.
+    They look at the fields as they are stored, so that a fact that could not be read can be
+    compared and printed too: a class may have values of some types kept aside (ASIDE), see
+    hosttune/facts/base.py.
     """
     made: Any = dataclass(slots=True, init=False, eq=False, repr=False)(_set_signature(cls))
-    compared = _call_once(lambda: tuple(_make_getter(made, one.name) for one in fields(made) if one.compare))
+    compared = _call_once(
+        lambda: tuple(_make_getter(made, one.name) for one in fields(made) if one.compare)
+    )
     stored = _call_once(
-        lambda: tuple((_make_getter(made, one.name), _make_setter(made, one.name)) for one in fields(made))
+        lambda: tuple(
+            (_make_getter(made, one.name), _make_setter(made, one.name)) for one in fields(made)
+        )
     )
 
     def values(self: object) -> tuple[Any, ...]:
         return tuple(get(self) for get in compared())
 
     def equal(self: object, other: object) -> Any:
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        return (
+            values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        )
 
     def text(self: object) -> str:
-        shown = (f"{one.name}={_make_getter(made, one.name)(self)!r}" for one in fields(made) if one.repr)
+        shown = (
+            f"{one.name}={_make_getter(made, one.name)(self)!r}" for one in fields(made) if one.repr
+        )
         return f"{made.__qualname__}({', '.join(shown)})"
 
     few: list[None] = []  # an entry for each value
@@ -83,8 +95,8 @@ def frozen(cls: type[T]) -> type[T]:
             put(self, value)
 
     methods = {
-        "__init__": init, "__eq__": equal, "__hash__": lambda self: hash(values(self)), "__repr__": text,
-        "__setattr__": _refuse, "__delattr__": _refuse, "__setstate__": restore,
+        "__init__": init, "__eq__": equal, "__hash__": lambda self: hash(values(self)),
+        "__repr__": text, "__setattr__": _refuse, "__delattr__": _refuse, "__setstate__": restore,
         "__getstate__": lambda self: [get(self) for get, _ in stored()],
     }  # fmt: skip
     for name, method in methods.items():
@@ -94,8 +106,9 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def _call_once(make: Callable[[], T]) -> Callable[[], T]:
-    """`make`, at its first use, and then what it gave: of most classes nothing is asked, and functools.cache takes
-    longer to wrap it than it takes."""
+    """`make`, at its first use, and then what it gave: of most classes nothing is asked, and
+    functools.cache takes longer to wrap it than it takes.
+    """
     made: list[T] = []
 
     def get() -> T:
@@ -107,18 +120,22 @@ def _call_once(make: Callable[[], T]) -> Callable[[], T]:
 
 
 def _set_signature(cls: type[T]) -> type[T]:
-    """`dataclass` writes the signature of a class without a text of its own into it, which takes it long to find."""
+    """`dataclass` writes the signature of a class without a text of its own into it, which takes it
+    long to find.
+    """
     cls.__doc__ = cls.__doc__ or cls.__name__
     return cls
 
 
 def _refuse(self: object, name: str, *value: object) -> None:
-    raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} field {name!r} of {type(self).__name__}")
+    raise FrozenInstanceError(
+        f"cannot {'assign to' if value else 'delete'} field {name!r} of {type(self).__name__}"
+    )
 
 
 def get_stored(value: object, name: str) -> object:
-    """A field as it is stored, also one that is kept aside; a lazy one is made now. Raises AttributeError if there is
-    none.
+    """A field as it is stored, also one that is kept aside; a lazy one is made now. Raises
+    AttributeError if there is none.
     """
     try:
         return object.__getattribute__(value, name)
@@ -166,7 +183,9 @@ def _make_setter(cls: type, name: str) -> Any:
     if not hasattr(cls, "ASIDE"):
         return put
     kinds = cls.ASIDE
-    return lambda self, value: _put_aside(self, name, value) if type(value) in kinds else put(self, value)
+    return lambda self, value: (
+        _put_aside(self, name, value) if type(value) in kinds else put(self, value)
+    )
 
 
 def _put_aside(self: object, name: str, value: object) -> None:
@@ -187,7 +206,9 @@ def _find_aside(cls: type) -> Any:
 
 
 def _fill_fields(self: object, given: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    """Store the fields as the written `__init__` would. False, and nothing is stored, for what it would refuse."""
+    """Store the fields as the written `__init__` would. False, and nothing is stored, for what it
+    would refuse.
+    """
     cls = type(self)
     known = fields(cls)  # type: ignore[arg-type]
     values = dict(zip([one.name for one in known if not one.kw_only], given, strict=False))
@@ -198,7 +219,9 @@ def _fill_fields(self: object, given: tuple[Any, ...], named: dict[str, Any]) ->
         if one.name not in values:
             if one.default is MISSING and one.default_factory is MISSING:
                 return False
-            values[one.name] = one.default if one.default_factory is MISSING else one.default_factory()
+            values[one.name] = (
+                one.default if one.default_factory is MISSING else one.default_factory()
+            )
     if len(values) > len(known):
         return False
     for one in known:
@@ -209,7 +232,9 @@ def _fill_fields(self: object, given: tuple[Any, ...], named: dict[str, Any]) ->
 
 
 def _make_initializer(cls: type) -> Any:
-    """`__init__` of the fields: positional or by name, with their defaults, storing past `__setattr__`."""
+    """`__init__` of the fields: positional or by name, with their defaults, storing past
+    `__setattr__`.
+    """
     kinds = getattr(cls, "ASIDE", None)
     known: dict[str, Any] = {"_MISSING": MISSING, "_ASIDE": kinds, "_TYPE": type}
     arguments: list[str] = ["self"]

@@ -6,8 +6,9 @@ from typing import AnyStr, Generic
 
 
 class LineNumbers(Generic[AnyStr]):
-    """The number of the line, from 1, in which a position of the text is. It counts on from the position that was
-    asked last: to count from the start for each of many places takes quadratic time.
+    """The number of the line, from 1, in which a position of the text is. It counts on from the
+    position that was asked last: to count from the start for each of many places takes quadratic
+    time.
     """
 
     __slots__ = ("_at", "_feed", "_line", "_text")

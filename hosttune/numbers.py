@@ -1,7 +1,7 @@
 """Numbers: whole ones in text of others; counts, sizes and spans of time in sentences.
 
-int() also takes blanks, `+`, `_` and digits of other scripts, and fails for thousands of digits that str.isdecimal()
-passes.
+int() also takes blanks, `+`, `_` and digits of other scripts, and fails for thousands of digits
+that str.isdecimal() passes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ def say_size(size_bytes: float) -> str:
 def say_gib(size_bytes: int) -> str:
     """`0.3 GiB`, `64 GiB`, `3.4 TiB`: of memory and disks."""
     tib = size_bytes / (1 << 40)
-    return f"{tib:.1f} TiB" if tib >= 2 else f"{size_bytes / (1 << 30):.1f}".removesuffix(".0") + " GiB"
+    return (
+        f"{tib:.1f} TiB"
+        if tib >= 2
+        else f"{size_bytes / (1 << 30):.1f}".removesuffix(".0") + " GiB"
+    )
 
 
 def say_limit(limit_bytes: int) -> str:

@@ -1,7 +1,9 @@
-"""Lists of numbers and ranges, "0-3,8": of CPUs, of memory nodes, of Slurm's hosts. The one place that writes them out.
+"""Lists of numbers and ranges, "0-3,8": of CPUs, of memory nodes, of Slurm's hosts. The one place
+that writes them out.
 
-Twelve characters name more numbers than memory holds ("0-99999999999"), and such a list comes from records, from
-configuration files and from /sys. So a list is parsed as pairs, and written out only up to a limit.
+Twelve characters name more numbers than memory holds ("0-99999999999"), and such a list comes from
+records, from configuration files and from /sys. So a list is parsed as pairs, and written out only
+up to a limit.
 """
 
 from __future__ import annotations
@@ -9,18 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-MOST: Final = 1 << 16  # numbers of a list. Kernels have at most 8,192 CPUs and 1,024 nodes; Slurm has 65,536 hosts
+# numbers of a list. Kernels have at most 8,192 CPUs and 1,024 nodes; Slurm has 65,536 hosts
+MOST: Final = 1 << 16
 _DIGITS: Final = 18  # of one number
 _SHOWN: Final = 40  # characters of a list in an error
 
 
 def parse_ranges(text: str) -> tuple[tuple[int, int], ...]:
-    """The pairs (first, last) of "0-3,8"; empty parts are left out. Raises ValueError, with the text."""
-    return tuple(_parse_pair(part.strip(), text) for part in text.strip().split(",") if part.strip())
+    """The pairs (first, last) of "0-3,8"; empty parts are left out. Raises ValueError, with the
+    text.
+    """
+    return tuple(
+        _parse_pair(part.strip(), text) for part in text.strip().split(",") if part.strip()
+    )
 
 
 def number_list(text: str, most: int = MOST) -> tuple[int, ...]:
-    """The kernel's list format for CPUs and nodes: "0-3,8" is 0, 1, 2, 3, 8 (cpuset(7), "List format").
+    """The kernel's list format for CPUs and nodes: "0-3,8" is 0, 1, 2, 3, 8 (cpuset(7), "List
+    format").
 
     Raises ValueError for anything else, and for more than `most` numbers.
     """

@@ -1,5 +1,5 @@
-"""Regular expressions that are compiled at their first use: a run uses a third of those that it imports, and compiling
-all of them took a tenth of it.
+"""Regular expressions that are compiled at their first use: a run uses a third of those that it
+imports, and compiling all of them took a tenth of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Text from `templates/` (Jinja2): the bodies of drop-ins and pages. Undefined names are errors, not empty text."""
+"""Text from `templates/` (Jinja2): the bodies of drop-ins and pages. Undefined names are errors,
+not empty text.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,24 @@ def _make_environment() -> SandboxedEnvironment:
 
 
 def render(name: str, /, **values: Any) -> str:
-    """The text of template `name` with these values. Raises HosttuneError when the template is missing or wrong."""
+    """The text of template `name` with these values. Raises HosttuneError when the template is
+    missing or wrong.
+    """
     import jinja2
 
     try:
         return _make_environment().get_template(name).render(values)
-    except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        jinja2.TemplateError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         message = f"template {name}: {error.__class__.__name__}: {error}"
         raise HosttuneError(
-            message, hint="name a template that exists, with the values that it takes (`vars`), or reinstall hosttune"
+            message,
+            hint="name a template that exists, with the values that it takes (`vars`), or "
+            "reinstall hosttune",
         ) from error

@@ -1,5 +1,6 @@
-"""Where the package's own files lie: a wheel has the templates inside the package, a checkout and an editable install
-beside it, and in the self-contained file (hosttune.pyz) nothing is in a folder at all.
+"""Where the package's own files lie: a wheel has the templates inside the package, a checkout and
+an editable install beside it, and in the self-contained file (hosttune.pyz) nothing is in a folder
+at all.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ _PROJECT_NAME = regex(r'^name\s*=\s*"hosttune"\s*$', re.MULTILINE)
 
 
 def own_file(name: str) -> bytes | None:
-    """The content of a file below the package folder, also where that is part of a zip archive; None if there is none.
+    """The content of a file below the package folder, also where that is part of a zip archive;
+    None if there is none.
 
-    By the loader that found the package (PEP 302, `get_data`), because pathlib cannot look into an archive.
+    By the loader that found the package (PEP 302, `get_data`), because pathlib cannot look into an
+    archive.
     """
     loader = cast("ResourceLoader", __spec__.loader)
     try:
@@ -33,19 +36,26 @@ def own_file(name: str) -> bytes | None:
 
 
 def module_names(*folders: str) -> list[str]:
-    """The names of all modules below these folders, as they are imported from there: `storage.data_mount`. With
-    os.walk, because every check asks, and pathlib takes ten times as long.
+    """The names of all modules below these folders, as they are imported from there:
+    `storage.data_mount`. With os.walk, because every check asks, and pathlib takes ten times as
+    long.
     """
     found = []
     for folder in folders:
         for path, _, files in os.walk(folder):
             prefix = path[len(folder) + 1 :].replace("/", ".")
-            found += [f"{prefix}.{name[:-3]}".lstrip(".") for name in files if name.endswith(".py") and name[0] != "_"]
+            found += [
+                f"{prefix}.{name[:-3]}".lstrip(".")
+                for name in files
+                if name.endswith(".py") and name[0] != "_"
+            ]
     return sorted(found)
 
 
 def checkout_text(name: str) -> str | None:
-    """The text of a file of the checkout that the package is in, by its path there; None where it is installed."""
+    """The text of a file of the checkout that the package is in, by its path there; None where it
+    is installed.
+    """
     from pathlib import Path
 
     package = Path(__file__).resolve().parent
@@ -78,9 +88,11 @@ def docs_page(name: str) -> str:
 
 
 def template_text(name: str) -> str | None:
-    """The text of a Jinja2 template; None if there is none of this name. Raises as `template_root` does.
+    """The text of a Jinja2 template; None if there is none of this name. Raises as `template_root`
+    does.
 
-    A rule can name a template, and rules come with images and records, too: a name that leaves the folder is of none.
+    A rule can name a template, and rules come with images and records, too: a name that leaves the
+    folder is of none.
     """
     if not _PLAIN_NAME.fullmatch(name):
         return None
@@ -94,10 +106,10 @@ def template_text(name: str) -> str | None:
 def template_root(package: Path | None = None) -> Path:
     """Return the folder of the Jinja2 templates.
 
-    In a wheel it is `hosttune/templates`. Otherwise it is the sibling `templates/` of the package folder, and only
-    if that belongs to this very checkout: hosttune renders them as root, and beside an installed package (say
-    `/usr/lib/python3/dist-packages/templates`) the name is anybody's. `package` is the package folder; tests pass
-    another one.
+    In a wheel it is `hosttune/templates`. Otherwise it is the sibling `templates/` of the package
+    folder, and only if that belongs to this very checkout: hosttune renders them as root, and
+    beside an installed package (say `/usr/lib/python3/dist-packages/templates`) the name is
+    anybody's. `package` is the package folder; tests pass another one.
 
     Raises HosttuneError when there is no templates folder that may be read.
     """
@@ -117,10 +129,11 @@ def template_root(package: Path | None = None) -> Path:
 
 
 def _why_not_ours(sibling: Path, package: Path) -> str:
-    """Say in half a sentence why `sibling` is not the templates folder of the package's checkout, or nothing if it is.
+    """Say in half a sentence why `sibling` is not the templates folder of the package's checkout,
+    or nothing if it is.
 
-    One owner for the package, pyproject.toml and the templates: someone who may create files beside the package,
-    but may not change it, cannot place templates there either.
+    One owner for the package, pyproject.toml and the templates: someone who may create files beside
+    the package, but may not change it, cannot place templates there either.
     """
     project = package.parent / "pyproject.toml"
     try:

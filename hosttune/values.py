@@ -1,7 +1,8 @@
 """The values that the parts of hosttune exchange; no behaviour beyond construction, order and text.
 
-Everything here is frozen and made of tuples. `ABSENT` and `Unreadable` are values of their own, so that
-"not there", "could not look" and "empty" are never mistaken for one another. Units stand in the names.
+Everything here is frozen and made of tuples. `ABSENT` and `Unreadable` are values of their own, so
+that "not there", "could not look" and "empty" are never mistaken for one another. Units stand in
+the names.
 """
 
 from __future__ import annotations
@@ -33,13 +34,17 @@ ABSENT: Final = Absent.ABSENT
 @final
 @frozen
 class Unreadable:
-    """The thing asked for may exist, but could not be looked at; `reason` is a phrase for people."""
+    """The thing asked for may exist, but could not be looked at; `reason` is a phrase for
+    people.
+    """
 
     reason: str
 
 
 class PartlyRead:
-    """A list of which a part could not be read: `known` is what could, `reason` why there may be more."""
+    """A list of which a part could not be read: `known` is what could, `reason` why there may be
+    more.
+    """
 
     __slots__ = ("known", "reason")
 
@@ -48,45 +53,53 @@ class PartlyRead:
         self.reason = reason
 
 
-NOT_RECORDED: Final = "not in this record"  # how the reason of an Unreadable begins where a record holds no answer
+# how the reason of an Unreadable begins where a record holds no answer
+NOT_RECORDED: Final = "not in this record"
 
 
 def is_unrecorded(answer: object) -> bool:
-    """Whether this is the Unreadable of a record that an older hosttune made, which did not ask for this answer."""
+    """Whether this is the Unreadable of a record that an older hosttune made, which did not ask for
+    this answer.
+    """
     return isinstance(answer, Unreadable) and isinstance(answer.reason, NeverAsked)
 
 
 class OnlyRunning(str):
-    """The reason of an Unreadable where files alone are looked at and only the machine that runs them can tell. It is a
-    type of its own because reasons are handed on from fact to fact: what is unknown for this one is deferred.
+    """The reason of an Unreadable where files alone are looked at and only the machine that runs
+    them can tell. It is a type of its own because reasons are handed on from fact to fact: what is
+    unknown for this one is deferred.
     """
 
     __slots__ = ()
 
 
 class NotRecorded(str):
-    """The reason of an Unreadable that is NOT_RECORDED and the answer, only: a command may hold any text."""
+    """The reason of an Unreadable that is NOT_RECORDED and the answer, only: a command may hold any
+    text.
+    """
 
     __slots__ = ()
 
 
 class NeverAsked(NotRecorded):
-    """Of a record that an older hosttune made. One of this version holds each answer, unless it was taken out."""
+    """Of a record that an older hosttune made. One of this version holds each answer, unless it was
+    taken out.
+    """
 
     __slots__ = ()
 
 
 class TooLong(str):
-    """The reason of an Unreadable where a file is longer than is read of it. The person who made it so must not decide
-    anything by that.
+    """The reason of an Unreadable where a file is longer than is read of it. The person who made it
+    so must not decide anything by that.
     """
 
     __slots__ = ()
 
 
 class StepLines(str):
-    """A way out that hosttune words itself, a step on each line, for a text of more steps: what users choose is quoted
-    in it, so that each line break begins a step.
+    """A way out that hosttune words itself, a step on each line, for a text of more steps: what
+    users choose is quoted in it, so that each line break begins a step.
     """
 
     __slots__ = ()
@@ -145,7 +158,9 @@ class Disturbs(Level):
 
     @property
     def word(self) -> str:
-        """As --disturb takes it, and a policy, too: without blanks, which a shell would have to quote."""
+        """As --disturb takes it, and a policy, too: without blanks, which a shell would have to
+        quote.
+        """
         return _DISTURB_WORDS[self]
 
     @classmethod
@@ -213,7 +228,9 @@ class HoldKind(Word):
 
 
 class Confirmer(Word):
-    """Who may confirm: a person (or a program) that reaches the host anew, or its own health as well."""
+    """Who may confirm: a person (or a program) that reaches the host anew, or its own health as
+    well.
+    """
 
     OPERATOR = "operator"
     HEALTH = "health"
@@ -238,7 +255,9 @@ class Hold:
 
 @frozen
 class Address:
-    """One place that holds one value; prints as `kind:name` (`sysctl:vm.swappiness`, `mount:/data`)."""
+    """One place that holds one value; prints as `kind:name` (`sysctl:vm.swappiness`,
+    `mount:/data`).
+    """
 
     kind: str
     name: str
@@ -246,7 +265,8 @@ class Address:
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
 
-    def __eq__(self, other: object) -> bool:  # this and the two below: there are thousands of them in dictionaries
+    # this and the two below: there are thousands of them in dictionaries
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Address) and (self.kind, self.name) == (other.kind, other.name)
 
     def __hash__(self) -> int:
@@ -279,7 +299,8 @@ State: TypeAlias = Mapping[Address, Value]
 class Trigger:
     """Work that must follow a change, once per kind and run: `daemon-reload`, `update-grub` ...
 
-    `name` distinguishes triggers of one kind (the service to restart); empty where there is only one.
+    `name` distinguishes triggers of one kind (the service to restart); empty where there is only
+    one.
     """
 
     kind: str
@@ -291,7 +312,9 @@ class Trigger:
 
 @frozen
 class Change:
-    """One address goes from `before` to `after`. `reason` is for people and never steers anything."""
+    """One address goes from `before` to `after`. `reason` is for people and never steers
+    anything.
+    """
 
     address: Address
     action: Action
@@ -304,15 +327,20 @@ class Change:
     reversible: str = "yes"  # yes | after a reboot | no, and why
     reason: str = ""
     triggers: tuple[Trigger, ...] = ()
-    details: tuple[str, ...] = ()  # lines for people: packages with versions, what apt would remove ...
-    device: str = ""  # what udev knows the device by whose name in the address another boot may give to another one
-    later: tuple[tuple[str, str], ...] = ()  # fields that a later version added: name, JSON; written again as they were
+    # lines for people: packages with versions, what apt would remove ...
+    details: tuple[str, ...] = ()
+    # what udev knows the device by whose name in the address another boot may give to another one
+    device: str = ""
+    # fields that a later version added: name, JSON; written again as they were
+    later: tuple[tuple[str, str], ...] = ()
 
 
 def steps_of(todo: str) -> tuple[str, ...]:
-    """The steps of a way out, which is a text with a step on each line: a sentence, and a command behind its colon.
+    """The steps of a way out, which is a text with a step on each line: a sentence, and a command
+    behind its colon.
 
-    What else str.splitlines() takes for the end of a line may be in the name of a file, and begins no step.
+    What else str.splitlines() takes for the end of a line may be in the name of a file, and begins
+    no step.
     """
     return tuple(step for line in todo.split("\n") if (step := line.strip()))
 
@@ -333,22 +361,34 @@ class Finding:
     reason: str = ""
     evidence: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
-    todo: str = ""  # what a person should do, the way out of a hold too: a step on each line, in their order
-    is_waiver_over: bool = False  # someone accepted it for a time, which has passed; so advice counts, too
-    is_fault: bool = False  # this machine does not do its work, or will not after the next boot; never mere advice
+    # what a person should do, the way out of a hold too: a step on each line, in their order
+    todo: str = ""
+    # someone accepted it for a time, which has passed; so advice counts, too
+    is_waiver_over: bool = False
+    # this machine does not do its work, or will not after the next boot; never mere advice
+    is_fault: bool = False
     blocks_reboot: bool = False  # a boot before it is solved makes it worse
-    impairs: bool = False  # this machine does its work, but slower, or not for long; of a fault: up to the next boot
+    # this machine does its work, but slower, or not for long; of a fault: up to the next boot
+    impairs: bool = False
     yields_to: str = ""  # the rule whose finding of the same subject is shown instead
 
     def __post_init__(self) -> None:
-        """What is unknown because these are the files of an image waits for the machine that runs it."""
-        if self.verdict is Verdict.UNKNOWN and isinstance(self.reason, OnlyRunning) and not self.hold:
+        """What is unknown because these are the files of an image waits for the machine that runs
+        it.
+        """
+        if (
+            self.verdict is Verdict.UNKNOWN
+            and isinstance(self.reason, OnlyRunning)
+            and not self.hold
+        ):
             object.__setattr__(self, "hold", Hold(HoldKind.DEFERRED))
 
 
 @frozen
 class Stage:
-    """Changes that are made together, then the triggers; a later stage becomes possible only after it."""
+    """Changes that are made together, then the triggers; a later stage becomes possible only after
+    it.
+    """
 
     changes: tuple[Change, ...]
     triggers: tuple[Trigger, ...] = ()
@@ -356,7 +396,9 @@ class Stage:
 
 @frozen
 class Plan:
-    """What `apply` would do. The digest covers the changes alone, so equal hosts have equal digests."""
+    """What `apply` would do. The digest covers the changes alone, so equal hosts have equal
+    digests.
+    """
 
     digest: str
     tool_version: str
@@ -365,8 +407,10 @@ class Plan:
     policy_digest: str
     stages: tuple[Stage, ...]
     findings: tuple[Finding, ...]
-    complete: bool = True  # False: a fact or an address could not be read, so the plan may lack changes
-    interrupted: tuple[str, ...] = ()  # a sentence for each thing that apply has to finish besides the changes
+    # False: a fact or an address could not be read, so the plan may lack changes
+    complete: bool = True
+    # a sentence for each thing that apply has to finish besides the changes
+    interrupted: tuple[str, ...] = ()
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -402,8 +446,10 @@ class Receipt:
     waiting: tuple[str, ...] = ()  # "daemon-reload: GPU containers run", each a sentence
     reboot_reasons: tuple[str, ...] = ()
     verified: bool = True  # every address that was written read back as planned
-    reboot_obstacles: tuple[str, ...] = ()  # what has to be solved before that reboot, each a sentence
-    stays: tuple[str, ...] = ()  # what packages that were removed or replaced leave on the disk, each a sentence
+    # what has to be solved before that reboot, each a sentence
+    reboot_obstacles: tuple[str, ...] = ()
+    # what packages that were removed or replaced leave on the disk, each a sentence
+    stays: tuple[str, ...] = ()
     faults: tuple[
         Finding, ...
     ] = ()  # that the machine does not do its work, or what blocks a boot, as it is afterwards

@@ -1,5 +1,5 @@
-"""The words of a verdict for people: one table for text, Markdown, HTML and documents. Its keys are the words of
-values.py and engine/decide/health.py, which JSON, metrics and policies keep.
+"""The words of a verdict for people: one table for text, Markdown, HTML and documents. Its keys are
+the words of values.py and engine/decide/health.py, which JSON, metrics and policies keep.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ STATES = {
     "waits": StateWord("Waiting", "WAITING", "waiting", "yellow"),
     "refused": StateWord("Blocked", "BLOCKED", "blocked", "cyan"),
     "left alone": StateWord("Skipped", "SKIPPED", "skipped", "cyan"),
-    "orphaned": StateWord("Still applied, no longer wanted", "APPLIED", "still applied, no longer wanted", "cyan"),
+    "orphaned": StateWord(
+        "Still applied, no longer wanted", "APPLIED", "still applied, no longer wanted", "cyan"
+    ),
     "deferred": StateWord("Cannot be judged in an image", "IMAGE", "cannot be judged in an image"),
     "advice": StateWord("Advice", "ADVICE", "with advice", "cyan", "advice"),
     "waived": StateWord("Waived by the policy", "WAIVED", "waived"),
     "ok": StateWord("Ok", "OK", "ok", "green"),
     "not applicable": StateWord("Not applicable", "N/A", "not applicable"),
-}  # fmt: skip
+}
 
 # Why a difference is not acted on; a detail completes it, behind a colon where the mark is one.
 HOLDS = {
@@ -59,8 +61,9 @@ def hold_text(kind: str, detail: str) -> str:
     return f"{HOLDS.get(kind, '')} {detail}".strip() if detail else HOLDS.get(kind, "").rstrip(":")
 
 
-# What became of a run on trial, by the words of JSON and metrics: as a label, and behind `run N`. A state without a row
-# is called as it is there. `undo` is what a person does, a rollback what hosttune does by itself.
+# What became of a run on trial, by the words of JSON and metrics: as a label, and behind `run N`. A
+# state without a row is called as it is there. `undo` is what a person does, a rollback what
+# hosttune does by itself.
 TRIALS = {
     "on trial: to be taken back": ("on trial: rollback due", "is on trial: rollback due"),
     "came back": ("rolled back", "was rolled back"),

@@ -1,7 +1,9 @@
-"""What tests make once and keep, for all rings and runs: Debian trees, disks of guests, wheels, packages, Ansible.
+"""What tests make once and keep, for all rings and runs: Debian trees, disks of guests, wheels,
+packages, Ansible.
 
-Each is a folder of the cache that is named after the digest of what made it, so that a changed recipe builds anew and
-nothing else does. Rings that run side by side ask for the same: who comes second waits and finds it made.
+Each is a folder of the cache that is named after the digest of what made it, so that a changed
+recipe builds anew and nothing else does. Rings that run side by side ask for the same: who comes
+second waits and finds it made.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ def locked(name: str, cache: Path | None = None) -> Iterator[Path]:
 
 
 def kept(name: str, make: Callable[[Path], None], cache: Path | None = None) -> Path:
-    """The folder of this name. Where it is missing, `make` fills an empty one, which gets the name when it is whole: what
-    is cut off leaves nothing that counts.
+    """The folder of this name. Where it is missing, `make` fills an empty one, which gets the name
+    when it is whole: what is cut off leaves nothing that counts.
     """
     with locked(name, cache) as target:
         if not target.exists():
@@ -59,9 +61,15 @@ def kept(name: str, make: Callable[[Path], None], cache: Path | None = None) -> 
 
 
 def _prune(cache: Path) -> None:
-    """Remove what no run has used for a week: folders of older recipes, and what a killed build left."""
+    """Remove what no run has used for a week: folders of older recipes, and what a killed build
+    left.
+    """
     for path in cache.iterdir():
         # Somebody else may prune too, or name what has just been built.
         with contextlib.suppress(FileNotFoundError):
-            if not path.name.startswith(".") and path.is_dir() and time.time() - path.stat().st_mtime > UNUSED_S:
+            if (
+                not path.name.startswith(".")
+                and path.is_dir()
+                and time.time() - path.stat().st_mtime > UNUSED_S
+            ):
                 shutil.rmtree(path, ignore_errors=True)

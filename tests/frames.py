@@ -1,6 +1,8 @@
-"""The frames of a new fact and of a new kind of wish, with their tests: `./run facts new DOMAIN/SUBJECT` and `./run rules kind DOMAIN/KIND`.
+"""The frames of a new fact and of a new kind of wish, with their tests: `./run facts new
+DOMAIN/SUBJECT` and `./run rules kind DOMAIN/KIND`.
 
-What they write works and passes its test; `FILL IN` stands where its author has the word, and `./run test unit` fails while one is left.
+What they write works and passes its test; `FILL IN` stands where its author has the word, and
+`./run test unit` fails while one is left.
 """
 
 from __future__ import annotations
@@ -204,7 +206,12 @@ def frame_fact(root: Path, domain: str, name: str) -> dict[str, str]:
 
 def frame_kind(_root: Path, domain: str, name: str) -> dict[str, str]:
     """Path -> text: the kind and its test; the folder is the registry."""
-    words = {"todo": PLACEHOLDER, "name": name, "kind": name.replace("_", "-"), "cls": name.title().replace("_", "")}
+    words = {
+        "todo": PLACEHOLDER,
+        "name": name,
+        "kind": name.replace("_", "-"),
+        "cls": name.title().replace("_", ""),
+    }
     return {
         f"hosttune/resources/{domain}/{name}.py": KIND.format(**words),
         f"tests/unit/test_{name}_resource.py": KIND_TEST.format(**words),
@@ -223,14 +230,18 @@ FRAMES = {"fact": (frame_fact, "hosttune/facts"), "kind": (frame_kind, "hosttune
 
 
 def main(what: str, words: list[str], root: Path = ROOT) -> str:
-    """Write a frame, and what to do next; raises SystemExit for a name that cannot be one, or is taken."""
+    """Write a frame, and what to do next; raises SystemExit for a name that cannot be one, or is
+    taken.
+    """
     frame, folder = FRAMES[what]
     domains = sorted(path.parent.name for path in (root / folder).glob("*/__init__.py"))
     domain, _, name = (words[0] if len(words) == 1 else "").replace("-", "_").partition("/")
     if domain not in domains or not re.fullmatch(r"[a-z][a-z0-9_]{1,40}", name):
         sys.exit(f"name it DOMAIN/NAME, in small letters; domains: {', '.join(domains)}")
     files = frame(root, domain, name)
-    if taken := [path for path in files if (root / path).exists() and not path.endswith("__init__.py")]:
+    if taken := [
+        path for path in files if (root / path).exists() and not path.endswith("__init__.py")
+    ]:
         sys.exit(f"{taken[0]} is there already")
     for path, text in files.items():
         (root / path).write_text(text, encoding="utf-8")

@@ -1,7 +1,9 @@
-"""What is written from the sources and checked in: `./run generate` writes it all anew and tells what changed.
+"""What is written from the sources and checked in: `./run generate` writes it all anew and tells
+what changed.
 
-Every such file, or the part of one between two marks, has a test that compares it with what is made now (`hold`). Written it
-is by the same tests, so that there is one list of them: those that call `hold`.
+Every such file, or the part of one between two marks, has a test that compares it with what is made
+now (`hold`). Written it is by the same tests, so that there is one list of them: those that call
+`hold`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def is_writing() -> bool:
 
 
 def hold(path: Path, text: str, *, between: tuple[str, str] | None = None) -> None:
-    """Fail where a file, or its part between two marks, is not this text; `./run generate` writes it instead."""
+    """Fail where a file, or its part between two marks, is not this text; `./run generate` writes
+    it instead.
+    """
     begin, end = between or ("", "")
     there = path.read_text(encoding="utf-8") if path.is_file() else ""
     head, _, rest = there.partition(begin) if between else ("", "", there)
@@ -38,7 +42,9 @@ def hold(path: Path, text: str, *, between: tuple[str, str] | None = None) -> No
     if is_writing():
         path.write_text(f"{head}{begin}{text}{end}{tail}", encoding="utf-8")
         return
-    assert shown == text, f"{path.relative_to(ROOT)} is not what is made now: ./run generate, and look at what changed"
+    assert shown == text, (
+        f"{path.relative_to(ROOT)} is not what is made now: ./run generate, and look at what changed"
+    )
 
 
 def contents() -> dict[str, str]:
@@ -57,20 +63,31 @@ def told(before: dict[str, str], after: dict[str, str]) -> list[str]:
         if before.get(name) != after.get(name):
             was, now = (side.get(name, "").splitlines() for side in (before, after))
             rows = list(difflib.unified_diff(was, now, lineterm="", n=0))[2:]
-            lines += ["", f"{name}: {'new' if name not in before else 'gone' if name not in after else 'changed'}"]
+            lines += [
+                "",
+                f"{name}: {'new' if name not in before else 'gone' if name not in after else 'changed'}",
+            ]
             lines += [f"  {row[:160]}" for row in rows[:SHOWN]]
-            lines += [f"  and {len(rows) - SHOWN} lines more: git diff {name}"] if len(rows) > SHOWN else []
+            lines += (
+                [f"  and {len(rows) - SHOWN} lines more: git diff {name}"]
+                if len(rows) > SHOWN
+                else []
+            )
     return lines
 
 
 def main() -> int:
     before = contents()
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
-    done = subprocess.run(argv, cwd=ROOT, env={**os.environ, WRITES: "1"}, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        argv, cwd=ROOT, env={**os.environ, WRITES: "1"}, check=False, capture_output=True, text=True
+    )
     lines = told(before, contents())
     print("\n".join(lines) if lines else "Nothing changed.")
     if done.returncode != 0:
-        print(f"\n{done.stdout[-4000:]}{done.stderr[-2000:]}\nSomething could not be made: see above.")
+        print(
+            f"\n{done.stdout[-4000:]}{done.stderr[-2000:]}\nSomething could not be made: see above."
+        )
     return int(done.returncode != 0)
 
 

@@ -1,8 +1,10 @@
-"""Mutation run: which changes of a decision does no test notice? By hand or nightly, never in CI; it takes a while.
+"""Mutation run: which changes of a decision does no test notice? By hand or nightly, never in CI;
+it takes a while.
 
-`python -m tests.mutation --sample 500 --seed 7` draws mutants of all that decides and acts, `python -m tests.mutation
-hosttune/engine/decide/plan.py` tries all of a module. They are mutmut's (https://mutmut.readthedocs.io, extra `mutation`), one
-change each, in a copy of the project. `tests/mutation_tries.py` collects the tests there once and forks for each mutant.
+`python -m tests.mutation --sample 500 --seed 7` draws mutants of all that decides and acts, `python
+-m tests.mutation hosttune/engine/decide/plan.py` tries all of a module. They are mutmut's
+(https://mutmut.readthedocs.io, extra `mutation`), one change each, in a copy of the project.
+`tests/mutation_tries.py` collects the tests there once and forks for each mutant.
 """
 
 from __future__ import annotations
@@ -30,17 +32,25 @@ if TYPE_CHECKING:
     from mutmut.mutation.file_mutation import Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("engine", "actions", "resources", "choices", "facts/storage")  # how an fstab is read stands there
+FOLDERS = (
+    "engine",
+    "actions",
+    "resources",
+    "choices",
+    "facts/storage",
+)  # how an fstab is read stands there
 TEST = re.compile(r"tests/(?:unit|rules|rooted|golden)/test_[^/]+\.py")
 NAMED = re.compile(
     r"hosttune[. ](?:import )?\(?(?:engine|actions|resources|choices|facts\.storage|cli)\b|wish_host|storage_host"
 )
-# They measure, read the sources as text, start the program or tell how it was started, or take minutes.
+# They measure, read the sources as text, start the program or tell how it was started, or take
+# minutes.
 NEVER = re.compile(
     r"test_(?:(?:bench|dataset|watch|views_watch|ansible|cli)_.+|by_hand|catalogues|facts_lookups|frozen|fstab_cli|fstab_corpus"
     r"|fstab_oracles|fstab_second_corpus|image|layers|mutation_run|packaging|power_cut_harness|run_script)\.py"
 )
-# Nothing but the folder can be written there, and no process outside of it can be signalled: a mutant may act as root.
+# Nothing but the folder can be written there, and no process outside of it can be signalled: a
+# mutant may act as root.
 APART = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && mount -o bind,ro /proc/sys /proc/sys && mount -o remount,bind,ro /sys && cd "$0" && exec "$@"'
 KILLED = "killed"
 
@@ -52,16 +62,28 @@ def modules() -> list[str]:
 
 
 def files() -> list[str]:
-    """The project's files as they lie here, those that are not committed yet too, and nothing that git ignores."""
+    """The project's files as they lie here, those that are not committed yet too, and nothing that
+    git ignores.
+    """
     asked = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
     listed = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, timeout=60)
-    return sorted(name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file())
+    return sorted(
+        name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()
+    )
 
 
 def tests() -> list[str]:
-    """The test files that mutants can meet: they name what decides or acts, or stand where everything is tried."""
-    found = (name for name in files() if TEST.fullmatch(name) and not NEVER.fullmatch(Path(name).name))
-    return [name for name in found if "/unit/" not in name or NAMED.search((ROOT / name).read_text(encoding="utf-8"))]
+    """The test files that mutants can meet: they name what decides or acts, or stand where
+    everything is tried.
+    """
+    found = (
+        name for name in files() if TEST.fullmatch(name) and not NEVER.fullmatch(Path(name).name)
+    )
+    return [
+        name
+        for name in found
+        if "/unit/" not in name or NAMED.search((ROOT / name).read_text(encoding="utf-8"))
+    ]
 
 
 def copied(folder: Path) -> None:
@@ -73,7 +95,9 @@ def copied(folder: Path) -> None:
 
 
 def possible(module: str) -> tuple[cst.Module, list[Mutation]]:
-    """The module of the copy that is the working directory, parsed, and each change of one thing in its functions."""
+    """The module of the copy that is the working directory, parsed, and each change of one thing in
+    its functions.
+    """
     from mutmut.mutation.file_mutation import create_mutations
 
     parsed, mutations, _, _ = create_mutations(module, Path(module).read_text(encoding="utf-8"))
@@ -85,8 +109,8 @@ def count(module: str) -> int:
 
 
 def mutated(module: str, chosen: frozenset[int] | None) -> dict[str, str]:
-    """Mutant -> what it changes: those `chosen` by number (None: all), which the module in the copy has from now on.
-    What changes a sentence alone is left out.
+    """Mutant -> what it changes: those `chosen` by number (None: all), which the module in the copy
+    has from now on. What changes a sentence alone is left out.
     """
     from mutmut.mutation.file_mutation import combine_mutations_to_source
 
@@ -116,12 +140,15 @@ def drawn(size: int, seed: int, without: list[str], pool: Pool) -> dict[str, fro
     """Module -> the numbers of its mutants in a sample of all modules but these."""
     rest = [module for module in modules() if module not in without]
     every = [
-        (module, number) for module, total in zip(rest, pool.map(count, rest), strict=True) for number in range(total)
+        (module, number)
+        for module, total in zip(rest, pool.map(count, rest), strict=True)
+        for number in range(total)
     ]
     sample = random.Random(seed).sample(every, min(size, len(every)))  # noqa: S311 - a draw
     print(f"a sample of {len(sample)} of {len(every)}, seed {seed}", flush=True)
     return {
-        module: frozenset(n for one, n in sample if one == module) for module in dict.fromkeys(one for one, _ in sample)
+        module: frozenset(n for one, n in sample if one == module)
+        for module in dict.fromkeys(one for one, _ in sample)
     }
 
 
@@ -157,16 +184,26 @@ def own(node: ast.AST) -> Iterator[tuple[str, object]]:
 
 def main() -> int:
     """Exit status: 0 no mutant survived, 1 some did, 2 they could not be tried."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
-    parser.add_argument("module", nargs="*", help="all mutants of these, such as hosttune/engine/decide/plan.py")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutation", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "module", nargs="*", help="all mutants of these, such as hosttune/engine/decide/plan.py"
+    )
     parser.add_argument("--sample", type=int, default=0, help="and so many of all other modules")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument(
-        "--tests", nargs="+", help="that mutants meet (all of unit, rules, rooted and golden that name these)"
+        "--tests",
+        nargs="+",
+        help="that mutants meet (all of unit, rules, rooted and golden that name these)",
     )
-    parser.add_argument("--seconds", type=float, default=10, help="of tests that one mutant meets, at most (10)")
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="of tests that one mutant meets, at most (10)"
+    )
     parser.add_argument("--children", type=int, default=2, help="mutants tried side by side (2)")
-    parser.add_argument("--out", help="the folder to work in; what an earlier run tried there stands (a new one)")
+    parser.add_argument(
+        "--out", help="the folder to work in; what an earlier run tried there stands (a new one)"
+    )
     asked = parser.parse_args()
     folder = Path(asked.out or tempfile.mkdtemp(prefix="hosttune-mutation-")).resolve()
     folder.mkdir(exist_ok=True)
@@ -207,12 +244,24 @@ def main() -> int:
             stderr=subprocess.STDOUT,
             check=False,
         )
-    lines = [json.loads(line) for line in (folder / "tried").read_text(encoding="utf-8").splitlines()]
-    became = {line["mutant"]: line["became"] for line in lines if mutants.get(line["mutant"]) == line["text"]}
+    lines = [
+        json.loads(line) for line in (folder / "tried").read_text(encoding="utf-8").splitlines()
+    ]
+    became = {
+        line["mutant"]: line["became"]
+        for line in lines
+        if mutants.get(line["mutant"]) == line["text"]
+    }
     if ended.returncode or len(became) < len(mutants):
-        print(f"{len(became)} tried, then it ended with {ended.returncode}: see {folder}/log", file=sys.stderr)
+        print(
+            f"{len(became)} tried, then it ended with {ended.returncode}: see {folder}/log",
+            file=sys.stderr,
+        )
         return 2
-    print(f"{len(became)} mutants: " + ", ".join(f"{count} {word}" for word, count in Counter(became.values()).items()))
+    print(
+        f"{len(became)} mutants: "
+        + ", ".join(f"{count} {word}" for word, count in Counter(became.values()).items())
+    )
     left = {name: word for name, word in became.items() if word != KILLED}
     for name, word in left.items():
         print(f"{word}: {name}\n" + textwrap.indent(mutants[name], "  "))

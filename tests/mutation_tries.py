@@ -1,8 +1,9 @@
-"""The half of `tests.mutation` that runs in its copy: the tests are collected and run once, then each mutant gets a fork.
+"""The half of `tests.mutation` that runs in its copy: the tests are collected and run once, then
+each mutant gets a fork.
 
-pytest starts once, so a mutant costs a fork and the tests that reach its function, up to the first that fails: those that
-killed its neighbours before, then the files that name its module, then all others, one case of each test before the
-second of any, the quickest first.
+pytest starts once, so a mutant costs a fork and the tests that reach its function, up to the first
+that fails: those that killed its neighbours before, then the files that name its module, then all
+others, one case of each test before the second of any, the quickest first.
 """
 
 from __future__ import annotations
@@ -38,8 +39,14 @@ class Tries:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.look(session.items)
         tried = Path("tried")
-        before = [json.loads(line) for line in tried.read_text(encoding="utf-8").splitlines()] if tried.exists() else []
-        done = {line["mutant"] for line in before if line["text"] == self.mutants.get(line["mutant"])}
+        before = (
+            [json.loads(line) for line in tried.read_text(encoding="utf-8").splitlines()]
+            if tried.exists()
+            else []
+        )
+        done = {
+            line["mutant"] for line in before if line["text"] == self.mutants.get(line["mutant"])
+        }
         with tried.open("a", encoding="utf-8") as out:
             for name in self.mutants:
                 if name not in done:
@@ -51,7 +58,9 @@ class Tries:
         return True
 
     def look(self, items: list[pytest.Item]) -> None:
-        """Runs each test unchanged: how long it takes, and which functions it reaches. One that fails is left out."""
+        """Runs each test unchanged: how long it takes, and which functions it reaches. One that
+        fails is left out.
+        """
         from mutmut.mutation.trampoline import set_mutant_under_test
         from mutmut.state import state
 
@@ -78,7 +87,9 @@ class Tries:
         self.failed = self.failed or report.failed
 
     def chosen(self, function: str) -> list[pytest.Item]:
-        """The tests of a function in order, as many as take `seconds`, and all that killed a neighbour."""
+        """The tests of a function in order, as many as take `seconds`, and all that killed a
+        neighbour.
+        """
         dotted = function.rpartition(".")[0]
         word = dotted.rpartition(".")[2].partition("_")[0]
         killers = self.killers[function]
@@ -146,10 +157,15 @@ class Tries:
         if index:
             self.killers[name.partition("__mutmut_")[0]][items[int(index)]] += 1
         by = items[int(index)].nodeid if index else ""
-        self.note(out, name, word, by=by, met=len(items), seconds=round(time.monotonic() - started, 2))
+        self.note(
+            out, name, word, by=by, met=len(items), seconds=round(time.monotonic() - started, 2)
+        )
 
     def note(self, out, name: str, became: str, **more: object) -> None:
-        out.write(json.dumps({"mutant": name, "became": became, **more, "text": self.mutants[name]}) + "\n")
+        out.write(
+            json.dumps({"mutant": name, "became": became, **more, "text": self.mutants[name]})
+            + "\n"
+        )
         out.flush()
 
 

@@ -1,8 +1,9 @@
-"""Every pattern of the package, with how it is used, and texts on which a pattern that is not linear takes long.
+"""Every pattern of the package, with how it is used, and texts on which a pattern that is not
+linear takes long.
 
-A text is what the pattern wants up to one of its repetitions, then what that repetition takes, many times, then
-something that does not fit. As a program: `python -m tests.patterns` prints the patterns whose time grows faster than
-the text.
+A text is what the pattern wants up to one of its repetitions, then what that repetition takes, many
+times, then something that does not fit. As a program: `python -m tests.patterns` prints the
+patterns whose time grows faster than the text.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def patterns() -> tuple[Pattern, ...]:
 
 
 def _patterns() -> Iterator[Pattern]:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+    trees = {
+        path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
+    }
     used = {path: _uses(tree) for path, tree in trees.items()}
     everywhere: dict[str, set[str]] = {}
     for uses in used.values():
@@ -61,16 +64,24 @@ def _patterns() -> Iterator[Pattern]:
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             function = node.func
-            called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-            is_inline = called in METHODS and isinstance(function, ast.Attribute) and _is_re(function.value)
+            called = (
+                function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+            )
+            is_inline = (
+                called in METHODS and isinstance(function, ast.Attribute) and _is_re(function.value)
+            )
             if not (
-                called == "regex" or is_inline or (called == "compile" and _is_re(getattr(function, "value", None)))
+                called == "regex"
+                or is_inline
+                or (called == "compile" and _is_re(getattr(function, "value", None)))
             ):
                 continue
             text = _constant(node.args[0], path)
             if text is not None:
                 name = names.get(node, "")
-                own = used[path].get(name, set()) | (everywhere.get(name, set()) if name[:1] != "_" else set())
+                own = used[path].get(name, set()) | (
+                    everywhere.get(name, set()) if name[:1] != "_" else set()
+                )
                 methods = {called} if is_inline else own or METHODS
                 place = f"{path.relative_to(PACKAGE)}:{node.lineno}"
                 yield Pattern(place, text, _flags(node), frozenset(methods))
@@ -82,7 +93,13 @@ def _uses(tree: ast.Module) -> dict[str, set[str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             owner = node.value
-            name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+            name = (
+                owner.id
+                if isinstance(owner, ast.Name)
+                else owner.attr
+                if isinstance(owner, ast.Attribute)
+                else ""
+            )
             used.setdefault(name, set()).add(node.attr)
     return used
 
@@ -92,11 +109,15 @@ def _is_re(node: ast.expr | None) -> bool:
 
 
 def _constant(node: ast.expr, path: Path) -> str | bytes | None:
-    """What a pattern is made of, also by names of its module; None if it hangs on a value of the run."""
+    """What a pattern is made of, also by names of its module; None if it hangs on a value of the
+    run.
+    """
     try:
         value = ast.literal_eval(node)
     except ValueError:
-        module = import_module(".".join(("hosttune", *path.relative_to(PACKAGE).with_suffix("").parts)))
+        module = import_module(
+            ".".join(("hosttune", *path.relative_to(PACKAGE).with_suffix("").parts))
+        )
         try:
             value = eval(compile(ast.Expression(node), str(path), "eval"), dict(vars(module)))  # noqa: S307 - the package's own
         except (NameError, SyntaxError):
@@ -107,11 +128,17 @@ def _constant(node: ast.expr, path: Path) -> str | bytes | None:
 def _flags(call: ast.Call) -> int:
     names = {one.attr for part in [*call.args[1:], *(key.value for key in call.keywords)] for one in ast.walk(part)
              if isinstance(one, ast.Attribute)}  # fmt: skip
-    return sum(int(flag) for name, flag in re.RegexFlag.__members__.items() if name in names and len(name) > 1)
+    return sum(
+        int(flag)
+        for name, flag in re.RegexFlag.__members__.items()
+        if name in names and len(name) > 1
+    )
 
 
 def plain_texts(pattern: Pattern, size: int) -> Iterator[str]:
-    """Blanks, line breaks and each character that the pattern names, `size` times. They are few, and find the most."""
+    """Blanks, line breaks and each character that the pattern names, `size` times. They are few,
+    and find the most.
+    """
     yield from (one * size for one in (*BLANKS, *sorted(_literals(_tree(pattern)))))
 
 
@@ -134,21 +161,34 @@ def hostile_texts(pattern: Pattern, size: int) -> Iterator[str]:
 
 def _literals(part: object) -> set[str]:
     """Each character that a parsed pattern names."""
-    if isinstance(part, tuple) and part and (part[0] is constants.LITERAL or part[0] is constants.NOT_LITERAL):
+    if (
+        isinstance(part, tuple)
+        and part
+        and (part[0] is constants.LITERAL or part[0] is constants.NOT_LITERAL)
+    ):
         return {chr(part[1])}
     if isinstance(part, (tuple, list, parser.SubPattern)):
         return {one for inner in part for one in _literals(inner)}  # type: ignore[union-attr]
     return set()
 
 
-def _repeats(items: Sequence[tuple[object, object]], before: str) -> Iterator[tuple[str, list[str]]]:
+def _repeats(
+    items: Sequence[tuple[object, object]], before: str
+) -> Iterator[tuple[str, list[str]]]:
     """(what fits in front of it, what it takes) for each repetition."""
     for place, (kind, value) in enumerate(items):
-        if kind in (constants.MAX_REPEAT, constants.MIN_REPEAT, getattr(constants, "POSSESSIVE_REPEAT", None)):
+        if kind in (
+            constants.MAX_REPEAT,
+            constants.MIN_REPEAT,
+            getattr(constants, "POSSESSIVE_REPEAT", None),
+        ):
             _, most, inner = value  # type: ignore[misc]
             if most > 20:
                 after = _fits(items[place + 1 :])
-                yield before, [_fits(inner), _fits(inner, 1), _fits(inner) + after, " ", "a", "1", "/"]
+                yield (
+                    before,
+                    [_fits(inner), _fits(inner, 1), _fits(inner) + after, " ", "a", "1", "/"],
+                )
             yield from _repeats(inner, before)
         elif kind is constants.SUBPATTERN:
             yield from _repeats(value[-1], before)  # type: ignore[index]
@@ -172,7 +212,11 @@ def _fits(items: Sequence[tuple[object, object]], least: int = 0) -> str:
             found += "a"
         elif kind is constants.IN:
             found += _of_set(value)  # type: ignore[arg-type]
-        elif kind in (constants.MAX_REPEAT, constants.MIN_REPEAT, getattr(constants, "POSSESSIVE_REPEAT", None)):
+        elif kind in (
+            constants.MAX_REPEAT,
+            constants.MIN_REPEAT,
+            getattr(constants, "POSSESSIVE_REPEAT", None),
+        ):
             low, _, inner = value  # type: ignore[misc]
             found += _fits(inner) * max(low, least)
         elif kind is constants.SUBPATTERN:
@@ -242,7 +286,9 @@ def slow_ones(size: int, limit_s: float) -> Iterator[tuple[Pattern, float, str]]
 
 
 if __name__ == "__main__":
-    for slow, took, text in slow_ones(*(int(sys.argv[1]), float(sys.argv[2])) if len(sys.argv) > 2 else (20_000, 0.25)):
+    for slow, took, text in slow_ones(
+        *(int(sys.argv[1]), float(sys.argv[2])) if len(sys.argv) > 2 else (20_000, 0.25)
+    ):
         print(
             f"{slow.place} {took:.2f} s {sorted(slow.methods)}\n    {str(slow.text)[:150]}\n    {text[:70]!r}",
             flush=True,

@@ -1,7 +1,9 @@
-"""Runs the linters and the test rings for `./run test`, side by side, then a table says how they went.
+"""Runs the linters and the test rings for `./run test`, side by side, then a table says how they
+went.
 
-A ring is a folder of tests/ and what it needs of the machine. It is one pytest call, or one for each of its files. Exit status: 0 all passed, 1 something failed,
-2 a ring that was asked for could not run, or a wrong word.
+A ring is a folder of tests/ and what it needs of the machine. It is one pytest call, or one for
+each of its files. Exit status: 0 all passed, 1 something failed, 2 a ring that was asked for could
+not run, or a wrong word.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from tests.cache import cache_folder
 from tests.costs import CAP_S, TABLE, UNKNOWN_S, dump_costs, read_costs, share_out, sum_file_costs
 
 ROOT = Path(__file__).resolve().parent.parent
-PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+PATH = os.pathsep.join(
+    [os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"]
+)
 GRACE_S = 30  # for fixtures to unmount and to end their guests
 FOLDER_OF_CALL = "HOSTTUNE_TESTS_FOLDER"  # where rings put what others of the same call can use
 
@@ -52,7 +56,9 @@ def why_no_network_namespace() -> str:
     if shutil.which("ip", path=PATH) is None or os.geteuid() != 0:
         return ""
     name = f"htf{os.getpid()}try"
-    done = subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(
+        ["ip", "netns", "add", name], check=False, capture_output=True, text=True, timeout=20
+    )
     if done.returncode != 0:
         return f"no network namespace ({done.stderr.strip()}): leave the chroot, or give the container CAP_SYS_ADMIN"
     subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True, timeout=20)
@@ -63,7 +69,9 @@ def why_no_mount_namespace() -> str:
     unshare = shutil.which("unshare", path=PATH)
     if unshare is None or os.geteuid() != 0:
         return ""
-    done = subprocess.run([unshare, "--mount", "true"], check=False, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(
+        [unshare, "--mount", "true"], check=False, capture_output=True, text=True, timeout=20
+    )
     if done.returncode == 0:
         return ""
     return f"no private mount namespace ({done.stderr.strip()}): leave the chroot, or give the container CAP_SYS_ADMIN"
@@ -71,13 +79,15 @@ def why_no_mount_namespace() -> str:
 
 @dataclass(frozen=True)
 class Ring:
-    """`packages` maps a program, or the absolute path of a file, to the Debian package that brings it.
+    """`packages` maps a program, or the absolute path of a file, to the Debian package that brings
+    it.
 
-    A long ring takes more than a few minutes, so it runs only by name or with `all`. `limit_s` only ends a hang: it is
-    several times what the longest of its parts takes on two cores.
+    A long ring takes more than a few minutes, so it runs only by name or with `all`. `limit_s` only
+    ends a hang: it is several times what the longest of its parts takes on two cores.
 
-    A ring that computes is `spread` over the cores by pytest-xdist, or goes by `shares` of its files, each a pytest call of
-    its own; one that waits for guests and servers goes `by_file`: its files share nothing but the cache.
+    A ring that computes is `spread` over the cores by pytest-xdist, or goes by `shares` of its
+    files, each a pytest call of its own; one that waits for guests and servers goes `by_file`: its
+    files share nothing but the cache.
 
     `./run test` takes the cases of a `quick` ring that fit into CAP_S.
     """
@@ -98,13 +108,20 @@ class Ring:
         missing = {
             package
             for needed, package in self.packages.items()
-            if not (Path(needed).exists() if needed.startswith("/") else shutil.which(needed, path=PATH))
+            if not (
+                Path(needed).exists() if needed.startswith("/") else shutil.which(needed, path=PATH)
+            )
         }
         return tuple(sorted(missing))
 
     def parts(self, shares: int = 0, cap_s: float | None = None) -> dict[str, tuple[str, ...]]:
-        """What pytest is called with, by the name of the part. `shares` takes the place of the ring's own."""
-        files = [f"tests/{self.name}/{path.name}" for path in sorted((ROOT / "tests" / self.name).glob("test_*.py"))]
+        """What pytest is called with, by the name of the part. `shares` takes the place of the
+        ring's own.
+        """
+        files = [
+            f"tests/{self.name}/{path.name}"
+            for path in sorted((ROOT / "tests" / self.name).glob("test_*.py"))
+        ]
         if self.is_by_file:
             return {path.removeprefix("tests/"): (path,) for path in files}
         shares = min(shares or self.shares, len(files))
@@ -112,7 +129,9 @@ class Ring:
             return {self.name: (f"tests/{self.name}",)}
         known = sum_file_costs(read_costs(), cap_s)
         lists = share_out({path: known.get(path, UNKNOWN_S) for path in files}, shares)
-        return {f"{self.name}/{place} of {shares}": tuple(paths) for place, paths in enumerate(lists, 1)}
+        return {
+            f"{self.name}/{place} of {shares}": tuple(paths) for place, paths in enumerate(lists, 1)
+        }
 
     def why_not(self) -> str:
         """Say why the ring cannot run here and what would let it; nothing when it can."""
@@ -232,8 +251,11 @@ LONGEST_FIRST = (
 )  # fmt: skip
 CORES = len(os.sched_getaffinity(0))
 GUEST_GIB = 4  # of memory for a lane: a guest, what is kept of its disks, and pytest
-# Each lane has a part of its own, and there is one more than cores: while one waits for a guest or a server, others compute.
-LANES = max(2, min(CORES + 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (GUEST_GIB << 30)))
+# Each lane has a part of its own, and there is one more than cores: while one waits for a guest or
+# a server, others compute.
+LANES = max(
+    2, min(CORES + 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (GUEST_GIB << 30))
+)
 
 
 @dataclass(frozen=True)
@@ -251,8 +273,10 @@ running: set[subprocess.Popen[bytes]] = set()
 
 
 def run_limited(argv: Sequence[str], limit_s: int, output: IO[bytes] | None = None) -> int | None:
-    """Return the exit status, or None when the command ran past its limit. It gets a session of its own, so that
-    whatever it started can be ended with it. What it prints goes to `output`, or where ours goes."""
+    """Return the exit status, or None when the command ran past its limit. It gets a session of its
+    own, so that whatever it started can be ended with it. What it prints goes to `output`, or where
+    ours goes.
+    """
     child = subprocess.Popen(
         argv,
         cwd=ROOT,
@@ -281,8 +305,9 @@ def folder_of_call() -> Path:
 
 @cache
 def folder_of_bytecode() -> Path:
-    """Kept from call to call beside what else tests keep, except for what they write themselves: compiling hosttune and all
-    tests takes as long as a tenth of them. Of the call only, where another user could exchange it: hosttune refuses that.
+    """Kept from call to call beside what else tests keep, except for what they write themselves:
+    compiling hosttune and all tests takes as long as a tenth of them. Of the call only, where
+    another user could exchange it: hosttune refuses that.
     """
     folder = cache_folder() / "bytecode"
     try:
@@ -300,8 +325,8 @@ def folder_of_bytecode() -> Path:
 
 
 def environment() -> dict[str, str]:
-    # Byte code: the rings start hosttune some thousand times, and compiling it is half of what a start takes. The
-    # checkout gets none of it.
+    # Byte code: the rings start hosttune some thousand times, and compiling it is half of what a
+    # start takes. The checkout gets none of it.
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     own = {"PYTHONPYCACHEPREFIX": str(folder_of_bytecode()), FOLDER_OF_CALL: str(folder_of_call())}
     return {**kept, **own, "PATH": PATH}
@@ -350,17 +375,30 @@ def run_ring(
     part: str = "",
     paths: Sequence[str] = (),
 ) -> Outcome:
-    """One pytest call: of the paths of a part of the ring, or with words for pytest of all of it."""
+    """One pytest call: of the paths of a part of the ring, or with words for pytest of all of
+    it.
+    """
     part = part or ring.name
     if output is None:
         headline(f"{part}: {ring.about}")
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hosttune-rings-") as scratch:
         report = Path(scratch) / "junit.xml"
-        # No cache: one that root wrote makes pytest warn when a user comes after, and a warning is an error here.
-        options = ["-q", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={ring.limit_s // 2}"]
+        # No cache: one that root wrote makes pytest warn when a user comes after, and a warning is
+        # an error here.
+        options = [
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            f"faulthandler_timeout={ring.limit_s // 2}",
+        ]
         # More words are from somebody who looks at a few tests, maybe with a debugger.
-        options += ["-n", str(CORES), "--dist", "worksteal"] if ring.is_spread and CORES > 1 and not words else []
+        options += (
+            ["-n", str(CORES), "--dist", "worksteal"]
+            if ring.is_spread and CORES > 1 and not words
+            else []
+        )
         paths = paths or [f"tests/{ring.name}"]
         argv = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *paths, *words]
         status = run_limited(argv, ring.limit_s, output)
@@ -375,11 +413,15 @@ def run_ring(
     if notes or status != 0:
         failed = max(failed, 1)
     result = "failed" if failed else "passed"
-    return Outcome(part, result, passed, failed, skipped, time.monotonic() - begin, "; ".join(notes))
+    return Outcome(
+        part, result, passed, failed, skipped, time.monotonic() - begin, "; ".join(notes)
+    )
 
 
 def merged(name: str, parts: Sequence[Outcome]) -> Outcome:
-    """The outcome of a ring from those of its parts; its seconds are those that the lanes spent on it."""
+    """The outcome of a ring from those of its parts; its seconds are those that the lanes spent on
+    it.
+    """
     if len(parts) == 1:
         return replace(parts[0], name=name)
     failed = [one for one in parts if one.result == "failed"]
@@ -390,7 +432,9 @@ def merged(name: str, parts: Sequence[Outcome]) -> Outcome:
         failed=sum(one.failed for one in parts),
         skipped=sum(one.skipped for one in parts),
         seconds=sum(one.seconds for one in parts),
-        note="; ".join(f"{one.name.partition('/')[2]}{': ' if one.note else ''}{one.note}" for one in failed),
+        note="; ".join(
+            f"{one.name.partition('/')[2]}{': ' if one.note else ''}{one.note}" for one in failed
+        ),
     )
 
 
@@ -407,7 +451,9 @@ def counts(report: Path) -> tuple[int, int, int]:
 
 
 def install_packages() -> None:
-    """Install what any ring lacks. What cannot be installed shows afterwards, as the ring's reason."""
+    """Install what any ring lacks. What cannot be installed shows afterwards, as the ring's
+    reason.
+    """
     missing = sorted({package for ring in RINGS for package in ring.missing_packages()})
     if not missing or os.geteuid() != 0 or shutil.which("apt-get", path=PATH) is None:
         return
@@ -422,14 +468,22 @@ def install_packages() -> None:
 
 
 def run_rings(
-    names: Sequence[str], words: Sequence[str], *, required: bool, skip_none: bool, cap_s: float | None = None
+    names: Sequence[str],
+    words: Sequence[str],
+    *,
+    required: bool,
+    skip_none: bool,
+    cap_s: float | None = None,
 ) -> list[Outcome]:
-    """Run the named rings, side by side in lanes, the longest parts first; what each prints comes when it ends, that of
-    a single one at once. `required` makes a ring that cannot run a failure, else it only says why. With `cap_s`, of each
-    test only as many cases as fit into these processor seconds.
+    """Run the named rings, side by side in lanes, the longest parts first; what each prints comes
+    when it ends, that of a single one at once. `required` makes a ring that cannot run a failure,
+    else it only says why. With `cap_s`, of each test only as many cases as fit into these processor
+    seconds.
     """
     outcomes: dict[str, Outcome] = {}
-    jobs: dict[str, Callable[[IO[bytes] | None], Outcome]] = {"lint": run_linters} if "lint" in names else {}
+    jobs: dict[str, Callable[[IO[bytes] | None], Outcome]] = (
+        {"lint": run_linters} if "lint" in names else {}
+    )
     abouts = {"lint": "linters and types"}
     for ring in (ring for ring in RINGS if ring.name in names):
         reason = ring.why_not()
@@ -441,7 +495,10 @@ def run_rings(
             outcomes[ring.name] = Outcome(ring.name, "not run", failed=int(required), note=reason)
             continue
         if cap_s is not None:  # each part computes, and has a core of its own
-            one, shares = replace(ring, is_spread=False), CORES if ring.shares > 1 or ring.is_spread else 1
+            one, shares = (
+                replace(ring, is_spread=False),
+                CORES if ring.shares > 1 or ring.is_spread else 1,
+            )
             parts, words_of = one.parts(shares, cap_s), [f"--cap-s={cap_s}", *words]
         else:
             one, parts, words_of = ring, {ring.name: ()} if words else ring.parts(), [*words]
@@ -462,7 +519,13 @@ def run_rings(
 
 
 def _run_part(
-    ring: Ring, words: Sequence[str], part: str, paths: Sequence[str], output: IO[bytes] | None, *, may_skip: bool
+    ring: Ring,
+    words: Sequence[str],
+    part: str,
+    paths: Sequence[str],
+    output: IO[bytes] | None,
+    *,
+    may_skip: bool,
 ) -> Outcome:
     return run_ring(ring, words, may_skip=may_skip, output=output, part=part, paths=paths)
 
@@ -471,7 +534,9 @@ def run_side_by_side(
     jobs: Mapping[str, Callable[[IO[bytes] | None], Outcome]], abouts: Mapping[str, str]
 ) -> dict[str, Outcome]:
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    waiting = sorted(jobs, key=lambda name: places.get(name, places.get(name.partition("/")[0], len(places))))
+    waiting = sorted(
+        jobs, key=lambda name: places.get(name, places.get(name.partition("/")[0], len(places)))
+    )
     outcomes: dict[str, Outcome] = {}
     printing = threading.Lock()
 
@@ -504,20 +569,28 @@ def run_side_by_side(
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    lines = ["", f"{'ring':8} {'result':8} {'passed':>6} {'failed':>6} {'skipped':>7} {'seconds':>7}"]
+    lines = [
+        "",
+        f"{'ring':8} {'result':8} {'passed':>6} {'failed':>6} {'skipped':>7} {'seconds':>7}",
+    ]
     for one in outcomes:
         figures = f"{one.passed:6} {one.failed:6} {one.skipped:7} {one.seconds:7.1f}"
         if one.result == "not run":
             figures = f"{'-':>6} {'-':>6} {'-':>7} {'-':>7}"
         lines.append(f"{one.name:8} {one.result:8} {figures}  {one.note}".rstrip())
-    passed, failed, skipped = (sum(getattr(one, key) for one in outcomes) for key in ("passed", "failed", "skipped"))
-    lines += ["", f"{'FAIL' if failed else 'PASS'}: {passed} passed, {failed} failed, {skipped} skipped"]
+    passed, failed, skipped = (
+        sum(getattr(one, key) for one in outcomes) for key in ("passed", "failed", "skipped")
+    )
+    lines += [
+        "",
+        f"{'FAIL' if failed else 'PASS'}: {passed} passed, {failed} failed, {skipped} skipped",
+    ]
     return "\n".join(lines)
 
 
 def run_touched() -> int:
-    """The exit status of the linters on what differs from the last commit, and of the tests that can reach it. Types are
-    checked beside the tests: mypy follows the imports.
+    """The exit status of the linters on what differs from the last commit, and of the tests that
+    can reach it. Types are checked beside the tests: mypy follows the imports.
     """
     from tests.touched import choose_tests, list_changed
 
@@ -528,7 +601,9 @@ def run_touched() -> int:
         headline(" ".join(words))
         if run_limited([sys.executable, "-m", *words, *modules], 900) != 0:
             return 1
-    jobs: dict[str, Callable[[IO[bytes] | None], Outcome]] = {"near": partial(_run_chosen, "near", choice.near)}
+    jobs: dict[str, Callable[[IO[bytes] | None], Outcome]] = {
+        "near": partial(_run_chosen, "near", choice.near)
+    }
     if choice.far:
         jobs["far"] = partial(_run_chosen, "far", [f"--cap-s={CAP_S}", *choice.far])
     if choice.rules:
@@ -540,7 +615,9 @@ def run_touched() -> int:
     print(summary([outcomes[name] for name in jobs]))
     if choice.left:
         print(f"{choice.left} more files of tests import what imports it: ./run test")
-    return int(any(one.result == "failed" for one in outcomes.values()) or len(outcomes) < len(jobs))
+    return int(
+        any(one.result == "failed" for one in outcomes.values()) or len(outcomes) < len(jobs)
+    )
 
 
 def _run_chosen(name: str, words: Sequence[str], output: IO[bytes] | None) -> Outcome:
@@ -551,7 +628,13 @@ def _run_chosen(name: str, words: Sequence[str], output: IO[bytes] | None) -> Ou
 def _check_types(output: IO[bytes] | None) -> Outcome:
     begin = time.monotonic()
     failed = int(run_limited([sys.executable, "-m", "mypy"], 900, output) != 0)
-    return Outcome("types", "failed" if failed else "passed", 1 - failed, failed, seconds=time.monotonic() - begin)
+    return Outcome(
+        "types",
+        "failed" if failed else "passed",
+        1 - failed,
+        failed,
+        seconds=time.monotonic() - begin,
+    )
 
 
 def measure_costs() -> int:
@@ -590,7 +673,9 @@ def main(words: Sequence[str]) -> int:
     if not names and rest and rest not in (["all"], ["whole"]):
         first = absolute(rest[0])
         if first == rest[0] and (not first.startswith("-") or first in ("-h", "--help")):
-            wrong = [] if first in ("-h", "--help") else [f"./run test: no ring and no path: {first}"]
+            wrong = (
+                [] if first in ("-h", "--help") else [f"./run test: no ring and no path: {first}"]
+            )
             print(*wrong, USAGE.format(names=" ".join(NAMES)), sep="\n", end="", file=sys.stderr)
             return 2 if wrong else 0
         argv = [sys.executable, "-m", "pytest", *map(absolute, rest)]
@@ -604,7 +689,9 @@ def main(words: Sequence[str]) -> int:
         rest = []
     required = everything or bool(names)
     words = [absolute(word) for word in rest]
-    outcomes = run_rings(names or NAMES, words, required=required, skip_none=everything, cap_s=cap_s)
+    outcomes = run_rings(
+        names or NAMES, words, required=required, skip_none=everything, cap_s=cap_s
+    )
     print(summary(outcomes), flush=True)
     if any(one.result == "failed" for one in outcomes):
         return 1

@@ -1,8 +1,9 @@
-"""What a change can break first: the tests that import what differs from the last commit, near ones first, as many as take
-a minute.
+"""What a change can break first: the tests that import what differs from the last commit, near ones
+first, as many as take a minute.
 
-It is a choice by text, for the time between two edits: a module's imports are read with a pattern, those inside functions
-too, and what folders register by themselves is not seen. The rings still decide.
+It is a choice by text, for the time between two edits: a module's imports are read with a pattern,
+those inside functions too, and what folders register by themselves is not seen. The rings still
+decide.
 """
 
 from __future__ import annotations
@@ -18,20 +19,28 @@ from tests.costs import CAP_S, read_costs, sum_file_costs
 ROOT = Path(__file__).resolve().parent.parent
 # They hold the whole package, and take seconds.
 ALWAYS = ("tests/unit/test_layers.py", "tests/unit/test_names.py", "tests/unit/test_known_once.py")
-PAGES = ("tests/unit/test_plain_words.py", "tests/unit/test_commands_in_texts.py", "tests/golden/test_docs.py")
+PAGES = (
+    "tests/unit/test_plain_words.py",
+    "tests/unit/test_commands_in_texts.py",
+    "tests/golden/test_docs.py",
+)
 OF_RULES = ("tests/rules/test_kinds.py", "tests/golden/test_docs.py", "tests/unit/test_catalog.py")
-COUNTING = ("tests/unit/test_cli.py", "tests/unit/test_cli_policy.py")  # what all rules together plan
+COUNTING = (
+    "tests/unit/test_cli.py",
+    "tests/unit/test_cli_policy.py",
+)  # what all rules together plan
 RINGS = ("unit", "golden", "rules", "rooted", "gpu")
 ALL_S = 50.0  # processor seconds of the tests that import the change: half a minute on two cores
 IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([\w., \t]+))",
+    re.MULTILINE,
 )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Files of tests that run whole, those of which each test keeps to its bound, and ids of rules; and how many files that
-    reach the change are left out, as all together would take too long.
+    """Files of tests that run whole, those of which each test keeps to its bound, and ids of rules;
+    and how many files that reach the change are left out, as all together would take too long.
     """
 
     near: list[str]
@@ -41,8 +50,19 @@ class Choice:
 
 
 def list_changed(root: Path = ROOT) -> list[str]:
-    """The files that differ from the last commit, also new ones that git does not ignore; paths below the root."""
-    argv = ["git", "-C", str(root), "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"]
+    """The files that differ from the last commit, also new ones that git does not ignore; paths
+    below the root.
+    """
+    argv = [
+        "git",
+        "-C",
+        str(root),
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--no-renames",
+        "--untracked-files=all",
+    ]
     answer = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
     return sorted(row[3:] for row in answer.split("\0") if row)
 
@@ -61,7 +81,9 @@ def choose_tests(changed: Iterable[str], root: Path = ROOT, all_s: float = ALL_S
         path = Path(name)
         if path.suffix == ".py":
             modules.append(name)
-        elif path.suffix == ".yaml" and ("hosttune/rules" in name or path.parent == Path("tests/rules")):
+        elif path.suffix == ".yaml" and (
+            "hosttune/rules" in name or path.parent == Path("tests/rules")
+        ):
             rules.add(path.stem)
             near |= {*OF_RULES}
             naming |= {*COUNTING, *(one for one, text in texts.items() if path.stem in text)}
@@ -113,7 +135,9 @@ def _name_module(path: str) -> str:
 
 
 def _list_imports(text: str) -> set[str]:
-    """Dotted names: the packages that the text imports from, and each with what it imports, which may be a module."""
+    """Dotted names: the packages that the text imports from, and each with what it imports, which
+    may be a module.
+    """
     found: set[str] = set()
     for package, names, plain in IMPORT.findall(text):
         found |= {word.split()[0] for word in plain.split(",") if word.strip()}

@@ -1,4 +1,6 @@
-"""YAML files of the checkout, read by libyaml where PyYAML has it: ten times as fast as in Python, with the same values."""
+"""YAML files of the checkout, read by libyaml where PyYAML has it: ten times as fast as in Python,
+with the same values.
+"""
 
 from __future__ import annotations
 

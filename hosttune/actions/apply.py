@@ -13,7 +13,12 @@ from hosttune.actions.journal.journal import JournalWriter, boot_id, is_at, way_
 from hosttune.actions.journal.lines import NOT_MADE, Run, StepId
 from hosttune.actions.journal.receipts import keep_receipt
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
-from hosttune.engine.decide.plan import after_run, list_unannounced, standing_faults, waits_for_reboot
+from hosttune.engine.decide.plan import (
+    after_run,
+    list_unannounced,
+    standing_faults,
+    waits_for_reboot,
+)
 from hosttune.engine.decide.reboot import boots_of
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
@@ -32,12 +37,14 @@ if TYPE_CHECKING:
 
 
 def check_expected(plan: Plan, digest: str, words: str = "plan") -> None:
-    """Refuse unless the plan made now is the one that was shown. `digest` may be its first twelve digits or more;
-    `words` show it again.
+    """Refuse unless the plan made now is the one that was shown. `digest` may be its first twelve
+    digits or more; `words` show it again.
     """
     if len(digest) >= 12 and plan.digest.startswith(digest):
         return
-    message = f"the plan has changed since it was shown: expected {digest[:12]}, now {plan.digest[:12]}"
+    message = (
+        f"the plan has changed since it was shown: expected {digest[:12]}, now {plan.digest[:12]}"
+    )
     raise Refused(message, hint=f"look at the new plan with: hosttune {words}")
 
 
@@ -47,7 +54,11 @@ def what_differs(shown: Plan, now: Plan) -> str:
     after = {change.address: change for change in now.changes}
     gone = [describe_place(address) for address in before if address not in after]
     new = [describe_place(address) for address in after if address not in before]
-    other = [describe_place(address) for address in before if address in after and before[address] != after[address]]
+    other = [
+        describe_place(address)
+        for address in before
+        if address in after and before[address] != after[address]
+    ]
     parts = [f"no longer needed: {', '.join(gone)}"] * bool(gone)
     parts += [f"new: {', '.join(new)}"] * bool(new)
     parts += [f"different: {', '.join(other)}"] * bool(other)
@@ -63,38 +74,53 @@ class Execution:
     on_progress: Callable[[str], None]
     outcomes: list[Outcome] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
-    standing: dict[str, list[tuple[StepId, Change]]] = field(default_factory=dict)  # by rule, of all stages so far
+    # by rule, of all stages so far
+    standing: dict[str, list[tuple[StepId, Change]]] = field(default_factory=dict)
     not_made: list[Change] = field(default_factory=list)  # a signal came before they were made
     has_left_triggers: bool = False  # because a signal asked to stop
     is_verified: bool = True
 
-    def make(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId | None:
-        """Journal the intent, act, read back, journal the result. None when it failed (the reason is in the
-        outcome). What would break GPU work that was not shown with the change is not begun.
+    def make(
+        self, change: Change, undoes: StepId | None = None, *, superseded: bool = False
+    ) -> StepId | None:
+        """Journal the intent, act, read back, journal the result. None when it failed (the reason
+        is in the outcome). What would break GPU work that was not shown with the change is not
+        begun.
         """
         if not superseded and (running := list_unannounced(change, Facts(self.writer))):
-            self.leave(change, f"{describe_place(change.address)} would disturb what runs now: {'; '.join(running)}")
+            self.leave(
+                change,
+                f"{describe_place(change.address)} would disturb what runs now: "
+                f"{'; '.join(running)}",
+            )
             return None
         step = self.recorder.intent(change, undoes, superseded=superseded)
         on_paper = f"{describe_place(change.address)} already has its old value: recorded as undone"
-        self.on_progress(on_paper if superseded else f"{change.action.symbol} {describe_place(change.address)}")
+        self.on_progress(
+            on_paper if superseded else f"{change.action.symbol} {describe_place(change.address)}"
+        )
         try:
             if not superseded:
                 kind = kind_of(change.address)
                 kind.prepare(self.writer, change, self.on_progress, is_undo=undoes is not None)
                 kind.write(self.writer, change)
                 if not is_at(change.address, change.after, self.writer):
-                    message = f"{describe_place(change.address)} reads differently after it was written"
+                    message = (
+                        f"{describe_place(change.address)} reads differently after it was written"
+                    )
                     raise Refused(message)
         except HosttuneError as error:
             if stopping.get_signal() and is_at(change.address, change.before, self.writer):
                 self.recorder.record_failure(step, NOT_MADE)
                 self.not_made.append(change)
                 return None
-            lines = error.message.splitlines()[:1]  # the program's words may hold a secret: the journal keeps it
+            # the program's words may hold a secret: the journal keeps it
+            lines = error.message.splitlines()[:1]
             self.log(f"failed: {change.action} {change.address} ({change.rule}): {''.join(lines)}")
             self._book_failed(step, change, error, is_undo=undoes is not None)
-            self.outcomes.append(Outcome(change, Phase.FAILED, error.message, way_out(error, step, undoes)))
+            self.outcomes.append(
+                Outcome(change, Phase.FAILED, error.message, way_out(error, step, undoes))
+            )
             return None
         self.recorder.done(step)
         self.outcomes.append(Outcome(change, Phase.DONE))
@@ -106,7 +132,9 @@ class Execution:
     def log(self, sentence: str) -> None:
         """One line of the system log, complete by itself: the run, its digest, who acts."""
         run = self.recorder.run
-        self.writer.log(clean(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: {sentence}"))
+        self.writer.log(
+            clean(f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: {sentence}")
+        )
 
     def finish(self, left: tuple[Change, ...] = ()) -> None:
         """The run has come to its end, or was stopped before it came to what is `left`."""
@@ -114,24 +142,37 @@ class Execution:
         made = sum(one.phase is Phase.DONE for one in self.outcomes)
         failed = len(self.outcomes) - made
         stopped = f"{stopped_by()}, {len(left)} not begun" if left else ""
-        self.log(", ".join(filter(None, (f"ended: {made} made", f"{failed} failed or left" * bool(failed), stopped))))
+        self.log(
+            ", ".join(
+                filter(
+                    None,
+                    (f"ended: {made} made", f"{failed} failed or left" * bool(failed), stopped),
+                )
+            )
+        )
 
     @property
     def left_standing(self) -> tuple[Outcome, ...]:
         """What was made and not taken back since."""
         standing = [change for steps in self.standing.values() for _, change in steps]
-        return tuple(one for one in self.outcomes if one.phase is Phase.DONE and one.change in standing)
+        return tuple(
+            one for one in self.outcomes if one.phase is Phase.DONE and one.change in standing
+        )
 
-    def _book_failed(self, step: StepId, change: Change, error: HosttuneError, *, is_undo: bool) -> None:
-        """Journal what a change that raised has left. As before, it failed; at another value it is in force all the
-        same, and can be taken back; where no one can tell, it stays open.
+    def _book_failed(
+        self, step: StepId, change: Change, error: HosttuneError, *, is_undo: bool
+    ) -> None:
+        """Journal what a change that raised has left. As before, it failed; at another value it is
+        in force all the same, and can be taken back; where no one can tell, it stays open.
         """
         kind = kind_of(change.address)
         present = kind.read(self.writer, change.address.name)
         if isinstance(error, Conflict) or kind.same(present, change.before):
             self.recorder.record_failure(step, error.message)
         elif isinstance(present, Unreadable):
-            self.on_progress(f"{describe_place(change.address)} cannot be read after it failed: {present.reason}")
+            self.on_progress(
+                f"{describe_place(change.address)} cannot be read after it failed: {present.reason}"
+            )
         elif is_undo:
             self.recorder.record_failure(step, error.message, replace(change, after=present))
         else:
@@ -144,8 +185,9 @@ class Execution:
         self.outcomes.append(Outcome(change, Phase.FAILED, reason))
 
     def take_back(self, rule: str, reason: str) -> None:
-        """Undo what this run did, in whatever stage, for a rule of which another change failed; from the last change
-        to the first one that cannot be taken back, for what came before may rest on it.
+        """Undo what this run did, in whatever stage, for a rule of which another change failed;
+        from the last change to the first one that cannot be taken back, for what came before may
+        rest on it.
         """
         steps = self.standing.pop(rule, [])
         goes_back = any(_goes_back(change) for _, change in steps)
@@ -198,34 +240,45 @@ def stopped_by() -> str:
 
 
 def require_whole(receipt: Receipt) -> None:
-    """End this process as its signal does, where the run was stopped: what rests on all of it must not follow."""
+    """End this process as its signal does, where the run was stopped: what rests on all of it must
+    not follow.
+    """
     if receipt.stopped:
         raise KeyboardInterrupt(signal.Signals[receipt.stopped].value)
 
 
 def run_of(writer: Writer, journal: Journal, plan: Plan, part_of: str = "") -> Run:
-    """A run that makes this plan, with what its yes covers. `part_of`: the first run of what it is known to go on with;
-    else the journal tells.
+    """A run that makes this plan, with what its yes covers. `part_of`: the first run of what it is
+    known to go on with; else the journal tells.
     """
     run = new_run(writer, journal, "apply", plan.digest)
     changes = [str(change.address) for change in plan.changes]
-    waits = (change for finding in plan.findings if waits_for_reboot(finding) for change in finding.changes)
+    waits = (
+        change
+        for finding in plan.findings
+        if waits_for_reboot(finding)
+        for change in finding.changes
+    )
     planned = tuple(dict.fromkeys((*changes, *(str(change.address) for change in waits))))
     goes_on = journal.goes_on_with(run, changes, part_of)
     return replace(run, planned=planned, boots=boots_of(plan), part_of=goes_on)
 
 
 def new_run(writer: Writer, journal: Journal, command: str, digest: str, who: str = "") -> Run:
-    """A run that has not begun, with everything that its first journal line tells. `who` acts, where it is no person.
+    """A run that has not begun, with everything that its first journal line tells. `who` acts,
+    where it is no person.
 
-    Runs are ordered by their start, so one never starts before the last: a clock may be set back between two runs.
+    Runs are ordered by their start, so one never starts before the last: a clock may be set back
+    between two runs.
     """
     from datetime import datetime, timedelta, timezone
     from secrets import token_hex
 
     started = datetime.fromtimestamp(writer.now(), timezone.utc)
     if journal.runs:
-        started = max(started, datetime.fromisoformat(journal.runs[-1].started_at) + timedelta(microseconds=1))
+        started = max(
+            started, datetime.fromisoformat(journal.runs[-1].started_at) + timedelta(microseconds=1)
+        )
     return Run(
         id=f"{started:%Y%m%d-%H%M%S}-{token_hex(2)}",
         command=command,
@@ -246,12 +299,13 @@ def apply(
     ready: Run | None = None,
     part_of: str = "",
 ) -> Receipt:
-    """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the lock. `ready` is
-    a run that was prepared for it, which is booked even if it changes nothing. `part_of` as of `run_of`.
+    """Do what the plan says, rule by rule and stage by stage, and verify it. The caller holds the
+    lock. `ready` is a run that was prepared for it, which is booked even if it changes nothing.
+    `part_of` as of `run_of`.
 
-    A failed change takes its rule back; the other rules go on. A signal that asks to stop is heeded between two
-    changes: what was not begun is `left` in the receipt, which is kept. Raises Refused where there is something to do
-    and it is not known what is in force.
+    A failed change takes its rule back; the other rules go on. A signal that asks to stop is heeded
+    between two changes: what was not begun is `left` in the receipt, which is kept. Raises Refused
+    where there is something to do and it is not known what is in force.
     """
     pending = session.journal.pending_triggers(boot_id(writer))
     if not plan.changes and ready is None:
@@ -261,12 +315,20 @@ def apply(
             why = changed_reboots(session.resumed) + reboot_reasons(plan.findings)
             if why:
                 keep_standing(session, writer, on_progress)
-            run, outcomes, faults = session.resumed_run, session.resumed, standing_faults(plan.findings)
+            run, outcomes, faults = (
+                session.resumed_run,
+                session.resumed,
+                standing_faults(plan.findings),
+            )
             obstacles = reboot_obstacles(faults)
-            return Receipt(run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles, faults=faults)
+            return Receipt(
+                run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles, faults=faults
+            )
     session.journal.require_known()
     with stopping.between_changes():
-        recorder = JournalWriter.start(writer, ready or run_of(writer, session.journal, plan, part_of))
+        recorder = JournalWriter.start(
+            writer, ready or run_of(writer, session.journal, plan, part_of)
+        )
         execution = Execution(writer, recorder, on_progress)
         execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
         receipt = _make_plan(session, execution, plan, pending)
@@ -274,7 +336,9 @@ def apply(
     return receipt
 
 
-def _make_plan(session: Session, execution: Execution, plan: Plan, pending: tuple[Trigger, ...]) -> Receipt:
+def _make_plan(
+    session: Session, execution: Execution, plan: Plan, pending: tuple[Trigger, ...]
+) -> Receipt:
     """Make the plan until a signal asks to stop, and return what became of it."""
     writer, run = execution.writer, execution.recorder.run
     failed: set[str] = set()
@@ -289,7 +353,9 @@ def _make_plan(session: Session, execution: Execution, plan: Plan, pending: tupl
     verified = execution.is_verified and still_there(done, writer)
     tried = {outcome.change for outcome in execution.outcomes}
     is_stopped = bool(stopping.get_signal())
-    left = tuple(one for one in plan.changes if is_stopped and one not in tried and one.rule not in failed)
+    left = tuple(
+        one for one in plan.changes if is_stopped and one not in tried and one.rule not in failed
+    )
     execution.finish(left)
     outcomes = (*session.resumed, *execution.outcomes)
     boots = changed_reboots((*session.resumed, *execution.left_standing))
@@ -312,16 +378,25 @@ def _make_plan(session: Session, execution: Execution, plan: Plan, pending: tupl
     )
 
 
-def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[str]) -> list[Trigger]:
-    """Make the changes of one stage; returns the triggers of all that was tried, what was taken back included."""
+def _make_stage(
+    execution: Execution, changes: tuple[Change, ...], failed: set[str]
+) -> list[Trigger]:
+    """Make the changes of one stage; returns the triggers of all that was tried, what was taken
+    back included.
+    """
     first = len(execution.outcomes)
     for change in changes:
         if stopping.get_signal():
             break
-        if change.rule not in failed and execution.make(change) is None and change not in execution.not_made:
+        if (
+            change.rule not in failed
+            and execution.make(change) is None
+            and change not in execution.not_made
+        ):
             failed.add(change.rule)
             execution.take_back(change.rule, f"{describe_place(change.address)} failed")
-    touched = (outcome.change for outcome in execution.outcomes[first:])  # one that failed may have left something
+    # one that failed may have left something
+    touched = (outcome.change for outcome in execution.outcomes[first:])
     return [trigger for change in touched for trigger in change.triggers]
 
 
@@ -357,11 +432,17 @@ def changed_reboots(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
 
 def reboot_obstacles(findings: Iterable[Finding]) -> tuple[str, ...]:
     """What has to be solved before anybody boots this host again, of the state found."""
-    return tuple(f"{one.rule}: {one.reason}" for one in findings if one.blocks_reboot and not one.changes)
+    return tuple(
+        f"{one.rule}: {one.reason}" for one in findings if one.blocks_reboot and not one.changes
+    )
 
 
 def reboot_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """What is configured but not running until a reboot, from the state found, never from "this run changed
-    something".
+    """What is configured but not running until a reboot, from the state found, never from "this run
+    changed something".
     """
-    return tuple(f"{finding.rule}: {finding.subject or 'host'}" for finding in findings if waits_for_reboot(finding))
+    return tuple(
+        f"{finding.rule}: {finding.subject or 'host'}"
+        for finding in findings
+        if waits_for_reboot(finding)
+    )

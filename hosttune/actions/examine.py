@@ -1,4 +1,6 @@
-"""Look at a host and make the plan: collect facts, evaluate, read, compare, prove. Changes nothing."""
+"""Look at a host and make the plan: collect facts, evaluate, read, compare, prove. Changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +45,21 @@ class Session:
     facts: Facts
     selected: tuple[Rule, ...]
     seconds: dict[str, float] = field(default_factory=dict)
-    resumed: tuple[Outcome, ...] = ()  # what became of sets of packages at which earlier runs had stopped half-way
+    # what became of sets of packages at which earlier runs had stopped half-way
+    resumed: tuple[Outcome, ...] = ()
     resumed_run: str = ""  # the last of these runs
 
     @property
     def timings(self) -> tuple[tuple[str, float], ...]:
         """Where the time went: (phase or fact, seconds), longest first."""
-        return tuple(sorted({**self.facts.seconds, **self.seconds}.items(), key=lambda item: -item[1]))
+        return tuple(
+            sorted({**self.facts.seconds, **self.seconds}.items(), key=lambda item: -item[1])
+        )
 
     def plan(self, *, prove: bool = True) -> Plan:
-        """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""
+        """The plan for this host; `prove` runs it on an overlay first, which also finds the later
+        stages.
+        """
         from hosttune.actions.journal.interrupted import describe_interrupted
         from hosttune.actions.journal.unended import find_unended
         from hosttune.actions.proof import changes_in, prove_changes
@@ -65,15 +72,22 @@ class Session:
             started = time.perf_counter()
             findings, stages = prove_changes(self, findings)
             self.seconds["proof on the overlay"] = time.perf_counter() - started
-        findings = (*findings, *find_unended(self.journal, self.reader, self.catalog, self.selected))
+        findings = (
+            *findings,
+            *find_unended(self.journal, self.reader, self.catalog, self.selected),
+        )
         findings = (*findings, *boot_losses(self, self.reader))
-        if leads_to_boot(findings, changes_in(findings)) and (guards := reboot_guards(self, self.reader)):
+        if leads_to_boot(findings, changes_in(findings)) and (
+            guards := reboot_guards(self, self.reader)
+        ):
             findings = add_reboot_notes((*findings, *guards))
         return Plan(
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
             machine=_describe_machine(self.facts),
-            created_at=datetime.fromtimestamp(self.reader.now(), timezone.utc).isoformat(timespec="seconds"),
+            created_at=datetime.fromtimestamp(self.reader.now(), timezone.utc).isoformat(
+                timespec="seconds"
+            ),
             policy_digest=self.policy.digest_with(self.selected),
             stages=stages,
             findings=findings,
@@ -98,7 +112,9 @@ class Session:
 
 
 def plan_without_users(session: Session) -> Plan:
-    """The plan for this host if no user had a job: a crontab of any of them can hold a change (storage-noatime)."""
+    """The plan for this host if no user had a job: a crontab of any of them can hold a change
+    (storage-noatime).
+    """
     from hosttune.facts.storage.ageing import list_places_of_users
     from hosttune.host.overlay.overlay import Overlay
 
@@ -111,28 +127,33 @@ def plan_without_users(session: Session) -> Plan:
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
-    """What the selected rules say now, after a run, of faults that no change mends, and what blocks a boot, also by
-    rules that were not selected.
+    """What the selected rules say now, after a run, of faults that no change mends, and what blocks
+    a boot, also by rules that were not selected.
     """
     rules = tuple(rule for rule in session.selected if rule.tells_faults)
     return (*_standing_faults(session, reader, rules), *reboot_guards(session, reader))
 
 
 def reboot_guards(session: Session, reader: Reader) -> tuple[Finding, ...]:
-    """What blocks a boot by the rules that were not selected (--only, another profile): hosttune knows that a boot
-    would fail, whatever it was asked. Those that the policy switches off stay off.
+    """What blocks a boot by the rules that were not selected (--only, another profile): hosttune
+    knows that a boot would fail, whatever it was asked. Those that the policy switches off stay
+    off.
     """
     catalog = session.catalog
-    left = sorted({*catalog.rules} - {*session.policy.ignore} - {rule.id for rule in session.selected})
+    left = sorted(
+        {*catalog.rules} - {*session.policy.ignore} - {rule.id for rule in session.selected}
+    )
     rules = tuple(
-        catalog.rules[name] for name in left if catalog.tells_health(name) and catalog.rules[name].can_block_reboot
+        catalog.rules[name]
+        for name in left
+        if catalog.tells_health(name) and catalog.rules[name].can_block_reboot
     )
     return tuple(one for one in _standing_faults(session, reader, rules) if one.blocks_reboot)
 
 
 def boot_losses(session: Session, reader: Reader) -> tuple[Finding, ...]:
-    """What the last boot has lost, also where the rule that tells it was not selected; that it is not known yet only
-    root learns on the running host, who can read what was before.
+    """What the last boot has lost, also where the rule that tells it was not selected; that it is
+    not known yet only root learns on the running host, who can read what was before.
     """
     if AFTER_BOOT not in session.catalog.rules or AFTER_BOOT in session.policy.ignore:
         return ()
@@ -145,7 +166,9 @@ def boot_losses(session: Session, reader: Reader) -> tuple[Finding, ...]:
     return tuple(one for one in found if one.verdict in verdicts)
 
 
-def _standing_faults(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
+def _standing_faults(
+    session: Session, reader: Reader, rules: tuple[Rule, ...]
+) -> tuple[Finding, ...]:
     return standing_faults(_ask(session, reader, rules)) if rules else ()
 
 
@@ -153,7 +176,14 @@ def _ask(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Fin
     """What these rules say now."""
     facts = Facts(reader, session.facts.asked)
     policy = replace(session.policy, sole=tuple(rule.id for rule in rules))
-    again = replace(session, reader=reader, policy=policy, journal=read_journal(reader), facts=facts, selected=rules)
+    again = replace(
+        session,
+        reader=reader,
+        policy=policy,
+        journal=read_journal(reader),
+        facts=facts,
+        selected=rules,
+    )
     return again.look(facts)
 
 
@@ -162,25 +192,34 @@ def _describe_machine(facts: Facts) -> str:
 
 
 def touched_subjects(rules: Iterable[Rule]) -> frozenset[str]:
-    """The fact subjects that the expressions of these rules touch, those that their choices always ask for, and the
-    units that their wishes name.
+    """The fact subjects that the expressions of these rules touch, those that their choices always
+    ask for, and the units that their wishes name.
     """
     listed = tuple(rules)
     units = frozenset({"units"} if any(rule.units for rule in listed) else ())
-    of_choices = (getattr(choice_module(rule.choice), "SUBJECTS", ()) for rule in listed if rule.choice)
+    of_choices = (
+        getattr(choice_module(rule.choice), "SUBJECTS", ()) for rule in listed if rule.choice
+    )
     return units.union(*(rule.subjects for rule in listed), *of_choices)
 
 
 def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool = True) -> Session:
-    """Open a session on a host: read the journal, select the rules, start what is slow to collect side by side."""
+    """Open a session on a host: read the journal, select the rules, start what is slow to collect
+    side by side.
+    """
     selected = policy.select_rules(catalog)
     asked = RequestedNames(
         units=frozenset[str]().union(*(rule.units for rule in selected)),
-        pythons=frozenset(str(path) for rule in selected if (path := policy.params_of(rule, catalog).get("python"))),
+        pythons=frozenset(
+            str(path)
+            for rule in selected
+            if (path := policy.params_of(rule, catalog).get("python"))
+        ),
     )
     facts = Facts(reader, asked)
     session = Session(reader, catalog, policy, read_journal(reader), facts, selected)
-    if collect and reader.kind == "live" and isinstance(reader.stat("/run/systemd/system"), Stat):  # else none is slow
+    # else none is slow
+    if collect and reader.kind == "live" and isinstance(reader.stat("/run/systemd/system"), Stat):
         facts.prefetch(touched_subjects(selected))
     return session
 
@@ -201,8 +240,8 @@ def open_session(
     disturb: str | None = None,
     again: tuple[str, ...] = (),
 ) -> Session:
-    """Open a session as the command line asks for it; `reader` is the door where the caller holds it open already,
-    `rules` a folder of more rules.
+    """Open a session as the command line asks for it; `reader` is the door where the caller holds
+    it open already, `rules` a folder of more rules.
     """
     from hosttune.engine.policy.file import load_policy
     from hosttune.engine.rules.catalog import load_catalog
@@ -228,8 +267,9 @@ def open_session(
 
 
 def open_way_back(reader: Reader, tell: Callable[[str], None], **options: Any) -> Session:
-    """A session that tells at least what runs have done, also where rules or the policy cannot be read: a word too many
-    there must not keep anybody from going back. `tell` hears what cannot be read.
+    """A session that tells at least what runs have done, also where rules or the policy cannot be
+    read: a word too many there must not keep anybody from going back. `tell` hears what cannot be
+    read.
     """
     from hosttune.actions.journal.journal import read_journal
     from hosttune.engine.policy.policy import Policy
@@ -244,7 +284,9 @@ def open_way_back(reader: Reader, tell: Callable[[str], None], **options: Any) -
 
 
 def examine_everything(reader: Reader, catalog: Catalog, policy: Policy) -> None:
-    """Ask a host for all that any rule or fact would ask: every subject, every rule compared. For a record of it."""
+    """Ask a host for all that any rule or fact would ask: every subject, every rule compared. For a
+    record of it.
+    """
     everything = replace(policy, select=tuple(catalog.rules), ignore=(), waivers=())
     session = examine(reader, catalog, everything)
     for subject in SUBJECTS:

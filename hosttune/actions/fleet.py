@@ -1,4 +1,6 @@
-"""Look at what many hosts left behind: results of `check` are read, records are evaluated. Changes nothing."""
+"""Look at what many hosts left behind: results of `check` are read, records are evaluated. Changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,15 @@ from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.inventory import take_inventory
 from hosttune.frozen import frozen
-from hosttune.host.reading.gathered import SpoolFile, content_of, host_of, list_files, pair_paths, received_at, stem_of
+from hosttune.host.reading.gathered import (
+    SpoolFile,
+    content_of,
+    host_of,
+    list_files,
+    pair_paths,
+    received_at,
+    stem_of,
+)
 from hosttune.host.record.record import RecordReader, reader_of
 from hosttune.host.support import is_support_file
 from hosttune.host.workers import fit_workers, map_in_order
@@ -58,14 +68,16 @@ _CLOCKS_S = 300  # that the clock of a host may be before ours
 _HEAD = 512  # bytes of a file that tell whether it is a record, as hosttune writes them
 # The record of no host: what is in force where a host says nothing.
 _NOBODY = {
-    "format_version": 1, "kind": RECORD, "tool_version": "", "made_at": 0, "name": "", "machine": "",
-    "privileged": True, "persistent_only": False, "listings": {"/": []},
+    "format_version": 1, "kind": RECORD, "tool_version": "", "made_at": 0, "name": "",
+    "machine": "", "privileged": True, "persistent_only": False, "listings": {"/": []},
 }  # fmt: skip
 
 
 @frozen
 class Ask:
-    """By what records are judged: nothing means the policy and the rules that each host has itself."""
+    """By what records are judged: nothing means the policy and the rules that each host has
+    itself.
+    """
 
     rules: str | None = None
     policy: str | None = None
@@ -76,7 +88,9 @@ class Ask:
 
     @property
     def is_new(self) -> bool:
-        """Whether hosts are judged by something else than they were, so that a result of theirs says nothing."""
+        """Whether hosts are judged by something else than they were, so that a result of theirs
+        says nothing.
+        """
         return bool(self.rules or self.policy or self.profile or self.select or self.ignore)
 
 
@@ -94,12 +108,15 @@ class _WorkerLook:
 def survey_hosts(
     words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: Callable[[int, int], None]
 ) -> Fleet:
-    """The report on the hosts of these files, folders and lists. `progress` hears of files done and files in all.
+    """The report on the hosts of these files, folders and lists. `progress` hears of files done and
+    files in all.
 
     Raises HosttuneError when the policy or the rules that are asked for have faults.
     """
     rules = _load_checked_catalog(ask).rules
-    fold = FleetAggregator(names, frozenset(one.id for one in rules.values() if one.can_fault), frozenset(rules))
+    fold = FleetAggregator(
+        names, frozenset(one.id for one in rules.values() if one.can_fault), frozenset(rules)
+    )
     paths: list[str] = []
     for path, why in list_files(words):
         if why:
@@ -115,14 +132,23 @@ def survey_hosts(
                     fold.miss(one)
                 else:
                     looks.add(
-                        *one.about, scratch.add(one.row), of=stem_of(one.about[3]), is_alone=one.is_alone,
-                        is_past=one.is_past, faults=one.faults,
-                    )  # fmt: skip
+                        *one.about,
+                        scratch.add(one.row),
+                        of=stem_of(one.about[3]),
+                        is_alone=one.is_alone,
+                        is_past=one.is_past,
+                        faults=one.faults,
+                    )
             progress(done, len(paths))
         choice = looks.result()
-        # in an order that has nothing to do with what the hosts say (engine/fleet/fold.py tells why)
-        for chosen in sorted(choice.chosen, key=lambda one: blake2b(one.name.encode(errors="replace")).digest()):
-            fold.add(_rename_look(seen_from_row(zlib.decompress(scratch.row(chosen.kept))), chosen.name))
+        # in an order that has nothing to do with what the hosts say (engine/fleet/fold.py tells
+        # why)
+        for chosen in sorted(
+            choice.chosen, key=lambda one: blake2b(one.name.encode(errors="replace")).digest()
+        ):
+            fold.add(
+                _rename_look(seen_from_row(zlib.decompress(scratch.row(chosen.kept))), chosen.name)
+            )
     _fold_remarks(fold, choice)
     return fold.result()
 
@@ -132,9 +158,16 @@ def _fold_remarks(fold: FleetAggregator, choice: Choice[tuple[int, int]]) -> Non
     for host in choice.older:
         fold.supersede(host)
     for source, host in choice.refused:
-        fold.miss(Unread(source, f"is said to be of {host}, which another file is about: it does not count"))
+        fold.miss(
+            Unread(
+                source, f"is said to be of {host}, which another file is about: it does not count"
+            )
+        )
     for source, at in choice.future:
-        why = f"its time, {at}, is in the future: it counts only if there is no other look at its host"
+        why = (
+            f"its time, {at}, is in the future: it counts only if there is no other look at its "
+            "host"
+        )
         fold.miss(Unread(source, why))
     for host, files in choice.disputed:
         fold.dispute(host, files)
@@ -142,12 +175,18 @@ def _fold_remarks(fold: FleetAggregator, choice: Choice[tuple[int, int]]) -> Non
         fold.share(machine, hosts)
 
 
-def list_changes(shown: list[PlanClass], ask: Ask, jobs: int) -> dict[PlanClass, tuple[Change, ...]]:
-    """The changes of each plan that a report named, from the file of the host that it named, without what its hosts do
-    not show alike. Empty where the file holds others by now.
+def list_changes(
+    shown: list[PlanClass], ask: Ask, jobs: int
+) -> dict[PlanClass, tuple[Change, ...]]:
+    """The changes of each plan that a report named, from the file of the host that it named,
+    without what its hosts do not show alike. Empty where the file holds others by now.
     """
     return dict(
-        zip(shown, map_in_order(partial(_changes_of, ask), shown, fit_workers(jobs), lambda *_: ()), strict=True)
+        zip(
+            shown,
+            map_in_order(partial(_changes_of, ask), shown, fit_workers(jobs), lambda *_: ()),
+            strict=True,
+        )
     )
 
 
@@ -159,7 +198,9 @@ def _changes_of(ask: Ask, one: PlanClass) -> tuple[Change, ...]:
     try:
         if is_record(data):
             plan = _open_session(RecordReader(data, one.source), ask).plan()
-            changes = plan.changes if digest_content(map(in_common, plan.changes)) == one.content else ()
+            changes = (
+                plan.changes if digest_content(map(in_common, plan.changes)) == one.content else ()
+            )
         else:
             changes = changes_in(data, one.content)
     except HosttuneError:
@@ -193,7 +234,8 @@ def _list_looks(ask: Ask, path: str) -> list[_WorkerLook | Unread]:
 def _looks_of(path: str, ask: Ask) -> Iterator[_WorkerLook | Unread]:
     found = [*_look_at_file(path, ask)]
     is_alone = len({"" if isinstance(one, Unread) else one.host for one in found}) == 1
-    is_read = any(isinstance(one, HostLook) for one in found)  # what was not may be on a dead server
+    # what was not may be on a dead server
+    is_read = any(isinstance(one, HostLook) for one in found)
     latest = received_at(path) + _CLOCKS_S if is_read else 0.0
     for look in found:
         one = shorten_words(look)
@@ -201,13 +243,18 @@ def _looks_of(path: str, ask: Ask) -> Iterator[_WorkerLook | Unread]:
             yield one
         else:
             yield _WorkerLook(
-                (one.host, one.machine, one.at, one.source), is_alone, parse_moment(one.at) <= latest, faults_of(one),
+                (one.host, one.machine, one.at, one.source),
+                is_alone,
+                parse_moment(one.at) <= latest,
+                faults_of(one),
                 zlib.compress(seen_to_row(one), 1),
-            )  # fmt: skip
+            )
 
 
 def _look_at_file(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
-    """What one file says. A fault of hosttune itself counts as one of the file, so that the others are not lost."""
+    """What one file says. A fault of hosttune itself counts as one of the file, so that the others
+    are not lost.
+    """
     content = content_of(path)
     if isinstance(content, str):
         yield Unread(path, content)
@@ -221,8 +268,12 @@ def _look_at_file(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
             yield data
         elif is_record(data):
             yield _evaluate_content(content, path, ask)
-        elif ask.is_new and data.get("kind") != MISSING:  # that there was no answer holds whatever judges
-            why = "is a result of check, which another policy cannot judge: gather records (hosttune record)"
+        # that there was no answer holds whatever judges
+        elif ask.is_new and data.get("kind") != MISSING:
+            why = (
+                "is a result of check, which another policy cannot judge: gather records (hosttune "
+                "record)"
+            )
             yield Unread(path, why)
         else:
             yield from read_document(data, path, stem_of(path))
@@ -237,7 +288,9 @@ def _look_at_file(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
     except Exception as error:
         if ask.debug:
             raise
-        yield Unread(path, f"a fault of hosttune itself, please report it: {type(error).__name__}: {error}")
+        yield Unread(
+            path, f"a fault of hosttune itself, please report it: {type(error).__name__}: {error}"
+        )
 
 
 def _evaluate_content(content: bytes, path: str, ask: Ask) -> HostLook:

@@ -1,4 +1,6 @@
-"""Ask the rules that tell whether a host is fit for work, side by side and in time; learn what a healthy one has."""
+"""Ask the rules that tell whether a host is fit for work, side by side and in time; learn what a
+healthy one has.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +34,26 @@ BASELINE = "host-baseline"  # the rule that holds a host against what was learne
 
 
 def health_rules(catalog: Catalog, policy: Policy) -> tuple[str, ...]:
-    """The rules that are asked: those of any profile, or selected, that may say that a host does not do its work, or
-    does it badly, less those that are off. Which profile tunes a host says nothing about what makes it sick.
+    """The rules that are asked: those of any profile, or selected, that may say that a host does
+    not do its work, or does it badly, less those that are off. Which profile tunes a host says
+    nothing about what makes it sick.
     """
-    offered = {name for profile in catalog.profiles.values() for name in profile.rules} | {*policy.select}
+    offered = {name for profile in catalog.profiles.values() for name in profile.rules} | {
+        *policy.select
+    }
     wanted = set(policy.sole) or offered
     return tuple(sorted(name for name in wanted - {*policy.ignore} if catalog.tells_health(name)))
 
 
 def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
-    """What the session's rules say. Of the running host, what does not answer within `seconds` is a finding: unknown,
-    or a fault where it hangs in the kernel.
+    """What the session's rules say. Of the running host, what does not answer within `seconds` is a
+    finding: unknown, or a fault where it hangs in the kernel.
     """
     if session.reader.kind != "live":
         return tuple(_pointing_on(session, one) for one in session.look(session.facts))
-    answers = in_time({rule.id: partial(_answer, session, rule) for rule in session.selected}, seconds)
+    answers = in_time(
+        {rule.id: partial(_answer, session, rule) for rule in session.selected}, seconds
+    )
     waits = [answer for answer in answers.values() if isinstance(answer, Waiting)]
     found: list[Finding] = []
     for rule in session.selected:
@@ -59,8 +66,9 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
 
 
 def name_gpus(session: Session, seconds: float) -> dict[str, tuple[str, str]]:
-    """The NVIDIA GPUs on the PCI bus by slot: the name, and what holds it for virtual machines, if anything does; none
-    where that is not known within `seconds`."""
+    """The NVIDIA GPUs on the PCI bus by slot: the name, and what holds it for virtual machines, if
+    anything does; none where that is not known within `seconds`.
+    """
     answer = (
         in_time({"": partial(_list_gpus, session)}, seconds)[""]
         if session.reader.kind == "live"
@@ -73,27 +81,39 @@ def name_gpus(session: Session, seconds: float) -> dict[str, tuple[str, str]]:
 def _list_gpus(session: Session) -> bytes:
     names = {}
     with suppress(UnknownFact):
-        gpus = [(gpu, str(get_raw(gpu, "driver"))) for gpu in known_items(session.facts.gpus.devices)]
+        gpus = [
+            (gpu, str(get_raw(gpu, "driver"))) for gpu in known_items(session.facts.gpus.devices)
+        ]
         names = {gpu.slot: (gpu.title, driver if is_vfio(driver) else "") for gpu, driver in gpus}
     return json.dumps(names).encode()
 
 
 def learn(session: Session, where: str = "") -> Learned:
-    """Keep what the session's host has and counts, in place of what was kept. Raises HosttuneError."""
+    """Keep what the session's host has and counts, in place of what was kept. Raises
+    HosttuneError.
+    """
     try:
         learned = learn_baseline(session.facts, __version__)
     except UnknownFact as unknown:
-        raise HosttuneError(f"nothing was learned: {unknown.reason}", hint="learn it on the host itself") from None
+        raise HosttuneError(
+            f"nothing was learned: {unknown.reason}", hint="learn it on the host itself"
+        ) from None
     state.save(NAME, write_learned(learned).encode(), where or state.name_folder(FOLDER))
     return learned
 
 
 def refuse_unlike(session: Session, own: Facts) -> None:
-    """Refuse to learn, of a record, what `own`, the host that is to be held against it, cannot have."""
+    """Refuse to learn, of a record, what `own`, the host that is to be held against it, cannot
+    have.
+    """
     reader = session.reader
     if reader.kind == "record" and (found := why_not_alike(session.facts, own)):
-        message = f"{reader.name} is not a sibling of this host ({'; '.join(found)}): nothing was learned"
-        raise HosttuneError(message, hint="learn it on this host itself, or of a record of the same kind of machine")
+        message = (
+            f"{reader.name} is not a sibling of this host ({'; '.join(found)}): nothing was learned"
+        )
+        raise HosttuneError(
+            message, hint="learn it on this host itself, or of a record of the same kind of machine"
+        )
 
 
 def _answer(session: Session, rule: Rule) -> bytes:
@@ -108,25 +128,35 @@ def _answer(session: Session, rule: Rule) -> bytes:
 
 
 def _pointing_on(session: Session, finding: Finding) -> Finding:
-    """Without the changes that `apply` would make, but with the command that shows them, or why there are none. A way
-    out that drains the node goes on to the step that lets it take work again.
+    """Without the changes that `apply` would make, but with the command that shows them, or why
+    there are none. A way out that drains the node goes on to the step that lets it take work again.
     """
     shows = "what apply would do" if finding.changes else "what keeps apply from it"
-    todo = f"hosttune plan --only {finding.rule} shows {shows}" if finding.verdict is Verdict.DIFFERS else ""
+    todo = (
+        f"hosttune plan --only {finding.rule} shows {shows}"
+        if finding.verdict is Verdict.DIFFERS
+        else ""
+    )
     todo = finding.todo or todo
     if "drain" in todo:
         todo = join_steps((todo, take_again(todo, session.facts)))
     return replace(finding, changes=(), todo=todo)
 
 
-def _find_late_rule(rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float) -> Finding:
+def _find_late_rule(
+    rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float
+) -> Finding:
     """A rule that has not answered; one that waits for what another asks for names that."""
     first = next((one for one in (waiting, *everybody) if one.what), waiting)
     what = first.what or "what it asks"
     if first.is_of_user:  # no fault of this host, but what is behind it was not seen
-        reason = f"{what} hangs in the kernel behind the lock of a folder or file, or a FUSE server, as a user can hold"
+        reason = (
+            f"{what} hangs in the kernel behind the lock of a folder or file, or a FUSE server, as "
+            "a user can hold"
+        )
         todo = (
-            "end the process of a user that waits for a FUSE server: ps -eo pid,user,wchan:25,args | grep request_wait"
+            "end the process of a user that waits for a FUSE server: ps -eo pid,user,wchan:25,args "
+            "| grep request_wait"
         )
         return Finding(rule, "", Verdict.UNKNOWN, reason=reason, todo=todo)
     if first.stuck:
@@ -135,5 +165,9 @@ def _find_late_rule(rule: str, waiting: Waiting, everybody: list[Waiting], secon
         return Finding(rule, "", Verdict.DIFFERS, reason=reason, todo=todo, is_fault=True)
     reason = f"{what} has not answered within {seconds:g} s"
     return Finding(
-        rule, "", Verdict.UNKNOWN, reason=reason, todo=f"give it longer: --within {min(600, 2 * seconds):g}s"
+        rule,
+        "",
+        Verdict.UNKNOWN,
+        reason=reason,
+        todo=f"give it longer: --within {min(600, 2 * seconds):g}s",
     )

@@ -1,7 +1,9 @@
-"""The reports that `check --keep` keeps, one for each day (UTC): `/var/lib/hosttune/reports/2026-11-22.json`.
+"""The reports that `check --keep` keeps, one for each day (UTC):
+`/var/lib/hosttune/reports/2026-11-22.json`.
 
-The newest days stay, as many as the policy says, and no more than `MOST_BYTES` in all. Days are counted by the reports
-that are there, not by the clock: one that was set wrong for a while must not throw the history away.
+The newest days stay, as many as the policy says, and no more than `MOST_BYTES` in all. Days are
+counted by the reports that are there, not by the clock: one that was set wrong for a while must not
+throw the history away.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ _BACK = {"today": 0, "yesterday": 1}  # days
 
 
 def keep(document: str, created_at: str, days: int, where: str = "") -> None:
-    """Keep a report as that of its day (of `created_at`, ISO 8601, UTC), in place of an earlier one of it, and drop the
-    oldest ones beyond `days`. Raises HosttuneError where it is too large or cannot be written.
+    """Keep a report as that of its day (of `created_at`, ISO 8601, UTC), in place of an earlier one
+    of it, and drop the oldest ones beyond `days`. Raises HosttuneError where it is too large or
+    cannot be written.
     """
     folder = where or state.name_folder(PART)
     content = document.encode("utf-8", "backslashreplace")
@@ -47,7 +50,9 @@ def kept_days(where: str = "") -> tuple[str, ...]:
 def day_of(word: str, now: float) -> str | None:
     """The day (UTC) that a word names: an ISO date, today or yesterday; None for any other word."""
     if word in _BACK:
-        return (datetime.fromtimestamp(now, timezone.utc).date() - timedelta(_BACK[word])).isoformat()
+        return (
+            datetime.fromtimestamp(now, timezone.utc).date() - timedelta(_BACK[word])
+        ).isoformat()
     if not _DAY.fullmatch(word):
         return None
     try:
@@ -59,7 +64,8 @@ def day_of(word: str, now: float) -> str | None:
 def report_of(day: str, where: str = "") -> tuple[str, bytes]:
     """(path, content) of the report of this day, or of the last day before it of which one is kept.
 
-    Raises HosttuneError where there is none, or it is not one that this user alone could have written.
+    Raises HosttuneError where there is none, or it is not one that this user alone could have
+    written.
     """
     folder = where or state.name_folder(PART)
     days = kept_days(folder)
@@ -71,7 +77,8 @@ def report_of(day: str, where: str = "") -> tuple[str, bytes]:
     content = state.load(f"{found}.json", folder)
     if content is None:
         raise HosttuneError(
-            f"{folder}/{found}.json: cannot be read, or is not this user's own", hint="look at its owner"
+            f"{folder}/{found}.json: cannot be read, or is not this user's own",
+            hint="look at its owner",
         )
     return f"{folder}/{found}.json", content
 
@@ -79,4 +86,7 @@ def report_of(day: str, where: str = "") -> tuple[str, bytes]:
 def _hint(folder: str) -> str:
     if not folder.startswith("/var/lib/"):
         return "those of the daily check are root's: use sudo"
-    return "keep one: hosttune check --format json --keep; every day: systemctl enable --now hosttune-check.timer"
+    return (
+        "keep one: hosttune check --format json --keep; every day: systemctl enable --now "
+        "hosttune-check.timer"
+    )

@@ -1,5 +1,6 @@
-"""hosttune itself, left on a host that Ansible brought it to, as long as a change of it is there: the way back must not
-hang on the controller, and what headers, receipts and notices name (`hosttune undo`) must be there to type.
+"""hosttune itself, left on a host that Ansible brought it to, as long as a change of it is there:
+the way back must not hang on the controller, and what headers, receipts and notices name (`hosttune
+undo`) must be there to type.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _MODE = 0o755
 
 @contextmanager
 def keep_program() -> Iterator[None]:
-    """Leave this program here before a run changes anything, so that a run that is cut off can be taken back too. After
-    a run that changed nothing it goes again.
+    """Leave this program here before a run changes anything, so that a run that is cut off can be
+    taken back too. After a run that changed nothing it goes again.
     """
     if find_archive():
         with suppress(HosttuneError), hold_lock():  # the run itself says what is wrong
@@ -38,7 +39,9 @@ def keep_program() -> Iterator[None]:
 
 
 def leave_program(writer: Writer) -> None:
-    """Put the self-contained file that runs now where its name is found, unless a hosttune is installed there."""
+    """Put the self-contained file that runs now where its name is found, unless a hosttune is
+    installed there.
+    """
     if is_installed(writer) or not _is_python_of_system(writer):
         return
     content, present = load_bytes(find_archive()), writer.read(COPY)
@@ -49,7 +52,9 @@ def leave_program(writer: Writer) -> None:
 
 
 def _is_python_of_system(reader: Reader) -> bool:
-    """Whether the Python that the first line of the file names runs here, too: that one is known to be new enough."""
+    """Whether the Python that the first line of the file names runs here, too: that one is known to
+    be new enough.
+    """
     found = reader.resolve(PYTHON)
     return isinstance(found, str) and found == reader.resolve(sys.executable)
 
@@ -57,7 +62,11 @@ def _is_python_of_system(reader: Reader) -> bool:
 def is_installed(reader: Reader) -> bool:
     """Whether another hosttune than the one that a play left is found by its name."""
     names = [f"{folder}/hosttune" for folder in SECURE_PATH]
-    return any(reader.stat(name, follow=False) != ABSENT for name in names if name != LINK or not _is_ours(reader))
+    return any(
+        reader.stat(name, follow=False) != ABSENT
+        for name in names
+        if name != LINK or not _is_ours(reader)
+    )
 
 
 def remove_idle_program() -> None:

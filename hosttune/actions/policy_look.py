@@ -1,4 +1,6 @@
-"""A policy on several hosts: which section fits which, what holds there, and what of it does nothing on any of them."""
+"""A policy on several hosts: which section fits which, what holds there, and what of it does
+nothing on any of them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class PlacedPolicy:
 
 
 def place_policy(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPolicy:
-    """Evaluate the policy on one host; nothing is changed. Raises BadInput for its faults, HosttuneError for none."""
+    """Evaluate the policy on one host; nothing is changed. Raises BadInput for its faults,
+    HosttuneError for none.
+    """
     policy = load_policy(reader, catalog, file)
     if not policy.source:
         raise HosttuneError(
@@ -37,7 +41,9 @@ def place_policy(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPo
         )
     session = examine(reader, catalog, policy)
     idle = without_effect(policy, session.catalog, session.plan(prove=False).findings)
-    return PlacedPolicy(reader.name, policy, len(session.selected), policy.digest_with(session.selected), idle)
+    return PlacedPolicy(
+        reader.name, policy, len(session.selected), policy.digest_with(session.selected), idle
+    )
 
 
 def list_remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
@@ -58,6 +64,12 @@ def list_remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
             if not any(one.policy.sections[number].fits for one in placed):
                 near = next((host for host in hosts if find_likeliest(host, [section.pattern])), "")
                 hint = f"{near} is nearly called so" if near else ""
-                found[section.where] = Fault(section.where, f"{section.pattern} fits none of these hosts", hint)
-        found = {where: fault for where, fault in found.items() if "no section for hosts fits" not in fault.message}
+                found[section.where] = Fault(
+                    section.where, f"{section.pattern} fits none of these hosts", hint
+                )
+        found = {
+            where: fault
+            for where, fault in found.items()
+            if "no section for hosts fits" not in fault.message
+        }
     return tuple(sorted(found.values(), key=lambda fault: (fault.where.line, fault.where.field)))

@@ -1,7 +1,8 @@
-"""The proof of a plan, before anybody says yes: it is carried out on a copy-on-write overlay, and looked at again.
+"""The proof of a plan, before anybody says yes: it is carried out on a copy-on-write overlay, and
+looked at again.
 
-What is left then is the next stage. A rule that fails there is held by name, with the one that it contradicts, and the
-others go on.
+What is left then is the next stage. A rule that fails there is held by name, with the one that it
+contradicts, and the others go on.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ class _Failed(Exception):
         self.error = error
 
 
-def prove_changes(session: Session, findings: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[Stage, ...]]:
+def prove_changes(
+    session: Session, findings: tuple[Finding, ...]
+) -> tuple[tuple[Finding, ...], tuple[Stage, ...]]:
     """The findings with the rules held that fail, and the stages of the others."""
     from hosttune.host.overlay.overlay import Overlay
 
     held: dict[str, Reason] = {}
     changes = changes_in(findings)
-    if changes and (refused := Overlay(session.reader).refused_write(f"{FOLDER}/new.jsonl")):  # no run without journal
+    # no run without journal
+    if changes and (refused := Overlay(session.reader).refused_write(f"{FOLDER}/new.jsonl")):
         held = {one.rule: (refused.message, refused.hint) for one in changes}
         return session.look(session.facts, held=held), ()
     while changes := changes_in(findings):
@@ -84,17 +88,23 @@ def _list_hold_reasons(
     if not others:
         return own
     what = describe_place(failed.address)
-    return {rule: explain_clash(rule, others, what), **{one: explain_clash(one, (rule,), what) for one in others}}
+    return {
+        rule: explain_clash(rule, others, what),
+        **{one: explain_clash(one, (rule,), what) for one in others},
+    }
 
 
-def _try_changes(session: Session, changes: tuple[Change, ...], held: Mapping[str, Reason]) -> tuple[Stage, ...]:
+def _try_changes(
+    session: Session, changes: tuple[Change, ...], held: Mapping[str, Reason]
+) -> tuple[Stage, ...]:
     """The stages of these changes. Raises _Failed for one that cannot be made, or does not stay."""
     from hosttune.host.overlay.overlay import Overlay
 
     stages: tuple[Stage, ...] = (stage(changes),)
     overlay = Overlay(session.reader)
     ledger = dict(session.journal.ledger())
-    wishing = replace(session, selected=tuple(rule for rule in session.selected if rule.want))  # others change nothing
+    # others change nothing
+    wishing = replace(session, selected=tuple(rule for rule in session.selected if rule.want))
     while True:
         for change in stages[-1].changes:
             try:
@@ -111,7 +121,12 @@ def _try_changes(session: Session, changes: tuple[Change, ...], held: Mapping[st
         made = {change.address: change.rule for one in stages for change in one.changes}
         growing = {change.rule for change in left if change.address not in made}
         if again := next(
-            (one for one in left if one.address in made and not _adds_to_growing(one, made, growing)), None
+            (
+                one
+                for one in left
+                if one.address in made and not _adds_to_growing(one, made, growing)
+            ),
+            None,
         ):
             message = f"{describe_place(again.address)} still differs after it was set"
             raise _Failed(again.rule, again.address, HosttuneError(message))
@@ -121,7 +136,8 @@ def _try_changes(session: Session, changes: tuple[Change, ...], held: Mapping[st
 
 
 def _adds_to_growing(change: Change, made: Mapping[Address, str], growing: set[str]) -> bool:
-    """Whether a rule adds to a file of its own what it wants of a thing that the stages before brought, and sets that
-    thing too: a disk that is mounted now gets a line in the udev rules of the others.
+    """Whether a rule adds to a file of its own what it wants of a thing that the stages before
+    brought, and sets that thing too: a disk that is mounted now gets a line in the udev rules of
+    the others.
     """
     return change.rule in growing and made[change.address] == change.rule

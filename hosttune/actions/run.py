@@ -1,5 +1,5 @@
-"""What surrounds a run of apply or undo: the lock, a first boot that is still going on, the recovery of an
-interrupted run.
+"""What surrounds a run of apply or undo: the lock, a first boot that is still going on, the
+recovery of an interrupted run.
 """
 
 from __future__ import annotations
@@ -48,14 +48,16 @@ def open_for_change(
     wait_s: float = 0.0,
     is_locked: bool = False,
 ) -> Iterator[tuple[Session, Writer]]:
-    """A session on the host that is about to be changed, and the writer. `options` are those of `open_session`.
-    `resumes`: first go on with the sets of packages at which earlier runs stopped half-way, unless `agreed` raises that
-    this is not what was shown. `waits`: for the end of a first boot; what runs in it must not.
+    """A session on the host that is about to be changed, and the writer. `options` are those of
+    `open_session`. `resumes`: first go on with the sets of packages at which earlier runs stopped
+    half-way, unless `agreed` raises that this is not what was shown. `waits`: for the end of a
+    first boot; what runs in it must not.
 
-    A trial that is decided is brought to its end before anything else. Raises Refused when another run is at work, when
-    cloud-init does not end, and, but for `beside_trial`, when a run is on trial. `for_return`: it takes back what is on
-    trial, so it waits for another run. `is_way_back`, and `for_return` too: it needs neither rules nor a policy that
-    can be read. `wait_s`: seconds for another run to end; `is_locked`: the caller holds the lock.
+    A trial that is decided is brought to its end before anything else. Raises Refused when another
+    run is at work, when cloud-init does not end, and, but for `beside_trial`, when a run is on
+    trial. `for_return`: it takes back what is on trial, so it waits for another run. `is_way_back`,
+    and `for_return` too: it needs neither rules nor a policy that can be read. `wait_s`: seconds
+    for another run to end; `is_locked`: the caller holds the lock.
 
     From here on a dropped connection does not end this process.
     """
@@ -81,7 +83,11 @@ def open_for_change(
             require_none(writer)
         if resumes and find_half_done(session.journal, writer):
             agreed(session)
-            rules = frozenset(name for rule in session.selected for name in session.catalog.former(rule.id) | {rule.id})
+            rules = frozenset(
+                name
+                for rule in session.selected
+                for name in session.catalog.former(rule.id) | {rule.id}
+            )
             resumed, run = resume(writer, session.journal, rules, on_progress)
             if resumed:
                 session = opened()
@@ -91,7 +97,9 @@ def open_for_change(
 
 
 def wait_for_first_boot(reader: Reader, on_progress: Callable[[str], None]) -> None:
-    """While cloud-init is at work on a first boot: wait for it, bounded. Raises Refused when it goes on."""
+    """While cloud-init is at work on a first boot: wait for it, bounded. Raises Refused when it
+    goes on.
+    """
     if not at_first_boot(reader):
         return
     on_progress("waiting for cloud-init to end its first boot")

@@ -1,4 +1,6 @@
-"""Triggers: work that must follow changes, once per kind and run, and the reasons why it must wait."""
+"""Triggers: work that must follow changes, once per kind and run, and the reasons why it must
+wait.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ def _restart(writer: Writer, name: str) -> None:
 
 
 def _daemon_reload_waits(facts: Facts) -> str:
-    """daemon-reload takes the GPUs away from running containers (NVIDIA/nvidia-container-toolkit#48), and a reload
-    while the manager starts can deadlock (systemd/systemd#21214).
+    """daemon-reload takes the GPUs away from running containers
+    (NVIDIA/nvidia-container-toolkit#48), and a reload while the manager starts can deadlock
+    (systemd/systemd#21214).
     """
     reader = facts.reader
     if not _has_manager(reader):
@@ -56,8 +59,8 @@ def _daemon_reload_waits(facts: Facts) -> str:
 
 
 def _restart_waits(facts: Facts) -> str:
-    """A restart is for settings that a reload brings, so it waits with it; and while a GPU is at work, for the services
-    of hosttune's rules belong to the driver.
+    """A restart is for settings that a reload brings, so it waits with it; and while a GPU is at
+    work, for the services of hosttune's rules belong to the driver.
     """
     if (reason := _daemon_reload_waits(facts)) or not _has_manager(facts.reader):
         return reason
@@ -86,7 +89,9 @@ def in_order(triggers: Iterable[Trigger]) -> tuple[Trigger, ...]:
 
 
 def comes_after(trigger: Trigger, stuck: Iterable[Trigger]) -> str:
-    """Why this trigger must wait for one that could not run, as a phrase; empty when it need not."""
+    """Why this trigger must wait for one that could not run, as a phrase; empty when it need
+    not.
+    """
     reload = next((one for one in stuck if one.kind == "daemon-reload"), None)
     return f"{reload} comes first" if reload and trigger.kind == "restart" else ""
 

@@ -1,4 +1,6 @@
-"""The way back: a run or a rule is undone by a plan of its own, shown first, never over someone else's later edit."""
+"""The way back: a run or a rule is undone by a plan of its own, shown first, never over someone
+else's later edit.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ _WHEN_IDLE = "when that work has ended, undo again"
 
 @frozen
 class Return:
-    """One step to take back: the change that does it; on paper only where a later run holds the address now, or where
-    the old value is back already.
+    """One step to take back: the change that does it; on paper only where a later run holds the
+    address now, or where the old value is back already.
     """
 
     step: StepId
@@ -70,7 +72,9 @@ class Return:
 
 @frozen
 class StillInForce:
-    """What earlier runs did and this way back does not touch: the run that began it, and how many changes."""
+    """What earlier runs did and this way back does not touch: the run that began it, and how many
+    changes.
+    """
 
     run: Run
     changes: int
@@ -78,7 +82,9 @@ class StillInForce:
 
 @frozen
 class UndoPlan:
-    """A plan that takes runs or a rule back; `returns` ties its changes to the steps that they undo."""
+    """A plan that takes runs or a rule back; `returns` ties its changes to the steps that they
+    undo.
+    """
 
     plan: Plan
     returns: tuple[Return, ...]
@@ -90,18 +96,21 @@ class UndoPlan:
 def plan_undo(
     session: Session, run_id: str | None = None, rule: str | None = None, *, is_return: bool = False
 ) -> UndoPlan:
-    """The plan that takes back what one intention began (by default the last that left something; of a run that is
-    named, with the runs that went on with it), or all that a rule did.
+    """The plan that takes back what one intention began (by default the last that left something;
+    of a run that is named, with the runs that went on with it), or all that a rule did.
 
-    It is empty where nothing of them is in force any more. is_return: the host goes back by itself, and no one can be
-    asked: what the kernel holds is taken back also where someone has edited a file that came after it.
+    It is empty where nothing of them is in force any more. is_return: the host goes back by itself,
+    and no one can be asked: what the kernel holds is taken back also where someone has edited a
+    file that came after it.
 
-    Raises HosttuneError for a run or a rule that no one knows, and where it is not known what is in force.
+    Raises HosttuneError for a run or a rule that no one knows, and where it is not known what is in
+    force.
     """
     journal = session.journal
     journal.require_known()
     steps = _choose_steps(journal, run_id, _list_names_of_rule(rule, session) if rule else set())
-    overlay = Overlay(session.reader)  # each step is looked at, and tried, as the ones after it leave the host
+    # each step is looked at, and tried, as the ones after it leave the host
+    overlay = Overlay(session.reader)
     stuck = _built_upon(steps, journal)  # rule -> why it is left
     edited: dict[str, Hold] = {}  # the same, of what the kernel holds not
     returns, findings = [], []
@@ -109,7 +118,11 @@ def plan_undo(
         held = stuck.get(step.change.rule)
         if not kind_of(step.change.address).is_live:
             held = held or edited.get(step.change.rule)
-        answer = _make_refused_finding(step, held, _THAT_FIRST) if held else _return(step, steps, journal, overlay)
+        answer = (
+            _make_refused_finding(step, held, _THAT_FIRST)
+            if held
+            else _return(step, steps, journal, overlay)
+        )
         if isinstance(answer, Return) and not answer.on_paper:
             answer = _beside_work(answer, step, session)
         if isinstance(answer, Return):
@@ -125,7 +138,9 @@ def plan_undo(
         digest=digest(changes),
         tool_version=__version__,
         machine="",
-        created_at=datetime.fromtimestamp(session.reader.now(), timezone.utc).isoformat(timespec="seconds"),
+        created_at=datetime.fromtimestamp(session.reader.now(), timezone.utc).isoformat(
+            timespec="seconds"
+        ),
         policy_digest="",
         stages=(Stage(changes, triggers),) if changes else (),
         findings=tuple(findings),
@@ -135,14 +150,18 @@ def plan_undo(
     stays = (
         ()
         if rule
-        else _list_still_in_force(journal, {step.id for step in steps}, journal.run(run_id) if run_id else None)
+        else _list_still_in_force(
+            journal, {step.id for step in steps}, journal.run(run_id) if run_id else None
+        )
     )
     return UndoPlan(plan, tuple(returns), rules, runs, stays)
 
 
-def _list_still_in_force(journal: Journal, chosen: set[StepId], named: Run | None) -> tuple[StillInForce, ...]:
-    """What is not chosen, by the intention that it is part of. Of a run that was named only its own matters: the others
-    were not meant.
+def _list_still_in_force(
+    journal: Journal, chosen: set[StepId], named: Run | None
+) -> tuple[StillInForce, ...]:
+    """What is not chosen, by the intention that it is part of. Of a run that was named only its own
+    matters: the others were not meant.
     """
     runs = {run.id: run for run in journal.runs}
     found: dict[str, list[Run]] = {}
@@ -154,7 +173,9 @@ def _list_still_in_force(journal: Journal, chosen: set[StepId], named: Run | Non
 
 
 def _list_names_of_rule(rule: str, session: Session) -> set[str]:
-    """The names under which the journal may hold this rule. One that is gone from the rules is known by its steps."""
+    """The names under which the journal may hold this rule. One that is gone from the rules is
+    known by its steps.
+    """
     catalog = session.catalog
     current = catalog.find_id(rule)
     names = {rule, current, *catalog.former(current)}
@@ -164,7 +185,9 @@ def _list_names_of_rule(rule: str, session: Session) -> set[str]:
             suggest_nearest(rule, {*catalog.rules, *booked})
             or "list what was done, with its rules: hosttune history -v"
         )
-        raise HosttuneError(f"no rule is called {rule}, and none of this name did anything here", hint=hint)
+        raise HosttuneError(
+            f"no rule is called {rule}, and none of this name did anything here", hint=hint
+        )
     return names
 
 
@@ -183,8 +206,8 @@ def _choose_steps(journal: Journal, run_id: str | None, rules: set[str]) -> tupl
 
 
 def _built_upon(steps: tuple[JournalStep, ...], journal: Journal) -> dict[str, Hold]:
-    """The rules, each with the reason, that changed what a later run has changed in part: a line of fstab, whose
-    options are now others. The later run goes first.
+    """The rules, each with the reason, that changed what a later run has changed in part: a line of
+    fstab, whose options are now others. The later run goes first.
     """
     chosen = {step.id for step in steps}
     found = {}
@@ -192,7 +215,11 @@ def _built_upon(steps: tuple[JournalStep, ...], journal: Journal) -> dict[str, H
         address = step.change.address
         for later in journal.after(step):
             other = later.change.address
-            if later.id not in chosen and other != address and locate_address(other) == locate_address(address):
+            if (
+                later.id not in chosen
+                and other != address
+                and locate_address(other) == locate_address(address)
+            ):
                 detail = f"run {later.id.run} has changed {other} since; undo that one first"
                 found[step.change.rule] = Hold(HoldKind.REFUSED, detail)
     return found
@@ -213,7 +240,9 @@ def _return(
     change = step.change
     chosen = {one.id for one in together}
     value = find_original(step, journal)
-    if any(one.id not in chosen and one.change.address == change.address for one in journal.after(step)):
+    if any(
+        one.id not in chosen and one.change.address == change.address for one in journal.after(step)
+    ):
         return Return(step.id, _make_return_change(change, change.after, value), on_paper=True)
     kind = kind_of(change.address)
     present = kind.read(overlay, change.address.name)
@@ -223,7 +252,9 @@ def _return(
     if is_gone or kind.same(present, value):
         return Return(step.id, _make_return_change(change, present, value), on_paper=True)
     if change.reversible.startswith("no") or kind.invert(change) is None:
-        return _make_refused_finding(step, Hold(HoldKind.REFUSED, f"it cannot be undone: {change.reversible}"))
+        return _make_refused_finding(
+            step, Hold(HoldKind.REFUSED, f"it cannot be undone: {change.reversible}")
+        )
     if not kind.same(present, change.after) and not _is_between(step, present, value, journal):
         return _make_refused_finding(
             step, Hold(HoldKind.EDITED, f"{describe_place(change.address)} since run {step.id.run}")
@@ -237,8 +268,9 @@ def _return(
 
 
 def _is_between(step: JournalStep, present: Value, value: Value, journal: Journal) -> bool:
-    """Whether what a run left half-way, and a repair by hand has moved, is still between what was before that run and
-    what was to be after it."""
+    """Whether what a run left half-way, and a repair by hand has moved, is still between what was
+    before that run and what was to be after it.
+    """
     steps = tuple(one for run in journal.runs for one in run.steps)
     raw = next(one for one in steps if one.id == step.id)
     was_half = step.id in journal.unended or raw.planned is not None
@@ -247,13 +279,17 @@ def _is_between(step: JournalStep, present: Value, value: Value, journal: Journa
 
 
 def find_original(step: JournalStep, journal: Journal) -> Value:
-    """The value to return to. Where it was left by an earlier step that has been undone on paper meanwhile, it is
-    that step's own.
+    """The value to return to. Where it was left by an earlier step that has been undone on paper
+    meanwhile, it is that step's own.
     """
     value = step.change.before
     kind = kind_of(step.change.address)
     for one in journal.before(step):
-        if one.undoes is not None or one.change.address != step.change.address or one.phase is not Phase.DONE:
+        if (
+            one.undoes is not None
+            or one.change.address != step.change.address
+            or one.phase is not Phase.DONE
+        ):
             continue
         undone = journal.undone.get(one.id)
         if undone is not None and not undone.superseded:
@@ -273,7 +309,9 @@ def _make_return_change(change: Change, present: Value, value: Value) -> Change:
 def _make_refused_finding(step: JournalStep, hold: Hold, todo: str = "") -> Finding:
     address = step.change.address
     todo = todo or f"look at {address.name}; remove it or put it back by hand, then undo again"
-    return Finding(step.change.rule, str(address), Verdict.DIFFERS, hold, "is left as it is", todo=todo)
+    return Finding(
+        step.change.rule, str(address), Verdict.DIFFERS, hold, "is left as it is", todo=todo
+    )
 
 
 def undo(
@@ -285,13 +323,14 @@ def undo(
     who: str = "",
     given_up: Mapping[Change, str] | None = None,
 ) -> Receipt:
-    """Do what the undo plan says. The caller holds the lock. `who` acts, where it is no person, and is booked also
-    where nothing could be taken back; `given_up` are changes that were to be made and will not be, each with the
-    reason, which the journal keeps.
+    """Do what the undo plan says. The caller holds the lock. `who` acts, where it is no person, and
+    is booked also where nothing could be taken back; `given_up` are changes that were to be made
+    and will not be, each with the reason, which the journal keeps.
 
-    A step that fails raises nothing: the receipt tells, and what its rule did before that step stays, because the later
-    steps rest on it (a disk that is still mounted keeps its line in fstab). A signal that asks to stop is heeded
-    between two steps; what was not begun is `left` in the receipt, which is kept.
+    A step that fails raises nothing: the receipt tells, and what its rule did before that step
+    stays, because the later steps rest on it (a disk that is still mounted keeps its line in
+    fstab). A signal that asks to stop is heeded between two steps; what was not begun is `left` in
+    the receipt, which is kept.
     """
     if not undo_plan.returns and not given_up and not who:
         return Receipt("", undo_plan.plan.digest, ())
@@ -300,7 +339,9 @@ def undo(
     run = replace(run, planned=planned, part_of=session.journal.goes_on_with(run, planned))
     with stopping.between_changes():
         recorder = JournalWriter.start(writer, run)
-        receipt = _take_plan_back(session, Execution(writer, recorder, on_progress), undo_plan, given_up or {})
+        receipt = _take_plan_back(
+            session, Execution(writer, recorder, on_progress), undo_plan, given_up or {}
+        )
     keep_receipt(writer, receipt)
     return receipt
 
@@ -322,7 +363,9 @@ def _take_plan_back(
             left = tuple(other.change for other in undo_plan.returns[number:])
             break
         if one.change.rule in stuck:
-            execution.leave(one.change, f"left: another step of {one.change.rule} could not be undone")
+            execution.leave(
+                one.change, f"left: another step of {one.change.rule} could not be undone"
+            )
         elif execution.make(one.change, one.step, superseded=one.on_paper) is None:
             if one.change in execution.not_made:
                 left = tuple(other.change for other in undo_plan.returns[number:])
@@ -343,6 +386,15 @@ def _take_plan_back(
         keep_standing(session, writer, execution.on_progress)
     stopped = stopped_by() if left or execution.has_left_triggers else ""
     return Receipt(
-        recorder.run.id, undo_plan.plan.digest, shown, waiting, why, verified, obstacles, stays, faults,
-        stopped=stopped, left=left,
-    )  # fmt: skip
+        recorder.run.id,
+        undo_plan.plan.digest,
+        shown,
+        waiting,
+        why,
+        verified,
+        obstacles,
+        stays,
+        faults,
+        stopped=stopped,
+        left=left,
+    )

@@ -24,14 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["name_writers", "writer_of", "written_at"]
 
 # A file of settings, and the line in it: `/etc/sysctl.d/99-x.conf:3`, `/etc/fstab line 3`.
-_SHIPPED = r"(?:usr/)?lib/(?:environment|modprobe|modules-load|sysctl|systemd|tmpfiles|tuned|udev)(?:\.d)?"
-_PLACE = regex(rf"(?<![\w.])(/(?:etc|run|{_SHIPPED})/[^\s,;:()'\"]*[^\s,;:()'\".])(?::[0-9]+\b| line [0-9]+\b)?")
+_SHIPPED = (
+    r"(?:usr/)?lib/(?:environment|modprobe|modules-load|sysctl|systemd|tmpfiles|tuned|udev)(?:\.d)?"
+)
+_PLACE = regex(
+    rf"(?<![\w.])(/(?:etc|run|{_SHIPPED})/[^\s,;:()'\"]*[^\s,;:()'\".])(?::[0-9]+\b"
+    rf"| line [0-9]+\b)?"
+)
 
 
-def name_writers(findings: Iterable[Finding], reader: Reader, *, ask: bool = False) -> tuple[Finding, ...]:
-    """The findings with `of Ansible`, `of the package procps` behind each file that such a one writes: in their
-    evidence, and in the reasons why others own what they are about. `ask`: dpkg-query is asked for the package of what
-    the distribution ships, which takes some 20 ms for each file.
+def name_writers(
+    findings: Iterable[Finding], reader: Reader, *, ask: bool = False
+) -> tuple[Finding, ...]:
+    """The findings with `of Ansible`, `of the package procps` behind each file that such a one
+    writes: in their evidence, and in the reasons why others own what they are about. `ask`:
+    dpkg-query is asked for the package of what the distribution ships, which takes some 20 ms for
+    each file.
     """
     known: dict[tuple[str, bool], str] = {}
 
@@ -47,7 +55,11 @@ def name_writers(findings: Iterable[Finding], reader: Reader, *, ask: bool = Fal
         is_held = finding.hold.kind is HoldKind.OWNED  # such a finding has asked, too
         name = partial(of, asks=ask or is_held)
         evidence = tuple(_PLACE.sub(name, line) for line in finding.evidence)
-        hold = replace(finding.hold, detail=_PLACE.sub(name, finding.hold.detail)) if is_held else finding.hold
+        hold = (
+            replace(finding.hold, detail=_PLACE.sub(name, finding.hold.detail))
+            if is_held
+            else finding.hold
+        )
         return replace(finding, evidence=evidence, hold=hold)
 
     return tuple(describe_finding(finding) for finding in findings)

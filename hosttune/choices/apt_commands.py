@@ -1,7 +1,9 @@
-"""Whether apt has what a command names. A way out that names a package or a version that no list of apt has is none.
+"""Whether apt has what a command names. A way out that names a package or a version that no list of
+apt has is none.
 
-Archives drop old versions, lack modules for new kernels, and call the same package by another name; so names that are
-made by a pattern are asked of apt before they are printed, and what apt was not asked for is reported as unknown.
+Archives drop old versions, lack modules for new kernels, and call the same package by another name;
+so names that are made by a pattern are asked of apt before they are printed, and what apt was not
+asked for is reported as unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _REINSTALL = "--reinstall"
 
 
 def find_missing(facts: Facts, operands: Iterable[str]) -> tuple[str, ...] | None:
-    """Of operands of `apt-get install` those that no list of apt has; None where that is not known."""
+    """Of operands of `apt-get install` those that no list of apt has; None where that is not
+    known.
+    """
     return read_or_default(lambda: facts.archives.missing(operands), None)
 
 
@@ -37,8 +41,9 @@ def has_all(facts: Facts, *operands: str) -> bool:
 
 
 def operands_in(text: str) -> tuple[str, ...]:
-    """What the commands in a way out install, in their order, each once. What they reinstall is wanted in the version
-    that is installed, and is not among them."""
+    """What the commands in a way out install, in their order, each once. What they reinstall is
+    wanted in the version that is installed, and is not among them.
+    """
     found: dict[str, None] = {}
     for match in _INSTALL.finditer(text):
         try:
@@ -46,30 +51,45 @@ def operands_in(text: str) -> tuple[str, ...]:
         except ValueError:  # a quote of the sentence around it
             continue
         if _REINSTALL not in words:
-            found |= dict.fromkeys(one for one in words if _OPERAND.fullmatch(one) and not one.endswith("-"))
+            found |= dict.fromkeys(
+                one for one in words if _OPERAND.fullmatch(one) and not one.endswith("-")
+            )
     return tuple(found)
 
 
 def check_commands(facts: Facts, *ways_out: str) -> tuple[str, ...]:
-    """Ways out, each step with the packages in its commands that apt lacks, or of which that is not known. Apt is
-    asked once for all of them."""
+    """Ways out, each step with the packages in its commands that apt lacks, or of which that is not
+    known. Apt is asked once for all of them.
+    """
     ways = [way.split("\n") for way in ways_out]
     steps = dict.fromkeys(step for way in ways for step in way)
-    wanted = {step: tuple(one for one in operands_in(step) if _has_to_come(facts, one)) for step in steps}
+    wanted = {
+        step: tuple(one for one in operands_in(step) if _has_to_come(facts, one)) for step in steps
+    }
     every = tuple(dict.fromkeys(one for operands in wanted.values() for one in operands))
     missing = find_missing(facts, every)
     return tuple("\n".join(_with_note(step, wanted[step], missing) for step in way) for way in ways)
 
 
 def _has_to_come(facts: Facts, operand: str) -> bool:
-    return read_or_default(lambda: "=" in operand or not facts.packages[operand].is_installed, otherwise=True)
+    return read_or_default(
+        lambda: "=" in operand or not facts.packages[operand].is_installed, otherwise=True
+    )
 
 
 def _with_note(way: str, operands: tuple[str, ...], missing: tuple[str, ...] | None) -> str:
     if missing is None:
-        return f"{way} (if apt has {_join_names(operands)}, which is not known here)" if operands else way
+        return (
+            f"{way} (if apt has {_join_names(operands)}, which is not known here)"
+            if operands
+            else way
+        )
     lost = [one for one in operands if one in missing]
-    return f"{way} (no list of apt has {_join_names(lost)}: sudo apt-get update, and look again)" if lost else way
+    return (
+        f"{way} (no list of apt has {_join_names(lost)}: sudo apt-get update, and look again)"
+        if lost
+        else way
+    )
 
 
 def _join_names(names: Sequence[str]) -> str:

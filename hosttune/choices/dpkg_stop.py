@@ -1,8 +1,9 @@
 """What stopped dpkg or apt half-way, and the commands that make the packages whole again.
 
-`dpkg --configure -a` repeats the step that failed, so it repairs only what was interrupted. A build that fails, a full
-/boot, two packages with the same file and an unmet dependency each need another step first. dpkg keeps no reason in its
-database; the reason follows from the states of the packages and from what their scripts work with.
+`dpkg --configure -a` repeats the step that failed, so it repairs only what was interrupted. A build
+that fails, a full /boot, two packages with the same file and an unmet dependency each need another
+step first. dpkg keeps no reason in its database; the reason follows from the states of the packages
+and from what their scripts work with.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from hosttune.choices.next_kernel import (
     repair_build,
 )
 from hosttune.choices.other_build import other_build
-from hosttune.choices.own_kernel import OF_KERNEL, are_headers_here, packages_of_kernels, suggest_own_kernel
+from hosttune.choices.own_kernel import (
+    OF_KERNEL,
+    are_headers_here,
+    packages_of_kernels,
+    suggest_own_kernel,
+)
 from hosttune.facts.base import UnknownFact, attempt, read_or_default
 from hosttune.facts.gpu.build_log import NEWER_RELEASE, OLD_COMPILER
 from hosttune.facts.gpu.package_roles import (
@@ -79,13 +85,16 @@ class Stop:
 
 
 def find_stop(facts: Facts) -> Stop | None:
-    """Why the packages of the driver are not whole; None if they are. Also why those of a kernel are not, where the
-    driver or /boot is the cause."""
+    """Why the packages of the driver are not whole; None if they are. Also why those of a kernel
+    are not, where the driver or /boot is the cause.
+    """
     half, broken = facts.driver.half_way, facts.packages.broken
     of_kernels = tuple(one for one in broken if OF_KERNEL.fullmatch(one.name))
     waiting = (*of_kernels, *_waiting_for_initrd(facts))
     if waiting and is_boot_full(facts):
-        sentence = f"there is no room on /boot for an initial RAM disk: {half or _say_stopped(waiting)}"
+        sentence = (
+            f"there is no room on /boot for an initial RAM disk: {half or _say_stopped(waiting)}"
+        )
         return Stop(Cause.BOOT, sentence, f"{facts.boot_room.way_out}\n{REPAIR}")
     if conflict := _find_conflict(facts, broken):
         return conflict
@@ -100,9 +109,10 @@ def find_stop(facts: Facts) -> Stop | None:
 
 
 def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
-    """With Secure Boot on, what DKMS compiles is signed with a key of this host. Ubuntu's script asks for a password to
-    enrol it (update-secureboot-policy of shim-signed), and dpkg waits or ends where no one answers, as in a cloud's
-    extension (Azure/azure-linux-extensions issue 1754). Each `--configure -a` asks again; prebuilt modules need none.
+    """With Secure Boot on, what DKMS compiles is signed with a key of this host. Ubuntu's script
+    asks for a password to enrol it (update-secureboot-policy of shim-signed), and dpkg waits or
+    ends where no one answers, as in a cloud's extension (Azure/azure-linux-extensions issue 1754).
+    Each `--configure -a` asks again; prebuilt modules need none.
     """
     dkms = dkms_packages(facts)
     compiling = [one.name for one in broken if one.name in dkms]
@@ -113,8 +123,8 @@ def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
     if not (ready := prebuilt_instead(facts, facts.kernel.release)):
         return None
     sentence = (
-        f"{facts.driver.half_way}; Secure Boot is on, and no key of this host is enrolled, so that the script of "
-        f"{compiling[0]} asks for a password for one"
+        f"{facts.driver.half_way}; Secure Boot is on, and no key of this host is enrolled, so that "
+        f"the script of {compiling[0]} asks for a password for one"
     )
     ways = (
         "if an apt still waits for the answer, end it: sudo fuser -v /var/lib/dpkg/lock-frontend",
@@ -136,16 +146,18 @@ def repair_of(facts: Facts) -> str:
 
 
 def bring_module(facts: Facts, stop: Stop, kernel: str) -> str:
-    """What brings the module to a kernel while packages are not whole: their repair, which configures half-way packages
-    that bring it, or lets apt work again."""
+    """What brings the module to a kernel while packages are not whole: their repair, which
+    configures half-way packages that bring it, or lets apt work again.
+    """
     if is_brought_by_repair(facts, stop, kernel):
         return f"what solves `{stop.state}`, which brings the module too"
     return f"what solves `{stop.state}`\n{make_module_commands(facts, kernel)}"
 
 
 def is_brought_by_repair(facts: Facts, stop: Stop, kernel: str) -> bool:
-    """Whether the repair brings the module that this kernel lacks. DKMS leaves out kernels whose headers are missing,
-    and says that as a warning only."""
+    """Whether the repair brings the module that this kernel lacks. DKMS leaves out kernels whose
+    headers are missing, and says that as a warning only.
+    """
     if stop.cause is Cause.BUILD:
         return True
     roles = {role_of(one.name) for one in facts.packages.broken}.intersection(BRINGS_MODULES)
@@ -153,7 +165,9 @@ def is_brought_by_repair(facts: Facts, stop: Stop, kernel: str) -> bool:
 
 
 def is_boot_full(facts: Facts) -> bool:
-    """Whether the file system of /boot has no room for one more initial RAM disk. False if that is not known."""
+    """Whether the file system of /boot has no room for one more initial RAM disk. False if that is
+    not known.
+    """
     return read_or_default(lambda: facts.boot_room.is_full, otherwise=False)
 
 
@@ -168,7 +182,8 @@ def _waiting_for_initrd(facts: Facts) -> tuple[Package, ...]:
     return tuple(
         one
         for one in found
-        if one.name in _REBUILDS_INITRD or (one.is_half and parse_package(one.name).role is PackageRole.KERNEL_COMMON)
+        if one.name in _REBUILDS_INITRD
+        or (one.is_half and parse_package(one.name).role is PackageRole.KERNEL_COMMON)
     )
 
 
@@ -179,26 +194,33 @@ def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, 
     waits_all = not {one.name for one in broken}.isdisjoint(dkms_packages(facts))
     kernels = {match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))}
     failed = (one for one in facts.driver.dkms if one.failed)
-    return tuple(one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel))
+    return tuple(
+        one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel)
+    )
 
 
-def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequence[Package]) -> Stop:
-    """The same build runs again at each `dpkg --configure -a`, and fails. A prebuilt module makes it needless; its
-    package goes in the same command, before apt configures the rest."""
-    kernels = tuple(dict.fromkeys(one.kernel for one in failed if one.kernel)) or (facts.kernel.release,)
+def _stopped_build(
+    facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequence[Package]
+) -> Stop:
+    """The same build runs again at each `dpkg --configure -a`, and fails. A prebuilt module makes
+    it needless; its package goes in the same command, before apt configures the rest.
+    """
+    kernels = tuple(dict.fromkeys(one.kernel for one in failed if one.kernel)) or (
+        facts.kernel.release,
+    )
     half = facts.driver.half_way or _say_stopped(of_kernels)
     if facts.driver.half_way and of_kernels:
         half = f"{half}, {', '.join(f'{one.name} ({one.status})' for one in of_kernels)}"
     error = error_of_build(facts, kernels[0])
     sentence = (
-        f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({say_why(failed[0])}), so {half}"
+        f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} "
+        f"({say_why(failed[0])}), so {half}"
     )
     repair = repair_build(facts, kernels[0]) or f"fix what {failed[0].log} names"
     others = failed_others_for(facts, kernels) if of_kernels else ()
     if others:  # each ends the script of the kernel (pop-os/system76-driver issue 325)
-        sentence += (
-            f"; nor could it build {' and '.join(f'{one.name} {one.version} ({say_why(one)})' for one in others)}"
-        )
+        unbuilt = [f"{one.name} {one.version} ({say_why(one)})" for one in others]
+        sentence += f"; nor could it build {' and '.join(unbuilt)}"
         repair += f"\nfix what {' and '.join(one.log for one in others)} names, too"
     fix = f"{repair}\nsudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
@@ -213,31 +235,49 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     remove = ""
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
-        remove = f"until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
+        remove = (
+            f"until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
+        )
         remove += _say_metapackages(facts, unused)
     first = [part for part in (other_build(facts), _boot_other(facts, kernels), remove) if part]
     if not first and error.words:  # few can solve what the log says
         branch = failed[0].version.partition(".")[0]
-        first = [f"bring a newer release of branch {branch} from where this one came, or a kernel that it builds for"]
+        first = [
+            (
+                f"bring a newer release of branch {branch} from where this one came, or a kernel "
+                "that it builds for"
+            )
+        ]
     steps = (*first, fix)
     return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in steps if part))
 
 
 def failed_others_for(facts: Facts, kernels: Iterable[str]) -> tuple[DkmsBuild, ...]:
-    """The builds of modules besides the driver that failed for these kernels: each ends the script of a kernel's
-    packages (/etc/kernel/postinst.d/dkms), of which the module is none."""
+    """The builds of modules besides the driver that failed for these kernels: each ends the script
+    of a kernel's packages (/etc/kernel/postinst.d/dkms), of which the module is none.
+    """
     wanted = frozenset(kernels)
     found = attempt(lambda: facts.driver.failed_others) if wanted else ()
     return tuple(one for one in found if one.kernel in wanted) if isinstance(found, tuple) else ()
 
 
 def _say_metapackages(facts: Facts, removed: Sequence[str]) -> str:
-    """A step for what brings later kernels, and their fixes, where apt removes that with these packages of a kernel."""
+    """A step for what brings later kernels, and their fixes, where apt removes that with these
+    packages of a kernel.
+    """
     metas = [name for name in facts.packages.brought if name.startswith("linux-")]
-    lost = sorted(quote(name) for name in metas if name not in removed and unmet_of(facts.packages, name, removed))
+    lost = sorted(
+        quote(name)
+        for name in metas
+        if name not in removed and unmet_of(facts.packages, name, removed)
+    )
     if not lost:
         return ""
-    return f"\nthat takes {', '.join(lost)} along, which bring later kernels: install them again when the driver builds"
+    return (
+        "\n"
+        f"that takes {', '.join(lost)} along, which bring later kernels: install them again when "
+        "the driver builds"
+    )
 
 
 def say_why(build: DkmsBuild) -> str:
@@ -248,16 +288,26 @@ def say_why(build: DkmsBuild) -> str:
 def say_error(error: BuildError) -> str:
     """The first error of a build, as a phrase."""
     if error.cause == OLD_COMPILER:
-        older = f"than {error.compiler}, which built the kernel" if error.compiler else "than the kernel's"
+        older = (
+            f"than {error.compiler}, which built the kernel"
+            if error.compiler
+            else "than the kernel's"
+        )
         return f"{error.words}: the build took an older compiler {older}"
     return error.words
 
 
 def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
-    """The way with another kernel in /boot that has a module, where the running one has none; empty without one."""
+    """The way with another kernel in /boot that has a module, where the running one has none; empty
+    without one.
+    """
     running = facts.kernel.release
     try:
-        others = [one for one in facts.driver.kernels_with_module if one in facts.boot.kernels and one not in kernels]
+        others = [
+            one
+            for one in facts.driver.kernels_with_module
+            if one in facts.boot.kernels and one not in kernels
+        ]
         is_loaded = facts.driver.is_loaded
     except UnknownFact:
         return ""
@@ -267,7 +317,8 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
     if not names:
         return boot
     what = running
-    if is_of_proxmox(running):  # pin: Proxmox VE administration guide, "Override the kernel version"
+    # pin: Proxmox VE administration guide, "Override the kernel version"
+    if is_of_proxmox(running):
         boot = ", ".join((f"sudo proxmox-boot-tool kernel pin {quote(others[-1])}", boot))
         what = f"the headers of {running}"
     remove = f"sudo apt-get remove {' '.join(map(quote, names))}"
@@ -275,8 +326,9 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
 
 
 def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
-    """Two packages that bring the same part of a driver under two names: dpkg does not unpack the second one. What it
-    could not unpack is half-installed, or absent and missed by another package."""
+    """Two packages that bring the same part of a driver under two names: dpkg does not unpack the
+    second one. What it could not unpack is half-installed, or absent and missed by another package.
+    """
     packages = facts.packages
     coming = {one.name for one in broken if one.status.startswith("half-installed")}
     unpacked = (one for one in broken if one.status == "unpacked")
@@ -291,7 +343,8 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
         if mine.role is PackageRole.NONE:
             continue
         for other in whole.get((mine.base, mine.role), ()):
-            # Packages of two branches exclude each other by their relations: those are an interrupted switch.
+            # Packages of two branches exclude each other by their relations: those are an
+            # interrupted switch.
             is_other_naming = bool(mine.branch) != bool(parse_package(other).branch)
             if (is_other_naming or _is_same_firmware(facts, name, other)) and ":" not in other:
                 return _stop_for_conflict(facts, name, other)
@@ -299,8 +352,9 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
 
 
 def _is_same_firmware(facts: Facts, coming: str, there: str) -> bool:
-    """Firmware is in a folder of its version, so two packages of one version have the same files (535 beside
-    535-server: canonical/nvidia-graphics-drivers pull request 59)."""
+    """Firmware is in a folder of its version, so two packages of one version have the same files
+    (535 beside 535-server: canonical/nvidia-graphics-drivers pull request 59).
+    """
     if role_of(coming) is not PackageRole.FIRMWARE or coming == there:
         return False
     mine, theirs = (_firmware_version(facts, name) for name in (coming, there))
@@ -319,16 +373,25 @@ def _stop_for_conflict(facts: Facts, coming: str, there: str) -> Stop:
     packages = facts.packages
     sentence = f"{coming} and {there} bring the same files: {facts.driver.half_way}"
     stays = packages[coming].version or _version_missed(facts, coming)
-    rest = Counter(_name_packaging(one.version) for one in facts.driver.packages if one.name not in (coming, there))
+    rest = Counter(
+        _name_packaging(one.version)
+        for one in facts.driver.packages
+        if one.name not in (coming, there)
+    )
     mine, theirs = rest[_name_packaging(stays)], rest[_name_packaging(packages[there].version)]
-    is_needed = any(unmet_of(packages, one.name, {there}) for one in facts.driver.packages if one.status == "installed")
+    is_needed = any(
+        unmet_of(packages, one.name, {there})
+        for one in facts.driver.packages
+        if one.status == "installed"
+    )
     if mine > theirs or (mine == theirs and not is_needed):
         go: tuple[str, ...] = (there,)
     else:
         go = tuple(
             one.name
             for one in packages.broken
-            if is_driver_package(one.name) and _name_packaging(one.version) == _name_packaging(stays)
+            if is_driver_package(one.name)
+            and _name_packaging(one.version) == _name_packaging(stays)
         )
     # Other packages can depend on it; what they lack then, `-f install` brings or removes.
     force = "--force-depends --force-remove-reinstreq" if coming in go else "--force-depends"
@@ -340,7 +403,14 @@ def _version_missed(facts: Facts, name: str) -> str:
     """The version of a half-way package that needs this absent one."""
     packages = facts.packages
     missing = ((one, unmet_of(packages, one.name)) for one in packages.broken)
-    return next((one.version for one, clauses in missing if name in {first_of(clause)[0] for clause in clauses}), "")
+    return next(
+        (
+            one.version
+            for one, clauses in missing
+            if name in {first_of(clause)[0] for clause in clauses}
+        ),
+        "",
+    )
 
 
 def _name_packaging(version: str) -> str:

@@ -1,8 +1,8 @@
-"""What state the NVIDIA driver is in: every trouble that files and the driver itself show, with its evidence and the
-way out, the one that must be solved first leading.
+"""What state the NVIDIA driver is in: every trouble that files and the driver itself show, with its
+evidence and the way out, the one that must be solved first leading.
 
-The states follow from evidence that no single program gives: module, libraries, packages, boot files, PCI bus,
-archives. A trouble whose evidence cannot be read is itself reported, as unknown.
+The states follow from evidence that no single program gives: module, libraries, packages, boot
+files, PCI bus, archives. A trouble whose evidence cannot be read is itself reported, as unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.dpkg_stop import say_error, say_why, try_find_stop
-from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages, refusals
+from hosttune.choices.driver_states import (
+    branch_moves,
+    gpus,
+    holders,
+    kept_back,
+    mixed,
+    modules,
+    packages,
+    refusals,
+)
 from hosttune.choices.driver_states.state import (
     UNMET,
     BootOutlook,
@@ -47,15 +56,17 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.driver_modules import DkmsBuild
 
 UNITS = (SERVICE,)  # asked of systemd by name
-SUBJECTS = ("archives", "nvidia")  # they wait for programs, where there is a driver: asked side by side from the start
+# they wait for programs, where there is a driver: asked side by side from the start
+SUBJECTS = ("archives", "nvidia")
 _CONTAINED = "driver in a container"
 _LAST = "update offered"
 
 
 @frozen
 class DriverStates(Fact):
-    """All that hold, faults before the others, of each the one to solve first leading; `current` alone where there is
-    nothing to do."""
+    """All that hold, faults before the others, of each the one to solve first leading; `current`
+    alone where there is nothing to do.
+    """
 
     states: tuple[DriverState, ...]
 
@@ -68,15 +79,17 @@ _ELSEWHERE = {
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
-    """Every state that holds. A GPU is taken for granted, or one that was there: the rule asks for one. `params`: those
-    of gpu-driver that the policy says, where they are known."""
+    """Every state that holds. A GPU is taken for granted, or one that was there: the rule asks for
+    one. `params`: those of gpu-driver that the policy says, where they are known.
+    """
     params = {**DEFAULTS, **params}
     if text := gpus.all_lost(facts):
         return DriverStates((_make_state("GPU lost", text, facts, params, ()),))
     elsewhere = attempt(_make_elsewhere_state, facts)
     unknown: dict[str, list[str]] = {}
     looks: Mapping[str, Look] = _CONTAINED_STATES
-    if isinstance(elsewhere, Unreadable):  # these states are the driver's own words, and hold in either case
+    # these states are the driver's own words, and hold in either case
+    if isinstance(elsewhere, Unreadable):
         looks = looks if facts.driver.is_loaded else _PROVEN_STATES
         unknown[elsewhere.reason] = ["driver brought in another way"]
     else:
@@ -100,41 +113,62 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
         raise UnknownFact(next(iter(unknown)))
     found += _make_unknown_states(unknown, found, facts)  # after what is known
     found = _whole_first(found, facts)
-    ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))  # in the order of STATES otherwise
+    # in the order of STATES otherwise
+    ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))
     states = _with_apt(ranked, facts)
-    return DriverStates(states or (elsewhere if isinstance(elsewhere, DriverState) else _make_current_state(facts),))
+    return DriverStates(
+        states or (elsewhere if isinstance(elsewhere, DriverState) else _make_current_state(facts),)
+    )
 
 
 def _make_unknown_states(
     unknown: Mapping[str, list[str]], found: Iterable[DriverState], facts: Facts
 ) -> list[DriverState]:
-    """One reason, one line. What nvidia-smi or the loaded module tells is known, whatever else is not known of it."""
+    """One reason, one line. What nvidia-smi or the loaded module tells is known, whatever else is
+    not known of it.
+    """
     known = _list_known(found, facts)
     left = {why: [name for name in names if name not in known] for why, names in unknown.items()}
     return [
-        DriverState(f"not known: {', '.join(names)}", make_unread(why), why, "") for why, names in left.items() if names
+        DriverState(f"not known: {', '.join(names)}", make_unread(why), why, "")
+        for why, names in left.items()
+        if names
     ]
 
 
 def _list_known(found: Iterable[DriverState], facts: Facts) -> frozenset[str]:
-    """States that are known not to hold, or that nvidia-smi's refusal, which is a fault already, names."""
-    smi, refusal, known = attempt(lambda: facts.nvidia.smi), attempt(lambda: facts.nvidia.refusal), frozenset[str]()
+    """States that are known not to hold, or that nvidia-smi's refusal, which is a fault already,
+    names.
+    """
+    smi, refusal, known = (
+        attempt(lambda: facts.nvidia.smi),
+        attempt(lambda: facts.nvidia.refusal),
+        frozenset[str](),
+    )
     if attempt(lambda: facts.driver.is_loaded) is True:
         known |= _OF_NO_MODULE
     if isinstance(smi, str) and smi not in ("absent", "not asked"):
         known |= _OF_NO_SMI
-    if smi == "answers" or refusal in ("no devices", "gpu lost"):  # it has reached the module with its libraries
+    # it has reached the module with its libraries
+    if smi == "answers" or refusal in ("no devices", "gpu lost"):
         known |= _OF_LIBRARIES
     if any(one.name == _REFUSES for one in found):
-        known |= _OF_LIBRARIES if refusal == "mismatch" else {"libraries missing"} if refusal == "no library" else set()
+        known |= (
+            _OF_LIBRARIES
+            if refusal == "mismatch"
+            else {"libraries missing"}
+            if refusal == "no library"
+            else set()
+        )
     return known
 
 
 def before_boot(facts: Facts) -> DriverState | None:
-    """The first state that the next boot does not leave as it is: the one word on a reboot, for all who speak of one.
+    """The first state that the next boot does not leave as it is: the one word on a reboot, for all
+    who speak of one.
 
-    Where a boot mends it (`boot` is MENDS), it may be made; one that it does not mend comes before. What is not known
-    speaks against nothing.
+    Where a boot mends it (`boot` is MENDS), it may be made; one that it does not mend comes before.
+    What is not known speaks against nothing.
     """
     mended = None
     if not facts.driver.is_present or _make_elsewhere_state(facts):
@@ -157,7 +191,11 @@ def _with_apt(states: tuple[DriverState, ...], facts: Facts) -> tuple[DriverStat
 
 
 def _make_state(
-    name: str, text: StateText, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]
+    name: str,
+    text: StateText,
+    facts: Facts,
+    params: Mapping[str, Any],
+    found: Iterable[DriverState],
 ) -> DriverState:
     boot, dead = _BOOT.get(name, BootOutlook.NOTHING), DEAD[name]
     return DriverState(
@@ -171,18 +209,26 @@ def _make_state(
     )
 
 
-def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]) -> str:
-    """The way out with what a parameter of the policy would bring, or what is to be done before it brings anything.
-    `found`: the states that lead this one."""
+def _led_to(
+    way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]
+) -> str:
+    """The way out with what a parameter of the policy would bring, or what is to be done before it
+    brings anything. `found`: the states that lead this one.
+    """
     if isinstance(way, str):
         return way
     try:
-        then = decide(facts, {**params, **way.params}, lambda: None)  # `_put_after` reports what a boot fixes
+        # `_put_after` reports what a boot fixes
+        then = decide(facts, {**params, **way.params}, lambda: None)
     except UnknownFact as missing:
         return f"{way} (what it would bring is not known: {missing})"
     if then.action in CHANGES:
-        return f"{way.how} makes it {then.name}: {way.after}" if then.action == "switch" else str(way)
-    if first := next((one.name for one in found if then.way_out and then.way_out in one.way_out), ""):
+        return (
+            f"{way.how} makes it {then.name}: {way.after}" if then.action == "switch" else str(way)
+        )
+    if first := next(
+        (one.name for one in found if then.way_out and then.way_out in one.way_out), ""
+    ):
         return f"after `{first}` is solved: {way}"
     if then.way_out:
         return f"{then.way_out}\nuntil then {way.how} is refused: {then.obstacle}"
@@ -191,12 +237,17 @@ def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found:
 
 
 def _whole_first(found: list[DriverState], facts: Facts) -> list[DriverState]:
-    """The states; what apt or DKMS would do about one comes after the repair of packages that are not whole."""
+    """The states; what apt or DKMS would do about one comes after the repair of packages that are
+    not whole.
+    """
     stop = try_find_stop(facts)
     if stop is None:
         return found
     first = f"`{stop.state}`"
-    waits = [("apt-get" in one.way_out or "sudo dkms" in one.way_out) and first not in one.way_out for one in found]
+    waits = [
+        ("apt-get" in one.way_out or "sudo dkms" in one.way_out) and first not in one.way_out
+        for one in found
+    ]
     ways = [
         f"a way out of {first} is one of this, too"
         if one.way_out in stop.repair
@@ -210,11 +261,17 @@ def _whole_first(found: list[DriverState], facts: Facts) -> list[DriverState]:
 
 
 def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
-    """The states; what a boot mends comes after what it leaves as it is, or would make worse, what else goes through a
-    boot after what that would make worse, and an update after all of these."""
+    """The states; what a boot mends comes after what it leaves as it is, or would make worse, what
+    else goes through a boot after what that would make worse, and an update after all of these.
+    """
     ordered = [_put_after(one, found) for one in found]
-    waits = [one.boot is BootOutlook.NOTHING and one is not before for one, before in zip(ordered, found, strict=True)]
-    return tuple(one for one, _ in sorted(zip(ordered, waits, strict=True), key=lambda pair: pair[1]))
+    waits = [
+        one.boot is BootOutlook.NOTHING and one is not before
+        for one, before in zip(ordered, found, strict=True)
+    ]
+    return tuple(
+        one for one, _ in sorted(zip(ordered, waits, strict=True), key=lambda pair: pair[1])
+    )
 
 
 def _put_after(state: DriverState, found: list[DriverState]) -> DriverState:
@@ -225,28 +282,44 @@ def _put_after(state: DriverState, found: list[DriverState]) -> DriverState:
         before = (BootOutlook.USELESS, BootOutlook.HARMS)
     elif state.boot is BootOutlook.NOTHING and "reboot" in state.way_out:
         before = (BootOutlook.HARMS,)
-    if same := next((one.name for one in found if one.boot in before and state.way_out in one.way_out), ""):
+    if same := next(
+        (one.name for one in found if one.boot in before and state.way_out in one.way_out), ""
+    ):
         return replace(state, way_out=f"what solves `{same}` does this too")
     first = [one for one in found if one.boot in before or _is_before_update(state, one)]
     if state.way_out.startswith("after `"):
         return state
     if first:
         # The first one leads; a reboot comes after all that it would make worse.
-        harms = [one for one in first[1:] if state.boot is BootOutlook.MENDS and one.boot is BootOutlook.HARMS]
+        harms = [
+            one
+            for one in first[1:]
+            if state.boot is BootOutlook.MENDS and one.boot is BootOutlook.HARMS
+        ]
         names = " and ".join(f"`{one.name}`" for one in (first[0], *harms))
-        return replace(state, way_out=f"after {names} {'are' if harms else 'is'} solved: {state.way_out}")
+        return replace(
+            state, way_out=f"after {names} {'are' if harms else 'is'} solved: {state.way_out}"
+        )
     return replace(state, waits_for_reboot=True) if state.boot is BootOutlook.MENDS else state
 
 
 def _is_before_update(state: DriverState, other: DriverState) -> bool:
-    """Fabric Manager in the version of the driver that runs needs no reboot; unless the update brings that version."""
-    return state.name == _LAST and other.name == "fabric different" and "update: true" not in other.way_out
+    """Fabric Manager in the version of the driver that runs needs no reboot; unless the update
+    brings that version.
+    """
+    return (
+        state.name == _LAST
+        and other.name == "fabric different"
+        and "update: true" not in other.way_out
+    )
 
 
 def _make_elsewhere_state(facts: Facts) -> DriverState | None:
     """The state of a driver that is not this system's business."""
     if facts.host.is_container:
-        if holds_state(modules.contained_mismatch, facts) and (text := modules.contained_mismatch(facts)):
+        if holds_state(modules.contained_mismatch, facts) and (
+            text := modules.contained_mismatch(facts)
+        ):
             return DriverState("mismatch", True, text[0], str(text[1]), is_dead=True)
         name, evidence = "container", "in a container the driver belongs to the host"
     elif facts.host.is_wsl:
@@ -256,34 +329,45 @@ def _make_elsewhere_state(facts: Facts) -> DriverState | None:
     elif facts.managers.gpu_operator and not _is_of_host(facts.driver):
         if not facts.driver.is_loaded and read_log_fact(facts, "rejected_key"):
             sentence = (
-                "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
+                "the kernel refused the nvidia module of the GPU Operator's container for its "
+                "signature (kernel log)"
             )
             return _make_state("Secure Boot refuses", (sentence, _UNSIGNED), facts, DEFAULTS, ())
         if not facts.driver.is_loaded:
             sentence = (
-                "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
+                "the GPU Operator brings the driver in a container, and none is loaded: no GPU of "
+                "this node computes"
             )
             way = _POD
             if found := holders.holder_before_pod(facts):
                 sentence, way = f"{sentence}; {found[0]}", f"{found[1]}\n{way}"
             return DriverState(_CONTAINED, True, sentence, way, is_dead=True)
         running = f"{facts.driver.loaded_version} is loaded"
-        name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container ({running})"
+        name, evidence = (
+            _CONTAINED,
+            f"the GPU Operator brings the driver in a container ({running})",
+        )
     else:
         return None
     return DriverState(name, is_fault=False, evidence=evidence, way_out="")
 
 
 def _is_of_host(driver: Driver) -> bool:
-    """It came by packages, by NVIDIA's installer or in a package of another name, as a vGPU manager's .deb does
-    (NVIDIA/gpu-operator issue 1923); libraries that an earlier driver left do not fit the loaded one."""
+    """It came by packages, by NVIDIA's installer or in a package of another name, as a vGPU
+    manager's .deb does (NVIDIA/gpu-operator issue 1923); libraries that an earlier driver left do
+    not fit the loaded one.
+    """
     return (
-        bool(driver.branch) or driver.runfile or (driver.is_foreign and driver.is_loaded and not driver.is_mismatched)
+        bool(driver.branch)
+        or driver.runfile
+        or (driver.is_foreign and driver.is_loaded and not driver.is_mismatched)
     )
 
 
 def _own_states(facts: Facts) -> Mapping[str, Look]:
-    """Without what is no fault where a hypervisor or a vendor's image brings the driver in a way of its own."""
+    """Without what is no fault where a hypervisor or a vendor's image brings the driver in a way of
+    its own.
+    """
     theirs: frozenset[str] = frozenset()
     if read_log_fact(facts, "is_vgpu"):
         theirs = _OF_THE_HYPERVISOR
@@ -292,24 +376,32 @@ def _own_states(facts: Facts) -> Mapping[str, Look]:
     return {name: look for name, look in STATES.items() if name not in theirs}
 
 
-# Proxmox VE wiki, "PCI Passthrough" and "NVIDIA vGPU on Proxmox VE"; Debian's packages know no headers of its kernels.
+# Proxmox VE wiki, "PCI Passthrough" and "NVIDIA vGPU on Proxmox VE"; Debian's packages know no
+# headers of its kernels.
 _ON_PROXMOX = (
-    "give the GPU to virtual machines (vfio-pci), which takes no driver here\nor, for containers: sudo apt-get install "
-    "proxmox-default-headers, then NVIDIA's installer (nvidia.com/drivers) with --dkms\nor, for vGPUs: NVIDIA's vGPU "
-    "manager (docs.nvidia.com/vgpu)"
+    "give the GPU to virtual machines (vfio-pci), which takes no driver here\n"
+    "or, for containers: sudo apt-get install proxmox-default-headers, then NVIDIA's installer "
+    "(nvidia.com/drivers) with --dkms\n"
+    "or, for vGPUs: NVIDIA's vGPU manager (docs.nvidia.com/vgpu)"
 )
 _OTHER_MANAGER = (
-    "bring a vGPU manager of a release that supports this kernel (docs.nvidia.com/vgpu), or boot an older one"
+    "bring a vGPU manager of a release that supports this kernel (docs.nvidia.com/vgpu), or boot "
+    "an older one"
 )
 
 
 def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if params["bringer"] == "external":
         evidence = (
-            f"no driver for {facts.gpus.summary}: the policy says that someone else brings it (bringer: external)"
+            f"no driver for {facts.gpus.summary}: the policy says that someone else brings it "
+            "(bringer: external)"
         )
         return DriverState("absent", is_fault=False, evidence=evidence, way_out="")
-    held = f" ({names} holds it, which computes nothing)" if (names := holders.describe_holders(facts)) else ""
+    held = (
+        f" ({names} holds it, which computes nothing)"
+        if (names := holders.describe_holders(facts))
+        else ""
+    )
     way_out = "see: hosttune explain gpu-driver"
     if bringer := tell_of_guest(facts) or other_bringer(facts):
         held, way_out = f"{held}: {bringer.reason}", bringer.way_out
@@ -318,10 +410,14 @@ def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     evidence = f"no driver for {facts.gpus.summary}{held}"
     if failed := _failed_build(facts):
         evidence += (
-            f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({say_why(failed)})"
+            f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} "
+            f"({say_why(failed)})"
         )
         branch = failed.version.partition(".")[0]
-        newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
+        newer = (
+            f"install a newer release of branch {branch} from the source of this build, or boot an "
+            "older kernel"
+        )
         way_out = f"{newer}; for another driver, {way_out}"
     elif error := facts.driver.installer_error:
         build = facts.driver.installer_build
@@ -336,8 +432,10 @@ def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
 
 
 def _describe_debian(facts: Facts) -> str:
-    """Debian's driver is compiled here, and DKMS leaves out a kernel without headers (MichaIng/DietPi issue 6256), of
-    which the archive keeps the newest only (GoogleCloudPlatform/compute-gpu-installation issue 28)."""
+    """Debian's driver is compiled here, and DKMS leaves out a kernel without headers
+    (MichaIng/DietPi issue 6256), of which the archive keeps the newest only
+    (GoogleCloudPlatform/compute-gpu-installation issue 28).
+    """
     kernel = attempt(lambda: facts.kernel.release)
     words, before = ["nvidia-driver"], ""
     if isinstance(kernel, str) and not are_headers_here(facts, kernel):
@@ -348,26 +446,31 @@ def _describe_debian(facts: Facts) -> str:
     if way := replace_unfit_offer(facts, words):
         return f"{before}{way}"
     return (
-        f"{before}install the driver that your distribution offers (Debian: enable contrib, non-free and "
-        f"non-free-firmware, then apt-get install {join(words)})"
+        f"{before}install the driver that your distribution offers (Debian: enable contrib, "
+        f"non-free and non-free-firmware, then apt-get install {join(words)})"
     )
 
 
 def _failed_build(facts: Facts) -> DkmsBuild | None:
     """What the installation of a driver left that ended at its build."""
-    return read_or_default(lambda: next((one for one in facts.driver.dkms if one.failed), None), None)
+    return read_or_default(
+        lambda: next((one for one in facts.driver.dkms if one.failed), None), None
+    )
 
 
 def _make_current_state(facts: Facts) -> DriverState:
     driver = facts.driver
-    words = driver.name or ("NVIDIA's vGPU manager" if driver.is_vgpu_manager else "a driver without packages")
+    words = driver.name or (
+        "NVIDIA's vGPU manager" if driver.is_vgpu_manager else "a driver without packages"
+    )
     version = driver.loaded_version or driver.userspace_version
     evidence = "; ".join((f"{words} {version} is installed and loaded", *tell_updates(facts)))
     return DriverState("current", is_fault=False, evidence=evidence, way_out="")
 
 
-# In the order in which they must be solved: nothing is installed while dpkg is broken, no reboot before the next kernel
-# has its module. What the next upgrade would bring comes before what can wait for a maintenance; an update is the last.
+# In the order in which they must be solved: nothing is installed while dpkg is broken, no reboot
+# before the next kernel has its module. What the next upgrade would bring comes before what can
+# wait for a maintenance; an update is the last.
 STATES: Mapping[str, Look] = {
     "broken packages": packages.tell_of_broken,
     "DKMS failed": modules.dkms_failed,
@@ -410,20 +513,19 @@ STATES: Mapping[str, Look] = {
     "kept back": kept_back.kept_back,
     _LAST: packages.update,
 }
-# Whether not every GPU computes now, or will after the next boot: such a state is a fault of the machine, the others
-# are advice.
+# Whether not every GPU computes now, or will after the next boot: such a state is a fault of the
+# machine, the others are advice.
 DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
-    "broken packages": True, "in part": True, "other packages broken": False, "nvidia-smi missing": False,
-    "CUDA device missing": True, "driver files gone": False,
-    "GPU lost": True, "GPU reset required": True, "GSP firmware": True,
-    "GPU not set up": True, "vGPU guest": True, "runfile": False,
-    "mixed versions": mixed.splits_driver, UNMET: False, "mixed sources": False,
-    "third-party archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
-    "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU refused": True,
-    "GPU without a driver": True, "module missing": True,
-    "libraries missing": True, "stale module": True,
-    "module missing for the next kernel": True, "mismatch": True, "other module loaded": gpus.is_undriven_until_boot,
-    "nouveau": True, "GPU held by another driver": True, "not loaded": True, "nvidia-smi refuses": True,
+    "broken packages": True, "in part": True, "other packages broken": False,
+    "nvidia-smi missing": False, "CUDA device missing": True, "driver files gone": False,
+    "GPU lost": True, "GPU reset required": True, "GSP firmware": True, "GPU not set up": True,
+    "vGPU guest": True, "runfile": False, "mixed versions": mixed.splits_driver, UNMET: False,
+    "mixed sources": False, "third-party archive": False, "DKMS failed": modules.leaves_none,
+    "Secure Boot refuses": True, "unsupported GPU": True, "wrong flavour": gpus.is_mute,
+    "GPU refused": True, "GPU without a driver": True, "module missing": True,
+    "libraries missing": True, "stale module": True, "module missing for the next kernel": True,
+    "mismatch": True, "other module loaded": gpus.is_undriven_until_boot, "nouveau": True,
+    "GPU held by another driver": True, "not loaded": True, "nvidia-smi refuses": True,
     "fabric different": True, "fabric down": True, "reboot pending": False,
     "outdated branch": False, "other branch offered": False, "held": False, "kept back": False,
     "update offered": False,
@@ -432,34 +534,33 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
 _BOOT: Mapping[str, BootOutlook | Callable[[Any], BootOutlook]] = {
     "broken packages": BootOutlook.HARMS, "in part": BootOutlook.HARMS,
     "mixed versions": mixed.boot_after_other_versions, "mixed sources": BootOutlook.USELESS,
-    "DKMS failed": modules.boot_after_dkms,
-    "Secure Boot refuses": BootOutlook.USELESS, "unsupported GPU": BootOutlook.USELESS,
-    "wrong flavour": BootOutlook.USELESS, "GPU refused": BootOutlook.USELESS,
-    "module missing": modules.boot_after_missing, "libraries missing": BootOutlook.USELESS,
-    "stale module": modules.boot_after_stale, "module missing for the next kernel": BootOutlook.HARMS,
-    "mismatch": BootOutlook.MENDS, "other module loaded": BootOutlook.MENDS,
-    "nouveau": holders.boot_after_nouveau, "GPU held by another driver": holders.boot_after_held,
-    "not loaded": holders.boot_after_not_loaded,
-    "reboot pending": BootOutlook.MENDS,
+    "DKMS failed": modules.boot_after_dkms, "Secure Boot refuses": BootOutlook.USELESS,
+    "unsupported GPU": BootOutlook.USELESS, "wrong flavour": BootOutlook.USELESS,
+    "GPU refused": BootOutlook.USELESS, "module missing": modules.boot_after_missing,
+    "libraries missing": BootOutlook.USELESS, "stale module": modules.boot_after_stale,
+    "module missing for the next kernel": BootOutlook.HARMS, "mismatch": BootOutlook.MENDS,
+    "other module loaded": BootOutlook.MENDS, "nouveau": holders.boot_after_nouveau,
+    "GPU held by another driver": holders.boot_after_held,
+    "not loaded": holders.boot_after_not_loaded, "reboot pending": BootOutlook.MENDS,
 }  # fmt: skip
-# The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the hypervisor's release.
-_OF_THE_HYPERVISOR = frozenset(
-    {
-        "runfile", "mixed sources", "third-party archive", "unsupported GPU", "wrong flavour", "outdated branch",
-        "other branch offered", "held", "kept back", "update offered",
-    }
-)  # fmt: skip
-# DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers of their own: the
-# way back to Ubuntu's packages would break the image.
+# The licensed driver of a vGPU comes by NVIDIA's installer or from the cloud's archive, as the
+# hypervisor's release.
+_OF_THE_HYPERVISOR = frozenset({
+    "runfile", "mixed sources", "third-party archive", "unsupported GPU", "wrong flavour",
+    "outdated branch", "other branch offered", "held", "kept back", "update offered",
+})  # fmt: skip
+# DGX OS and Lambda Stack have archives, AWS's images and those of Kubernetes nodes (AKS) installers
+# of their own: the way back to Ubuntu's packages would break the image.
 _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "third-party archive"})
 _POD = (
     "while the node starts, wait for its driver pod\n"
     f"if there is none, read why: {POD_LOG} nvidia-driver-daemonset-...\n"
-    "if the operator is not to bring it (driver.enabled=false), write bringer: host for gpu-driver into the policy"
+    "if the operator is not to bring it (driver.enabled=false), write bringer: host for gpu-driver "
+    "into the policy"
 )
 _UNSIGNED = (
-    "nodes without Secure Boot, or a driver container whose modules are signed with a key that these nodes know "
-    "(sudo mokutil --list-enrolled)"
+    "nodes without Secure Boot, or a driver container whose modules are signed with a key that "
+    "these nodes know (sudo mokutil --list-enrolled)"
 )
 # What a driver tells wherever it comes from.
 _CONTAINED_STATES = {

@@ -1,7 +1,8 @@
 """Whether this host needs NVIDIA's Fabric Manager, and what is in the way of running it.
 
-CUDA cannot start (error 802, system not yet initialized) before Fabric Manager has set up the NVSwitches, and Fabric
-Manager starts only beside a driver of exactly its own version (NVIDIA, Fabric Manager User Guide).
+CUDA cannot start (error 802, system not yet initialized) before Fabric Manager has set up the
+NVSwitches, and Fabric Manager starts only beside a driver of exactly its own version (NVIDIA,
+Fabric Manager User Guide).
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ class Fabric(Fact):
     refused: str = ""  # why it cannot be started as things are; empty where it can
     todo: str = ""  # the command that a person types then
     evidence: tuple[str, ...] = ()
-    look_first: str = ""  # what a person reads before it is started again: why it failed; empty where it did not
-    way_in: str = ""  # what a person does about a GPU that is not in its fabric, in every kind of setup
+    # what a person reads before it is started again: why it failed; empty where it did not
+    look_first: str = ""
+    # what a person does about a GPU that is not in its fabric, in every kind of setup
+    way_in: str = ""
     way_to_links: str = ""  # what a person does about NVLinks of a board that are down or slow
     way_to_wait: str = ""  # the same about a GPU that the fabric has not taken in yet
 
@@ -46,7 +49,8 @@ class Fabric(Fact):
 def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 - the interface of all choices
     """Raises UnknownFact where the answer hangs on something that could not be read."""
     why_not = _not_here(facts)
-    # Links and fabric states are judged also where that is not known, which the state of the driver says.
+    # Links and fabric states are judged also where that is not known, which the state of the driver
+    # says.
     state = attempt(fabric_beside_pod, facts) if why_not == _IN_POD else None
     if isinstance(state, tuple):
         ways = _list_ways(facts, is_run_here=False)
@@ -56,13 +60,22 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 -
     count = count_switches(facts)
     seen = f"{count} NVSwitches on the PCI bus"
     if not count:
-        seen = "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here is told by the GPUs"
-    evidence = (seen, *(f"{name} {version} is installed" for name, version in list_managers(facts).items()))
+        seen = (
+            "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here "
+            "is told by the GPUs"
+        )
+    evidence = (
+        seen,
+        *(f"{name} {version} is installed" for name, version in list_managers(facts).items()),
+    )
     refused, todo = _find_obstacle(facts)
     look_first = ""
     if facts.units[SERVICE].active_state == "failed":
         evidence = (*evidence, f"it failed: {LOG} say why")
-        look_first = f"see why it failed: {LOG}\nsolve that, then start it again: sudo systemctl restart {SERVICE}"
+        look_first = (
+            f"see why it failed: {LOG}\n"
+            f"solve that, then start it again: sudo systemctl restart {SERVICE}"
+        )
     return Fabric(
         is_needed=True,
         reason="",
@@ -106,13 +119,18 @@ def _find_obstacle(facts: Facts) -> tuple[str, str]:
     if found := fabric_packages(facts):
         way_out = check_commands(facts, str(found[1]))[0]
         # Packages leave the service switched off.
-        return found[0], way_out if facts.units[SERVICE].exists else f"{way_out}\nsudo systemctl enable --now {SERVICE}"
+        return found[0], way_out if facts.units[
+            SERVICE
+        ].exists else f"{way_out}\nsudo systemctl enable --now {SERVICE}"
     if facts.units[SERVICE].is_active:
         return "", ""
     if driver.is_mismatched or not driver.is_loaded:
         state = before_boot(facts)
         why = state.evidence if state else "the driver is not loaded"
-        return f"Fabric Manager cannot start: {why}", state.way_out if state else "sudo modprobe nvidia"
+        return (
+            f"Fabric Manager cannot start: {why}",
+            state.way_out if state else "sudo modprobe nvidia",
+        )
     if missing := without_umad(facts):
         return f"Fabric Manager cannot start: {missing[0]}", missing[1]
     if facts.work.is_gpu_busy:

@@ -1,4 +1,6 @@
-"""The lines of fstab that the next boot mounts, and those with which it fails or loses what is mounted now."""
+"""The lines of fstab that the next boot mounts, and those with which it fails or loses what is
+mounted now.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,12 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> FstabAtBoot:  # noqa: ARG
 
 
 def _find_lacking(facts: Facts) -> UnknownFact | None:
-    """What could not be read, and may prove a line wrong: the devices, or the kernel that the next boot takes. Of an
-    image both are another machine's.
+    """What could not be read, and may prove a line wrong: the devices, or the kernel that the next
+    boot takes. Of an image both are another machine's.
     """
     if facts.reader.persistent_only:
         return None
     release = attempt(lambda: facts.boot.next_kernel)
-    return sources_of(facts).lacking or (UnknownFact(release.reason) if isinstance(release, Unreadable) else None)
+    return sources_of(facts).lacking or (
+        UnknownFact(release.reason) if isinstance(release, Unreadable) else None
+    )

@@ -1,4 +1,6 @@
-"""The lines of fstab and the unit files that a boot mounts, whether they are mounted now, and if not, why."""
+"""The lines of fstab and the unit files that a boot mounts, whether they are mounted now, and if
+not, why.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,24 @@ _END = "; without nofail a boot that does not mount it ends in the emergency she
 
 @frozen
 class FstabMount(Fact):
-    """A line or a unit file that a boot mounts, as the fact `mounts` has it, with the cause if it is not mounted."""
+    """A line or a unit file that a boot mounts, as the fact `mounts` has it, with the cause if it
+    is not mounted.
+    """
 
     target: str  # `line 7` where a misread line has none
     source: str  # empty of a misread line
     line: int  # from 1
-    is_optional: bool  # any user may unmount it, or cloud-init wrote the line of a disk that not every instance has
+    # any user may unmount it, or cloud-init wrote the line of a disk that not every instance has
+    is_optional: bool
     is_mounted: bool
-    misread: str  # why the line is no entry, or a different one, to a program that reads it; empty for none
-    is_read_only: bool  # nothing can be written there, no line asks for that, and no error stopped it
-    cause: str  # why nothing is mounted, as far as this host tells: `names UUID=..., which no device has`
-    end: str  # what a boot that does not mount it ends with, as the end of a sentence; empty if it goes on
+    # why the line is no entry, or a different one, to a program that reads it; empty for none
+    misread: str
+    # nothing can be written there, no line asks for that, and no error stopped it
+    is_read_only: bool
+    # why nothing is mounted, as far as this host tells: `names UUID=..., which no device has`
+    cause: str
+    # what a boot that does not mount it ends with, as the end of a sentence; empty if it goes on
+    end: str
     way_out: str  # what to do if nothing is mounted, and nothing was written there
     writers: str  # as in the fact, like those below
     rescue: str
@@ -76,11 +85,22 @@ def _find_end(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
 
 
 def _find_way_out(causes: Callable[[], MountCauses], one: ExpectedMount) -> str:
-    hidden = f"look at what is in that folder now ({quote(one.below)}), because the mount hides it" if one.below else ""
-    return join_steps((
-        hidden,
-        causes().find(one.file, one.line).way_out
-        or f'see why: sudo hosttune fstab, journalctl -b -u "$(systemd-escape -p --suffix=mount {quote(one.target)})"\n'
-        f"mount it: sudo mount {quote(one.target)}\nif the line is no longer needed, take it out of /etc/fstab",
-        f"before the next boot: mount {quote(one.target)}, or add nofail" * bool(_find_end(causes, one)),
-    ))  # fmt: skip
+    hidden = (
+        f"look at what is in that folder now ({quote(one.below)}), because the mount hides it"
+        if one.below
+        else ""
+    )
+    return join_steps(
+        (
+            hidden,
+            causes().find(one.file, one.line).way_out
+            or f'see why: sudo hosttune fstab, journalctl -b -u "$(systemd-escape -p '
+            f"--suffix=mount "
+            f'{quote(one.target)})"\n'
+            f"mount it: sudo mount {quote(one.target)}\nif the line is no longer needed, take it "
+            f"out "
+            f"of /etc/fstab",
+            f"before the next boot: mount {quote(one.target)}, or add nofail"
+            * bool(_find_end(causes, one)),
+        )
+    )

@@ -1,4 +1,6 @@
-"""Whether unattended-upgrades may upgrade the driver, or Fabric Manager beside it, under a module in use."""
+"""Whether unattended-upgrades may upgrade the driver, or Fabric Manager beside it, under a module
+in use.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,14 @@ class NightUpgrade(Fact):
 
     @property
     def effect(self) -> str:
-        """What fails after it. Beside a driver of NVIDIA's installer only Fabric Manager is a package."""
+        """What fails after it. Beside a driver of NVIDIA's installer only Fabric Manager is a
+        package.
+        """
         if all(role_of(name) is PackageRole.FABRIC for name in self.packages):
-            return "no CUDA program starts after the next start of Fabric Manager, as its version is not the driver's"
+            return (
+                "no CUDA program starts after the next start of Fabric Manager, as its version is "
+                "not the driver's"
+            )
         return "new CUDA programs fail then until a reboot"
 
 
@@ -44,7 +51,9 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> NightUpgrade:  # noqa: AR
 
 
 def look_at_night(facts: Facts, *, without: str = "") -> NightUpgrade:
-    """`without`: as if the Package-Blacklist of this file was not there. Raises UnknownFact where apt does not tell."""
+    """`without`: as if the Package-Blacklist of this file was not there. Raises UnknownFact where
+    apt does not tell.
+    """
     if idle := why_not_at_all(facts):
         return NightUpgrade((), "", f"unattended-upgrades upgrades nothing by itself: {idle}")
     offers = [

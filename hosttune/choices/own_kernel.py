@@ -1,8 +1,10 @@
-"""The distribution's own kernel, where the driver does not build for one of another archive, or for one built by hand.
+"""The distribution's own kernel, where the driver does not build for one of another archive, or for
+one built by hand.
 
-xanmod, liquorix, mainline builds and kernels of one's own are newer, patched or built by another compiler than what the
-packages of the driver are tested with (xanmod/linux issue 292, M-Bab/linux-kernel-amdgpu-binaries issue 101). DKMS
-leaves out a kernel without headers, so that packages become whole once those of the other kernel are gone.
+xanmod, liquorix, mainline builds and kernels of one's own are newer, patched or built by another
+compiler than what the packages of the driver are tested with (xanmod/linux issue 292,
+M-Bab/linux-kernel-amdgpu-binaries issue 101). DKMS leaves out a kernel without headers, so that
+packages become whole once those of the other kernel are gone.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 OF_KERNEL = regex(
-    r"(?:linux-(?:image|headers|modules)(?:-unsigned|-extra)?|proxmox-(?:kernel|headers))-(\d\S*?)(?:-signed)?"
+    r"(?:linux-(?:image|headers|modules)(?:-unsigned|-extra)?|proxmox-(?:kernel"
+    r"|headers))-(\d\S*?)(?:-signed)?"
 )
 _FROM_DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 _PROXMOX = ("proxmox-default-kernel", "proxmox-default-headers")
 
 
 def suggest_own_kernel(facts: Facts, kernel: str) -> str:
-    """The steps to a kernel of the distribution, in the place of this one, for which there is no module; empty where
-    this one is of the distribution, or apt has no other."""
+    """The steps to a kernel of the distribution, in the place of this one, for which there is no
+    module; empty where this one is of the distribution, or apt has no other.
+    """
     if is_of_proxmox(kernel):
         return _default_of_proxmox(facts, kernel)
     if is_of_distribution(kernel):
@@ -50,40 +54,54 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
     elif gone:
         steps[0] += f": sudo apt-get remove {' '.join(map(quote, gone))}"
     if is_running:
-        remove = f", and remove {kernel} there: sudo apt-get remove {' '.join(map(quote, left))}" if left else ""
+        remove = (
+            f", and remove {kernel} there: sudo apt-get remove {' '.join(map(quote, left))}"
+            if left
+            else ""
+        )
         steps.append(f"boot {own or 'that kernel'} (Advanced options in GRUB's menu){remove}")
     elif not gone:
         steps.append(
-            f"let {own or 'that kernel'} boot: choose it in GRUB's menu, and remove {kernel} in the way it came"
+            f"let {own or 'that kernel'} boot: choose it in GRUB's menu, and remove {kernel} in "
+            "the way it came"
         )
     return "\n".join(steps)
 
 
 def _default_of_proxmox(facts: Facts, kernel: str) -> str:
-    """Kernels that Proxmox VE only offers besides its default one (its administration guide, "Host System
-    Administration") have no module where a driver is older than they are."""
+    """Kernels that Proxmox VE only offers besides its default one (its administration guide, "Host
+    System Administration") have no module where a driver is older than they are.
+    """
     has_other = any(is_of_proxmox(one) and _has_module(facts, one) for one in _list_kernels(facts))
     if has_other or not has_all(facts, *_PROXMOX):
         return ""
     is_here = facts.packages[_PROXMOX[0]].is_installed
     needs = facts.packages.depends[_PROXMOX[0]] if is_here else ()
-    if any(kernel.startswith(f"{one.partition(' ')[0].removeprefix('proxmox-kernel-')}.") for one in needs):
+    if any(
+        kernel.startswith(f"{one.partition(' ')[0].removeprefix('proxmox-kernel-')}.")
+        for one in needs
+    ):
         return ""
     install = f"sudo apt-get update && sudo apt-get install {' '.join(_PROXMOX)}"
     return (
-        f"take Proxmox VE's default kernel, if {kernel} is a newer one that it offers besides: {install}\n"
-        "boot it: sudo proxmox-boot-tool kernel list, and pin it with: sudo proxmox-boot-tool kernel pin VERSION"
+        f"take Proxmox VE's default kernel, if {kernel} is a newer one that it offers besides: "
+        f"{install}\n"
+        "boot it: sudo proxmox-boot-tool kernel list, and pin it with: sudo proxmox-boot-tool "
+        "kernel pin VERSION"
     )
 
 
 def _find_own(facts: Facts, kernel: str) -> str:
-    """The newest kernel of the distribution in /boot, of those with a module where there are such; before one without,
-    the running kernel, if it is another than this one and has a module; empty for none."""
+    """The newest kernel of the distribution in /boot, of those with a module where there are such;
+    before one without, the running kernel, if it is another than this one and has a module; empty
+    for none.
+    """
     own = [one for one in _list_kernels(facts) if is_of_distribution(one)]
     ready = [one for one in own if _has_module(facts, one)]
     running = facts.kernel.release
     if not ready and running != kernel and _has_module(facts, running):
-        return running  # it may be one that this machine needs (t2linux/T2-Debian-and-Ubuntu-Kernel issue 173)
+        # it may be one that this machine needs (t2linux/T2-Debian-and-Ubuntu-Kernel issue 173)
+        return running
     return (ready or own or [""])[-1]
 
 
@@ -107,18 +125,23 @@ def _name_archive(facts: Facts) -> str:
 
 
 def _name_metapackages(facts: Facts) -> tuple[str, ...]:
-    """What brings kernels of the distribution and their headers, as they come to this kind of machine."""
+    """What brings kernels of the distribution and their headers, as they come to this kind of
+    machine.
+    """
     if facts.os.is_ubuntu:
         cloud = attempt(lambda: facts.host.cloud)
-        flavour = cloud if isinstance(cloud, str) and cloud in ("aws", "azure", "gcp") else "generic"
+        flavour = (
+            cloud if isinstance(cloud, str) and cloud in ("aws", "azure", "gcp") else "generic"
+        )
     else:
         flavour = _FROM_DEBIAN.get(str(attempt(lambda: facts.kernel.architecture)), "amd64")
     return f"linux-image-{flavour}", f"{HEADERS}-{flavour}"
 
 
 def packages_of_kernels(facts: Facts, *kernels: str) -> tuple[str, ...]:
-    """The packages of these kernels, in their order. Of Proxmox's kernels the headers only, without which DKMS builds
-    nothing for them: with the kernel itself `proxmox-ve` would go."""
+    """The packages of these kernels, in their order. Of Proxmox's kernels the headers only, without
+    which DKMS builds nothing for them: with the kernel itself `proxmox-ve` would go.
+    """
     found: dict[str, list[str]] = {}
     for name in facts.packages.brought:
         if (match := OF_KERNEL.fullmatch(name)) and not name.startswith("proxmox-kernel-"):

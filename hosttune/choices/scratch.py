@@ -26,15 +26,17 @@ class ScratchFolder(Fact):
 
     @property
     def above(self) -> str:
-        """The paths of the folder and of those that it is in, the topmost first: `/ /data /data/scratch`."""
+        """The paths of the folder and of those that it is in, the topmost first: `/ /data
+        /data/scratch`.
+        """
         parts = self.folder.split("/") if self.folder else []
         return " ".join("/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1))
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
-    """The folder `params.folder`, where it is on a disk of this host, and only root and its owners can rename what is
-    in it and in the folders above. Whether it is there is looked at at each login, and this again: a disk that was not
-    mounted must not stop a login.
+    """The folder `params.folder`, where it is on a disk of this host, and only root and its owners
+    can rename what is in it and in the folders above. Whether it is there is looked at at each
+    login, and this again: a disk that was not mounted must not stop a login.
     """
     folder = str(params["folder"])
     if not _PATH.fullmatch(folder) or ".." in folder.split("/"):
@@ -48,22 +50,33 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
         return ScratchFolder("", f"{folder} is read-only ({mount.target})")
     if mount is not None and "noexec" in mount.options:
         return ScratchFolder(
-            "", f"{folder} is on a noexec mount ({mount.target}): no compiled code can be loaded there"
+            "",
+            f"{folder} is on a noexec mount ({mount.target}): no compiled code can be loaded there",
         )
     chosen = ScratchFolder(folder, "")
-    problem = next((why for path in chosen.above.split() if (why := _find_stranger(facts, path))), "")
+    problem = next(
+        (why for path in chosen.above.split() if (why := _find_stranger(facts, path))), ""
+    )
     return ScratchFolder("", problem) if problem else chosen
 
 
 def _find_stranger(facts: Facts, path: str) -> str:
-    """Why others could put a folder of theirs in the place of a user's; empty where none could, or nothing tells."""
+    """Why others could put a folder of theirs in the place of a user's; empty where none could, or
+    nothing tells.
+    """
     status = facts.reader.stat(path, follow=False)
     if not isinstance(status, Stat):
         return ""
     if status.type == "link":
         return f"{path} is a link: name the folder that it leads to"
     if status.uid != 0:
-        return f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: {quote(path)}"
+        return (
+            f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: "
+            f"{quote(path)}"
+        )
     if status.mode & 0o022 and not status.mode & 0o1000:
-        return f"{path} is not sticky: other users can rename what is in it: sudo chmod +t {quote(path)}"
+        return (
+            f"{path} is not sticky: other users can rename what is in it: sudo chmod +t "
+            f"{quote(path)}"
+        )
     return ""

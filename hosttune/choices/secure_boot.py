@@ -1,9 +1,11 @@
-"""How a module that was compiled here loads under Secure Boot: its key is enrolled, or Secure Boot is switched off.
+"""How a module that was compiled here loads under Secure Boot: its key is enrolled, or Secure Boot
+is switched off.
 
-A machine of a cloud has no firmware setup that a person sees, and MokManager (shim) asks at its serial console, if that
-shows the boot. Its owner switches Secure Boot off from outside. Sources: gcloud compute instances update
-(--no-shielded-secure-boot, which needs a stopped machine; GoogleCloudDataproc/initialization-actions issue 933), az vm
-update (--enable-secure-boot, of a deallocated machine of Trusted Launch).
+A machine of a cloud has no firmware setup that a person sees, and MokManager (shim) asks at its
+serial console, if that shows the boot. Its owner switches Secure Boot off from outside. Sources:
+gcloud compute instances update (--no-shielded-secure-boot, which needs a stopped machine;
+GoogleCloudDataproc/initialization-actions issue 933), az vm update (--enable-secure-boot, of a
+deallocated machine of Trusted Launch).
 """
 
 from __future__ import annotations
@@ -31,8 +33,14 @@ def switch_off(facts: Facts) -> str:
         return ""
     name = attempt(lambda: facts.host.hostname)
     machine = quote(name.partition(".")[0]) if isinstance(name, str) and name else "NAME"
-    first = "or, if your site allows it, switch Secure Boot off from outside of this machine, while it is stopped"
-    return f"{first} (a stop empties the local disks of an instance: save what is there): {make(machine)}"
+    first = (
+        "or, if your site allows it, switch Secure Boot off from outside of this machine, while it "
+        "is stopped"
+    )
+    return (
+        f"{first} (a stop empties the local disks of an instance: save what is there): "
+        f"{make(machine)}"
+    )
 
 
 def _of_google(machine: str) -> str:

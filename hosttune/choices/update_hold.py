@@ -1,4 +1,6 @@
-"""What unattended-upgrades must not upgrade while GPU work runs, as patterns for the beginnings of package names."""
+"""What unattended-upgrades must not upgrade while GPU work runs, as patterns for the beginnings of
+package names.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from hosttune.facts.gpu.package_roles import PREBUILT, parse_package, role_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
-# Driver, CUDA, fabric. The container toolkit is no part of a driver, and has had holes: its fixes still come. So does
-# the key of NVIDIA's archive.
+# Driver, CUDA, fabric. The container toolkit is no part of a driver, and has had holes: its fixes
+# still come. So does the key of NVIDIA's archive.
 DRIVER = (
     "^nvidia-(?!container|docker)",
     "^libnvidia-(?!container)",
@@ -35,9 +37,12 @@ class UpdateHold(Fact):
 
     patterns: tuple[str, ...]
     evidence: tuple[str, ...]
-    updates: tuple[str, ...]  # those of the driver that wait: nvidia-utils-580 580.95.05-1 -> 580.126.20-1
+    # those of the driver that wait: nvidia-utils-580 580.95.05-1 -> 580.126.20-1
+    updates: tuple[str, ...]
     why_not: str = (
-        ""  # a sentence: why unattended-upgrades leaves the driver alone without this; empty where it does not
+        # a sentence: why unattended-upgrades leaves the driver alone without this; empty where it
+        # does not
+        ""
     )
 
 
@@ -46,9 +51,13 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
     names = facts.packages.brought
     flavours = kernel_flavours(names) if params["kernel"] != "float" else ()
     is_prebuilt = any(role_of(name) in PREBUILT for name in names)
-    kernel = tuple(map(_kernel_pattern, flavours)) if is_prebuilt or params["kernel"] == "hold" else ()
+    kernel = (
+        tuple(map(_kernel_pattern, flavours)) if is_prebuilt or params["kernel"] == "hold" else ()
+    )
     patterns = (*DRIVER, *kernel)
-    held_back = tuple(name for name in names if any(re.match(pattern, name) for pattern in patterns))
+    held_back = tuple(
+        name for name in names if any(re.match(pattern, name) for pattern in patterns)
+    )
     evidence = [f"concerns {_join_listed(held_back, facts)}"] if held_back else []
     if kernel:
         evidence.append(
@@ -57,9 +66,14 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
             else "the kernel waits too, as the policy says"
         )
     else:
-        why = "no kernel metapackage is installed" if is_prebuilt else "no prebuilt nvidia modules depend on it"
+        why = (
+            "no kernel metapackage is installed"
+            if is_prebuilt
+            else "no prebuilt nvidia modules depend on it"
+        )
         evidence.append(
-            f"the kernel is upgraded as before ({'as the policy says' if params['kernel'] == 'float' else why})"
+            "the kernel is upgraded as before "
+            f"({'as the policy says' if params['kernel'] == 'float' else why})"
         )
     if facts.driver.held:
         evidence.append(f"held by apt-mark, which stays so: {', '.join(facts.driver.held)}")
@@ -69,15 +83,23 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
 
 
 def _why_not(facts: Facts) -> tuple[str, tuple[str, ...]]:
-    """(why no upgrade of the driver can happen, a sentence where that is not known), without what this rule wrote."""
+    """(why no upgrade of the driver can happen, a sentence where that is not known), without what
+    this rule wrote.
+    """
     try:
         return look_at_night(facts, without=OWN).why_not, ()
     except UnknownFact as unknown:
-        return "", (f"whether unattended-upgrades may upgrade the driver is not known: {unknown.reason}",)
+        return "", (
+            f"whether unattended-upgrades may upgrade the driver is not known: {unknown.reason}",
+        )
 
 
-def _list_updates(facts: Facts, patterns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(the driver's updates that these patterns hold back, a sentence where it is not known which there are)."""
+def _list_updates(
+    facts: Facts, patterns: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(the driver's updates that these patterns hold back, a sentence where it is not known which
+    there are).
+    """
     try:
         offers = facts.archives.updates
     except UnknownFact as unknown:
@@ -87,16 +109,24 @@ def _list_updates(facts: Facts, patterns: tuple[str, ...]) -> tuple[tuple[str, .
 
 
 def kernel_flavours(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the kernel metapackages among these installed packages: generic, generic-hwe-24.04, azure ... Ubuntu's names
-    of single kernels have their number where these have a word.
+    """Of the kernel metapackages among these installed packages: generic, generic-hwe-24.04, azure
+    ... Ubuntu's names of single kernels have their number where these have a word.
     """
     found = {match[1] for name in names if (match := _IMAGE.fullmatch(name))}
     found |= {one.kernel for one in map(parse_package, names) if one.role in PREBUILT}
-    return tuple(sorted(one for one in found if one[0].isalpha() and not one.startswith(("unsigned-", "extra-"))))
+    return tuple(
+        sorted(
+            one for one in found if one[0].isalpha() and not one.startswith(("unsigned-", "extra-"))
+        )
+    )
 
 
 def _kernel_pattern(flavour: str) -> str:
-    return rf"^linux-((image|headers|modules-extra|tools|cloud-tools)-)?{re.escape(flavour)}$".replace(r"\-", "-")
+    return (
+        rf"^linux-((image|headers|modules-extra|tools|cloud-tools)-)?{re.escape(flavour)}$".replace(
+            r"\-", "-"
+        )
+    )
 
 
 def _join_listed(names: tuple[str, ...], facts: Facts) -> str:

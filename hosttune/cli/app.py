@@ -10,15 +10,22 @@ from typing import Annotated, NoReturn
 import typer
 
 from hosttune import __version__
-from hosttune.cli.ending import INTERRUPTED, collect_seldom, go_on_in_child, report_error, run_command
+from hosttune.cli.ending import (
+    INTERRUPTED,
+    collect_seldom,
+    go_on_in_child,
+    report_error,
+    run_command,
+)
 from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import make_command
 from hosttune.errors import HosttuneError
 from hosttune.host.console import fill_input, leave, spell_program
 from hosttune.host.inherited import require_utf8, take_signals
 
-# In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
-# hosttune.cli.<name>, hosttune.measure.cli.<name> for those that measure; a dash in a name is an underscore there.
+# In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of
+# the module hosttune.cli.<name>, hosttune.measure.cli.<name> for those that measure; a dash in a
+# name is an underscore there.
 GROUPS = {
     "Look": ("check", "health", "driver", "disks", "fstab", "explain", "help", "completion"),
     "Change": ("plan", "apply", "undo", "history"),
@@ -31,15 +38,16 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 # Units of systemd start `ready`; `trial` is the older name of a part of `status`.
 HIDDEN = frozenset({"ready", "trial"})
 
-# Of root these are done by a child. What `watch` starts has its output, its signals and its life from it, and it lasts
-# as long as a training; the way back of a trial goes on when it is let go.
+# Of root these are done by a child. What `watch` starts has its output, its signals and its life
+# from it, and it lasts as long as a training; the way back of a trial goes on when it is let go.
 KEPT = frozenset(COMMANDS) - {"watch"}
 _OF_ROOT = ("--version", "-V", "--help", "-h")
 OF_UNITS = ("come-back",)  # what units of systemd start; no one types it
 
 HELP = """Audits and tunes a GPU server: shows the exact diff, applies only that, and can undo it.
 
-check, plan, and apply without --yes change nothing. `hosttune help COMMAND` has options and examples."""
+check, plan, and apply without --yes change nothing. `hosttune help COMMAND` has options and \
+examples."""
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -50,7 +58,10 @@ def _show_version(is_wanted: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_show_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -63,7 +74,9 @@ def module_of(name: str) -> str:
 
 
 def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
-    """The application with these commands; each one costs start-up time, so `main` builds the one that is asked for."""
+    """The application with these commands; each one costs start-up time, so `main` builds the one
+    that is asked for.
+    """
     app = typer.Typer(
         name="hosttune",
         cls=type("Page", (GroupHelp,), {"groups": GROUPS}),
@@ -94,7 +107,8 @@ def main() -> NoReturn:
     take_signals()
     fill_input()
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by our parent (>&-); what is opened here is not handed on
+        # closed by our parent (>&-); what is opened here is not handed on
+        if getattr(sys, name) is None:
             setattr(sys, name, open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -113,13 +127,17 @@ def main() -> NoReturn:
 
 
 def _put_options_last(argv: list[str]) -> str:
-    """The command line as it is to be typed, if options are before its command (as git takes them); else nothing."""
+    """The command line as it is to be typed, if options are before its command (as git takes them);
+    else nothing.
+    """
     if not argv or not argv[0].startswith("-") or argv[0] in _OF_ROOT:
         return ""
     from hosttune import quoting
 
     at = next((number for number, word in enumerate(argv) if word in COMMANDS), 0)
-    return f"{spell_program()} {quoting.join([argv[at], *argv[:at], *argv[at + 1 :]])}" if at else ""
+    return (
+        f"{spell_program()} {quoting.join([argv[at], *argv[:at], *argv[at + 1 :]])}" if at else ""
+    )
 
 
 def run(argv: list[str]) -> int:
@@ -128,7 +146,9 @@ def run(argv: list[str]) -> int:
     names = (argv[0],) if is_one else COMMANDS[:1] if argv in (["--version"], ["-V"]) else COMMANDS
 
     if hint := _put_options_last(argv):
-        return report_error(HosttuneError(f"{argv[0]}: options come after the command", hint=f"type: {hint}"))
+        return report_error(
+            HosttuneError(f"{argv[0]}: options come after the command", hint=f"type: {hint}")
+        )
 
     def act() -> int:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as __main__ has left it

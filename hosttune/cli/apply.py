@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from hosttune.engine.policy.approval import Approvals
     from hosttune.values import Plan
 
-# What a change does. Of a saved plan all of it was read, also the old values that the digest leaves out.
+# What a change does. Of a saved plan all of it was read, also the old values that the digest leaves
+# out.
 _DONE = attrgetter("address", "action", "before", "after", "rule", "activation", "triggers")
 
 
@@ -32,26 +33,41 @@ EXAMPLES = (
 def apply(
     look: LookAgain,
     show: ShowChange,
-    file: Annotated[str | None, Argument(metavar="[PLAN]", help="Only if the plan is still this saved one.")] = None,
+    file: Annotated[
+        str | None, Argument(metavar="[PLAN]", help="Only if the plan is still this saved one.")
+    ] = None,
     expect: Annotated[
         str | None,
-        Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest, or is empty."),
+        Option(
+            "--expect",
+            metavar="DIGEST",
+            help="Only if the plan still has this digest, or is empty.",
+        ),
     ] = None,
     approved: Annotated[
-        str | None, Option("--approved", metavar="FILE", help="Only a plan that this file approves.")
+        str | None,
+        Option("--approved", metavar="FILE", help="Only a plan that this file approves."),
     ] = None,
-    yes: Annotated[bool, Option("--yes", help="Do it. Without it: show the plan, change nothing.")] = False,
+    yes: Annotated[
+        bool, Option("--yes", help="Do it. Without it: show the plan, change nothing.")
+    ] = False,
     reboot: Annotated[
-        bool, Option("--reboot", help="Reboot if that is needed, and go on after it until all is done.")
+        bool,
+        Option("--reboot", help="Reboot if that is needed, and go on after it until all is done."),
     ] = False,
     confirm_within: Annotated[
         str | None,
         Option(
-            "--confirm-within", metavar="TIME", help="On trial: rolled back unless confirmed in TIME (15m); or off."
+            "--confirm-within",
+            metavar="TIME",
+            help="On trial: rolled back unless confirmed in TIME (15m); or off.",
         ),
     ] = None,
     confirm_by: Annotated[
-        Confirmer | None, Option("--confirm-by", help="Who confirms: operator (hosttune confirm), or health as well.")
+        Confirmer | None,
+        Option(
+            "--confirm-by", help="Who confirms: operator (hosttune confirm), or health as well."
+        ),
     ] = None,
     without_return: Annotated[
         bool, Option("--without-return", help="On trial: also what cannot be rolled back.")
@@ -59,16 +75,18 @@ def apply(
 ) -> int:
     """Apply the plan, verify it and print a receipt. Without --yes the same as plan.
 
-    With --confirm-within the changes are on trial: unless you run `hosttune confirm` in time, over a new connection,
-    this host rolls them back. What takes effect at the next boot is on trial in that boot, even if that boot fails. The
-    plan says what is tried when, and what cannot be rolled back.
+    With --confirm-within the changes are on trial: unless you run `hosttune confirm` in time, over
+    a new connection, this host rolls them back. What takes effect at the next boot is on trial in
+    that boot, even if that boot fails. The plan says what is tried when, and what cannot be rolled
+    back.
 
-    A dropped connection does not stop it: the next login and `hosttune history` show what it did. Ctrl-C stops it
-    between two changes; the next apply --yes goes on.
+    A dropped connection does not stop it: the next login and `hosttune history` show what it did.
+    Ctrl-C stops it between two changes; the next apply --yes goes on.
 
-    Exit status: 0 all done (what waits for a reboot or is on trial included), 1 something failed, is unknown or still
-    differs, 2 trouble, or a trial is not possible here and nothing was changed, 130 stopped by Ctrl-C, 143 by SIGTERM.
-    With --reboot it ends in a reboot (1: one is needed, but not possible now); `hosttune status` shows how it ended.
+    Exit status: 0 all done (what waits for a reboot or is on trial included), 1 something failed,
+    is unknown or still differs, 2 trouble, or a trial is not possible here and nothing was changed,
+    130 stopped by Ctrl-C, 143 by SIGTERM. With --reboot it ends in a reboot (1: one is needed, but
+    not possible now); `hosttune status` shows how it ended.
     """
     from hosttune.cli import common, going_on, on_trial
     from hosttune.cli.reports import profile_text
@@ -94,7 +112,10 @@ def apply(
     words += ["--reboot"] * reboot + asked.words
     common.require_rights(look, show, [*words, *(["--approved", approved] if approved else [])])
     options = common.session_options(look)
-    with open_for_change(options, common.progress, resumes=True, agreed=agreed) as (session, writer):
+    with open_for_change(options, common.progress, resumes=True, agreed=agreed) as (
+        session,
+        writer,
+    ):
         plan = session.plan()
         common.tell_idle(session, plan, everything=show.verbose)
         agreed(session, plan)
@@ -113,12 +134,19 @@ def apply(
     page = common.open_page(session.reader, look, show)
     trial_blocks = on_trial.receipt_blocks(tried, page, session.reader)
     if show.is_json:
-        common.write_json(mask_data(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader)))
+        common.write_json(
+            mask_data(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader))
+        )
     else:
         chosen = profile_text(session)
         left, volatile = plan.findings, volatile_root(session.facts)
         why = "" if trial_blocks or receipt.stopped or reboot else why_applied(plan, receipt)
-        more: dict[str, Any] = {"left": left, "trial": trial_blocks, "volatile": volatile, "why_status": why}
+        more: dict[str, Any] = {
+            "left": left,
+            "trial": trial_blocks,
+            "volatile": volatile,
+            "why_status": why,
+        }
         common.say(receipt_report(receipt, page, chosen=chosen, **more))
     status = on_trial.status_of_trial(tried, applied_status(plan, receipt))
     status = common.conclude_run("apply", writer, receipt, status)
@@ -150,7 +178,9 @@ def _show_plan(
     intent = (going_on.describe_intent(plan, planned),) if reboot else ()
     if show.is_json:
         common.write_json(mask_data(plan_to_json(plan) | on_trial.planned_json(planned)))
-        common.tell_lines(blocks_text(intent, common.open_screen(show)).strip("\n")) if intent else None
+        common.tell_lines(
+            blocks_text(intent, common.open_screen(show)).strip("\n")
+        ) if intent else None
     else:
         trial = on_trial.describe_trial(session, plan, planned, asked)
         common.say(plan_report(of_session(session, plan, look, show), intent, trial))
@@ -158,9 +188,16 @@ def _show_plan(
 
 
 def _check_plan(
-    session: Session, plan: Plan | None = None, *, expect: str | None, saved: Plan | None, approvals: Approvals | None
+    session: Session,
+    plan: Plan | None = None,
+    *,
+    expect: str | None,
+    saved: Plan | None,
+    approvals: Approvals | None,
 ) -> None:
-    """Refuse a plan that is not the one that was shown, saved or approved; it is made here where that is not done."""
+    """Refuse a plan that is not the one that was shown, saved or approved; it is made here where
+    that is not done.
+    """
     if expect is None and saved is None and approvals is None:
         return
     made = plan or session.plan()
@@ -177,14 +214,18 @@ def check_approved(plan: Plan, approvals: Approvals | None) -> None:
         return
     message = f"this plan is not approved by {approvals.source}: its digest is {plan.digest}"
     hint = (
-        f"look at it with: hosttune plan; one of these lines in the file approves it:\n{plan.digest[:12]}\n"
+        "look at it with: hosttune plan; one of these lines in the file approves it:\n"
+        f"{plan.digest[:12]}\n"
         f"{approval_of(plan)}"
     )
     raise Refused(message, hint=hint)
 
 
-def check_shown(plan: Plan, digest: str | None, saved: Plan | None = None, *, words: str = "plan") -> None:
-    """Refuse a plan that is not the one that was shown, in one sentence that names what differs; `words` show it.
+def check_shown(
+    plan: Plan, digest: str | None, saved: Plan | None = None, *, words: str = "plan"
+) -> None:
+    """Refuse a plan that is not the one that was shown, in one sentence that names what differs;
+    `words` show it.
 
     A plan with nothing left to do is no other plan: what was shown is done, as on the second boot.
     """

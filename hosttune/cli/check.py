@@ -22,15 +22,21 @@ def check(
     look: LookOnly,
     show: ShowCheck,
     strict: Annotated[bool, Option("--strict", help="Advice counts as a difference, too.")] = False,
-    timings: Annotated[bool, Option("--timings", help="Print on standard error where the time went.")] = False,
+    timings: Annotated[
+        bool, Option("--timings", help="Print on standard error where the time went.")
+    ] = False,
     keep: Annotated[
-        bool, Option("--keep", help="Keep the JSON report as that of today, as the daily check does (see: diff).")
+        bool,
+        Option(
+            "--keep",
+            help="Keep the JSON report as that of today, as the daily check does (see: diff).",
+        ),
     ] = False,
 ) -> int:
     """Report what holds this host back, worst first. Changes nothing.
 
-    Exit status: 0 ok, 1 a fault, or something to change (skipped and blocked, too), unknown or waiting, 2 it could not
-    run, also with one of several hosts.
+    Exit status: 0 ok, 1 a fault, or something to change (skipped and blocked, too), unknown or
+    waiting, 2 it could not run, also with one of several hosts.
     """
     from hosttune.actions.kept_reports import keep as keep_report
     from hosttune.cli.common import tell_lines
@@ -42,10 +48,20 @@ def check(
     from hosttune.views.summary import exit_status
 
     if keep and (show.format is not CheckFormat.JSON or look.host or look.root):
-        raise HosttuneError("--keep keeps what --format json says of this host", hint="check --format json --keep")
-    if keep and (chosen := [f"--{name.replace('_', '-')}" for name, value in asdict(look).items() if value]):
-        message = f"--keep keeps the whole report of the day, which {', '.join(chosen)} would replace by another one"
-        hint = "check --format json --keep, with the host's own policy; to look with other options, leave out --keep"
+        raise HosttuneError(
+            "--keep keeps what --format json says of this host", hint="check --format json --keep"
+        )
+    if keep and (
+        chosen := [f"--{name.replace('_', '-')}" for name, value in asdict(look).items() if value]
+    ):
+        message = (
+            f"--keep keeps the whole report of the day, which {', '.join(chosen)} would replace by "
+            "another one"
+        )
+        hint = (
+            "check --format json --keep, with the host's own policy; to look with other options, "
+            "leave out --keep"
+        )
         raise HosttuneError(message, hint=hint)
     is_streamed = show.format is CheckFormat.TEXT and show.output is None
     names: list[str | None] = [*dict.fromkeys(look.host)] if look.host else [None]
@@ -57,15 +73,21 @@ def check(
         try:
             one = check_host(look, show, host)
             text = check_report((one,), strict=strict) if is_streamed else ""
-        except HosttuneError as error:  # a record of another version, say: the others are looked at all the same
+        # a record of another version, say: the others are looked at all the same
+        except HosttuneError as error:
             failed.append(error)
             continue
         except Exception as error:
             if len(names) == 1:
                 raise
-            message = f"{host}: a fault of hosttune itself, please report it: {type(error).__name__}: {error}"
+            message = (
+                f"{host}: a fault of hosttune itself, please report it: {type(error).__name__}: "
+                f"{error}"
+            )
             failed.append(
-                HosttuneError(message, hint="all about it: hosttune check --debug --host FILE, this one only")
+                HosttuneError(
+                    message, hint="all about it: hosttune check --debug --host FILE, this one only"
+                )
             )
             continue
         status = max(status, exit_status(one.plan, strict=strict))
@@ -85,13 +107,17 @@ def check(
     return max(status, *map(report_error, failed)) if failed else status
 
 
-def _render_check(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, timings: bool) -> str:
+def _render_check(
+    form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, timings: bool
+) -> str:
     """The hosts in one document. A format is imported when it is asked for."""
     if form is CheckFormat.JSON:
         from hosttune.codec import dump_json
         from hosttune.views.report import check_json
 
-        return dump_json({"format_version": 1, "hosts": [check_json(one, timings=timings) for one in hosts]})
+        return dump_json(
+            {"format_version": 1, "hosts": [check_json(one, timings=timings) for one in hosts]}
+        )
     if form is CheckFormat.JUNIT:
         from hosttune.views.junit import check_junit
 

@@ -1,4 +1,6 @@
-"""`hosttune come-back`: what units of systemd start while a run is on trial. No one has to type it."""
+"""`hosttune come-back`: what units of systemd start while a run is on trial. No one has to type
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ WHO_BY_HEALTH = "hosttune, by this host's health"
 class ReturnMoment(str, Enum):
     """Why it is started."""
 
-    CUT_OFF = "cut-off"  # the time is up, if it had begun with the changes: of a run that was cut off before their end
+    # the time is up, if it had begun with the changes: of a run that was cut off before their end
+    CUT_OFF = "cut-off"
     DEADLINE = "deadline"  # the time is up
     LOOK = "look"  # the boot on trial is through, or a live trial is to be confirmed by health
 
@@ -37,7 +40,8 @@ def come_back(
     moment: Annotated[ReturnMoment, Argument(metavar="MOMENT", help="cut-off, deadline, or look.")],
     run: Annotated[str, Argument(metavar="RUN", help="The run on trial.")],
 ) -> int:
-    """Take back the run on trial, unless it was confirmed; or look whether this host is as it was before.
+    """Take back the run on trial, unless it was confirmed; or look whether this host is as it was
+    before.
 
     Exit status: 0 done, or nothing is on trial any more; 2 it could not be taken back.
     """
@@ -59,9 +63,11 @@ def _open_for_return(look: HostOptions) -> AbstractContextManager[tuple[Session,
     return open_for_change(session_options(look), progress, for_return=True)
 
 
-def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = False) -> TrialEnd | None:
-    """Take it back, and reboot where that is needed and this is the boot on trial; None where nothing is on trial, or
-    it is not cut off but made, and its time has begun.
+def _take_back(
+    look: HostOptions, run: str, reason: str, *, is_cut_off: bool = False
+) -> TrialEnd | None:
+    """Take it back, and reboot where that is needed and this is the boot on trial; None where
+    nothing is on trial, or it is not cut off but made, and its time has begun.
     """
     from hosttune.actions.trial.state import TrialState, read_trial
     from hosttune.actions.trial.trial import TrialEnd
@@ -72,22 +78,31 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
     with _open_for_return(look) as (session, writer):
         trial = read_trial(writer)
         if trial is not None and trial.run == run and trial.state is TrialState.FAILED:
-            return TrialEnd(trial, trial.state, trial.reason)  # where hosttune failed, the guard still can
-        if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
+            # where hosttune failed, the guard still can
+            return TrialEnd(trial, trial.state, trial.reason)
+        if (
+            trial is None
+            or trial.run != run
+            or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}
+        ):
             return None
         is_boot = trial.state is TrialState.THIS_BOOT
         if is_cut_off and (is_boot or trial.record.made_s):
             return None
         within_s = trial.record.boot_within_s if is_boot else trial.record.within_s
         none = (
-            "it was cut off before all was made" if is_cut_off else f"it was not confirmed within {say_span(within_s)}"
+            "it was cut off before all was made"
+            if is_cut_off
+            else f"it was not confirmed within {say_span(within_s)}"
         )
         why = reason or none
         return take_back(session, writer, trial, why, progress, may_reboot=is_boot)
 
 
 def _look(look: HostOptions, run: str) -> TrialEnd | None:
-    """Compare with before until that is decided, and do what was agreed: confirm, roll back, or only report."""
+    """Compare with before until that is decided, and do what was agreed: confirm, roll back, or
+    only report.
+    """
     from hosttune.actions.trial.clock import announce
     from hosttune.actions.trial.standing import GRACE_S, LATER_SMI_S, await_health
     from hosttune.actions.trial.state import TrialState, read_trial
@@ -102,7 +117,11 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
     if trial is not None and not trial.state.is_open:
         with _open_for_return(look) as (_, writer):  # books what came back in an earlier boot
             trial = read_trial(writer)
-    if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
+    if (
+        trial is None
+        or trial.run != run
+        or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}
+    ):
         return None
     if trial.state is TrialState.LIVE and not trial.record.made_s:
         return None  # it is started when all is made
@@ -117,16 +136,30 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
         losses = "; ".join(one.sentence for one in judged.losses if one.is_known)
         if trial.record.by is not Confirmer.HEALTH:
             if _left_s(writer, run):
-                how = f"something is not as before: {losses}" if losses else "this host is as before"
-                announce(writer, clean(f"{how}; run {run} is rolled back, unless: sudo hosttune confirm {quote(run)}"))
+                how = (
+                    f"something is not as before: {losses}" if losses else "this host is as before"
+                )
+                announce(
+                    writer,
+                    clean(
+                        f"{how}; run {run} is rolled back, unless: sudo hosttune confirm "
+                        f"{quote(run)}"
+                    ),
+                )
             return None
         if not judged.is_healthy:
             return _take_back(look, run, f"not as before: {losses or 'it could not be determined'}")
         with _open_for_return(look) as (session, writer):
             now = read_trial(writer)
-            if now is None or now.run != run or now.state is not trial.state or now.record.made_s == 0:
+            if (
+                now is None
+                or now.run != run
+                or now.state is not trial.state
+                or now.record.made_s == 0
+            ):
                 return None
-            if not look_for_losses(session, now, smi_s=LATER_SMI_S):  # who had the lock may have changed something
+            # who had the lock may have changed something
+            if not look_for_losses(session, now, smi_s=LATER_SMI_S):
                 return confirm(session, writer, now, progress, WHO_BY_HEALTH)
 
 

@@ -17,7 +17,9 @@ RULES = frozenset({"RULE"})
 
 @frozen
 class Parameter:
-    """`names` is empty for an argument. `values` are all it can be; `is_file` if a shell completes it by files."""
+    """`names` is empty for an argument. `values` are all it can be; `is_file` if a shell completes
+    it by files.
+    """
 
     names: tuple[str, ...]
     placeholder: str
@@ -67,7 +69,9 @@ def read_tree() -> Command:
     return replace(_read_command(get_command(build()), (), rules, profiles), rules=rules)
 
 
-def _read_command(command: Any, path: tuple[str, ...], rules: tuple[str, ...], profiles: tuple[str, ...]) -> Command:
+def _read_command(
+    command: Any, path: tuple[str, ...], rules: tuple[str, ...], profiles: tuple[str, ...]
+) -> Command:
     options: list[Parameter] = []
     arguments: list[Parameter] = []
     for parameter in command.params:
@@ -95,7 +99,9 @@ def _read_parameter(parameter: Any, rules: tuple[str, ...], profiles: tuple[str,
     choices = tuple(getattr(parameter.type, "choices", ())) or listed
     placeholder = parameter.metavar or ("|".join(choices) if choices else parameter.name.upper())
     kind = placeholder.strip("[].")
-    values = choices or (rules if kind in RULES else profiles if parameter.name == "profile" else ())
+    values = choices or (
+        rules if kind in RULES else profiles if parameter.name == "profile" else ()
+    )
     return Parameter(
         names=tuple(sorted(parameter.opts, key=len)) if is_option else (),
         placeholder="" if is_option and parameter.is_flag else placeholder,

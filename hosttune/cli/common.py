@@ -1,4 +1,6 @@
-"""What commands share: opening a session, the page of a report, output, the rights that a change needs."""
+"""What commands share: opening a session, the page of a report, output, the rights that a change
+needs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
-from hosttune.host.console import discard_output, is_gone, make_console, spell_program, write_to_stderr
+from hosttune.host.console import (
+    discard_output,
+    is_gone,
+    make_console,
+    spell_program,
+    write_to_stderr,
+)
 from hosttune.host.masking.cleaned import clean
 from hosttune.host.pager import show_in_pager
 from hosttune.host.progress import end_progress, note_step
@@ -51,7 +59,9 @@ def open_way_back(look: HostOptions) -> Session:
     from hosttune.host import open_reader
 
     options = session_options(look)
-    reader = open_reader(root=options.pop("root"), host=one_host(look), hardware=options.pop("hardware"))
+    reader = open_reader(
+        root=options.pop("root"), host=one_host(look), hardware=options.pop("hardware")
+    )
     return _show_session_notes(examine.open_way_back(reader, progress, **options), look)
 
 
@@ -86,7 +96,9 @@ def _value_of(look: RuleOptions, name: str) -> Any:
 
 
 def load_plan(path: str) -> Plan:
-    """A plan saved by `plan --save`. It is only compared with the plan that is made now: nothing in it is ever done."""
+    """A plan saved by `plan --save`. It is only compared with the plan that is made now: nothing in
+    it is ever done.
+    """
     from hosttune.codec import parse_json, plan_from_json
     from hosttune.engine.decide.plan import digest
     from hosttune.host.console import load
@@ -97,13 +109,16 @@ def load_plan(path: str) -> Plan:
     except (ValueError, RecursionError) as error:
         raise HosttuneError(f"{path}: not a saved plan: {error}", hint=way_out) from error
     if digest(plan.changes) != plan.digest:
-        raise HosttuneError(f"{path}: its changes are not those of its digest: it was edited or masked", hint=way_out)
+        raise HosttuneError(
+            f"{path}: its changes are not those of its digest: it was edited or masked",
+            hint=way_out,
+        )
     return plan
 
 
 def load_approvals(path: str) -> Approvals:
-    """The approvals in a file of this machine. Raises BadInput with every fault, and HosttuneError where root would
-    follow what someone else can write.
+    """The approvals in a file of this machine. Raises BadInput with every fault, and HosttuneError
+    where root would follow what someone else can write.
     """
     from hosttune.engine.policy.approval import parse_approvals
     from hosttune.engine.rules.trusted import read_trusted
@@ -114,39 +129,58 @@ def load_approvals(path: str) -> Approvals:
 
 
 def require_rights(look: HostOptions, show: Display, words: list[str]) -> None:
-    """Refuse a change of a record, or without root's rights, before anything is looked at; `words` are this command."""
+    """Refuse a change of a record, or without root's rights, before anything is looked at; `words`
+    are this command.
+    """
     from hosttune.host import open_reader
 
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
     tell_chroot(reader, look)
     page = open_page(reader, look, show)
     if not page.can_apply:
-        raise HosttuneError("a record cannot be changed", hint="run it on the host itself, or with --root on its files")
+        raise HosttuneError(
+            "a record cannot be changed",
+            hint="run it on the host itself, or with --root on its files",
+        )
     if not reader.is_privileged:
-        raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(quote_for_shell(words))}")
+        raise HosttuneError(
+            "this needs root; nothing was changed", hint=f"type: {page.act(quote_for_shell(words))}"
+        )
 
 
 def require_root(words: list[str], look: RuleOptions | None = None) -> None:
-    """Refuse what only root may read or keep, before anything is looked at; `words` are this command."""
+    """Refuse what only root may read or keep, before anything is looked at; `words` are this
+    command.
+    """
     from hosttune.host.reading.live import LiveReader
 
     if not LiveReader().is_privileged:
-        command = f"sudo {spell_program()} {quote_for_shell(words)}{_spell_chosen(asdict(look)) if look else ''}"
+        command = (
+            f"sudo {spell_program()} "
+            f"{quote_for_shell(words)}{_spell_chosen(asdict(look)) if look else ''}"
+        )
         raise HosttuneError("this needs root; nothing was changed", hint=f"type: {command}")
 
 
 def as_typed(hint: str, look: TargetOptions | None, name: str = "") -> str:
-    """The way out of an error, with the commands in it as they are typed here: found by sudo, and for the same host.
-    `name`: what this program is called, where it is not as it was started.
+    """The way out of an error, with the commands in it as they are typed here: found by sudo, and
+    for the same host. `name`: what this program is called, where it is not as it was started.
     """
     options = (
-        _spell_chosen({name: value for name, value in asdict(look).items() if name not in _OF_RULES}) if look else ""
+        _spell_chosen(
+            {name: value for name, value in asdict(look).items() if name not in _OF_RULES}
+        )
+        if look
+        else ""
     )
     options = "" if options in hint else options
 
     def insert_typed(found: re.Match[str]) -> str:
         verb = found["verb"]
-        return f"{found['sudo'] or ''}{name or spell_program()} {verb}{options if verb in LOOKS | ACTS else ''}"
+        return (
+            f"{found['sudo'] or ''}{name or spell_program()} "
+            f"{verb}{options if verb in LOOKS | ACTS else ''}"
+        )
 
     return OWN_COMMAND.sub(insert_typed, hint)
 
@@ -173,7 +207,9 @@ def load_choice(look: RuleOptions) -> tuple[Reader, Catalog, Policy]:
 
 
 def tell_chroot(reader: Reader, look: TargetOptions) -> None:
-    """Why the answer is about files only, where no one asked for that; and where it is not, though --root was given."""
+    """Why the answer is about files only, where no one asked for that; and where it is not, though
+    --root was given.
+    """
     if reader.kind == "root" and look.root is None:
         tell("hosttune: this is a chroot: its files are looked at as those of --root / (an image)")
     if reader.kind == "live" and look.root is not None:
@@ -218,10 +254,14 @@ def tell_trial(reader: Reader) -> None:
 
 
 def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
-    """What the policy says and nothing comes of on this host; `everything` also where that harms no one."""
+    """What the policy says and nothing comes of on this host; `everything` also where that harms no
+    one.
+    """
     from hosttune.engine.policy.effect import without_effect
 
-    for fault in without_effect(session.policy, session.catalog, plan.findings, everything=everything):
+    for fault in without_effect(
+        session.policy, session.catalog, plan.findings, everything=everything
+    ):
         hint = f" ({fault.hint})" if fault.hint else ""
         tell(f"hosttune: {fault.where}: {fault.message}{hint}")
 
@@ -287,7 +327,9 @@ def medium_of(show: Display) -> Medium:
 
 
 def is_coloured(surface: Console, show: Display) -> bool:
-    """Whether the answer is coloured: as --color says, else as the terminal and the environment say."""
+    """Whether the answer is coloured: as --color says, else as the terminal and the environment
+    say.
+    """
     word = "never" if show.no_color else show.color.value
     return surface.has_colour if word == "auto" else word == "always"
 
@@ -324,8 +366,8 @@ def quote_for_shell(words: list[str]) -> str:
 
 
 def say(text: str) -> None:
-    """Data, to standard output; in a pager where it is longer than the terminal's screen. A reader that has gone away
-    (`| head`), or a terminal, does not change the exit status.
+    """Data, to standard output; in a pager where it is longer than the terminal's screen. A reader
+    that has gone away (`| head`), or a terminal, does not change the exit status.
     """
     end_progress()
     if show_in_pager(text):
@@ -340,7 +382,9 @@ def say(text: str) -> None:
 
 
 def say_exactly(text: str) -> None:
-    """Text made of bytes that need not be UTF-8 (surrogate escapes); where it is not for a terminal, those bytes."""
+    """Text made of bytes that need not be UTF-8 (surrogate escapes); where it is not for a
+    terminal, those bytes.
+    """
     if not sys.stdout.isatty() and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     say(text)
@@ -358,8 +402,8 @@ def tell(text: str) -> None:
 
 
 def conclude_run(command: str, writer: Writer, receipt: Receipt, status: int) -> int:
-    """The exit status of a run: that of the signal that stopped it, else `status`. Where its terminal went away, the
-    next login reads what became of it.
+    """The exit status of a run: that of the signal that stopped it, else `status`. Where its
+    terminal went away, the next login reads what became of it.
     """
     import signal
 

@@ -1,4 +1,6 @@
-"""`hosttune completion SHELL`: the words of the command line for a shell, as its package installs them."""
+"""`hosttune completion SHELL`: the words of the command line for a shell, as its package installs
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Shell(str, Enum):
     FISH = "fish"
 
 
-def completion(shell: Annotated[Shell, Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> int:
+def completion(
+    shell: Annotated[Shell, Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> int:
     """Print the completion script of a shell."""
     from hosttune.cli.command_tree import read_tree
     from hosttune.cli.common import say

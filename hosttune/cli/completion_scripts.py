@@ -1,7 +1,7 @@
 """Completion for bash, zsh and fish, with every word in it: no key press starts a program.
 
-The scripts that typer makes start hosttune at each key press, split words at spaces and, for zsh, are no file of
-compinit; so these are made from the command tree.
+The scripts that typer makes start hosttune at each key press, split words at spaces and, for zsh,
+are no file of compinit; so these are made from the command tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ LONG = 60  # more words than these, commands included, are the ids of the rules:
 
 
 def bash(root: Command) -> str:
-    """One function: which command this is, what the option before wants, else options or arguments."""
+    """One function: which command this is, what the option before wants, else options or
+    arguments.
+    """
     commands = list(root.walk())
     paths = "|".join("/".join(("", *command.path)) for command in commands if command.path)
     wanted, words = [], []
@@ -32,12 +34,16 @@ def bash(root: Command) -> str:
         is_file = "file " if any(one.is_file for one in command.arguments) else ""
         words.append(f"        '{name} -') words={_bash_words(options)} ;;\n")
         if is_file or arguments:
-            words.append(f"        '{name} ') kind={is_file.strip() or 'word'} words={_bash_list(arguments)} ;;\n")
+            words.append(
+                f"        '{name} ') kind={is_file.strip() or 'word'} "
+                f"words={_bash_list(arguments)} ;;\n"
+            )
     return f"""\
 # bash completion for hosttune, made from its command tree
 
 _hosttune() {{
-    local IFS=$'\\n' cur=${{COMP_WORDS[COMP_CWORD]}} option=${{COMP_WORDS[COMP_CWORD - 1]}} command= kind= words= i
+    local IFS=$'\\n' cur=${{COMP_WORDS[COMP_CWORD]}} option=${{COMP_WORDS[COMP_CWORD - 1]}}
+    local command= kind= words= i
     local rules={_bash_words(root.rules)}
     for ((i = 1; i < COMP_CWORD; i++)); do
         case $command/${{COMP_WORDS[i]}} in
@@ -105,22 +111,51 @@ def _zsh_function(command: Command) -> str:
     specs = [_zsh_option(option) for option in command.options]
     if command.commands:
         specs += ["'1: :->command'", "'*:: :->rest'"]
-        lines += ["    local line state state_descr context", "    local -A opt_args", "    local -a commands"]
-        lines += [f"    commands=({' '.join(_quote(_describe_command(one)) for one in command.commands)})"]
+        lines += [
+            "    local line state state_descr context",
+            "    local -A opt_args",
+            "    local -a commands",
+        ]
+        lines += [
+            f"    commands=({' '.join(_quote(_describe_command(one)) for one in command.commands)})"
+        ]
     specs += [_zsh_argument(argument) for argument in command.arguments]
-    lines.append(f"    _arguments {'-C ' if command.commands else ''}-s -S \\\n        " + " \\\n        ".join(specs))
+    lines.append(
+        f"    _arguments {'-C ' if command.commands else ''}-s -S \\\n        "
+        + " \\\n        ".join(specs)
+    )
     if command.commands:
         name = "_".join(("_hosttune", *command.path))
-        lines += ["    case $state in", "        command) _describe command commands ;;", "        rest)"]
-        lines += [f"            (( $+functions[{name}_$line[1]] )) && {name}_$line[1]", "            ;;", "    esac"]
+        lines += [
+            "    case $state in",
+            "        command) _describe command commands ;;",
+            "        rest)",
+        ]
+        lines += [
+            f"            (( $+functions[{name}_$line[1]] )) && {name}_$line[1]",
+            "            ;;",
+            "    esac",
+        ]
     return "\n".join([*lines, "}\n"])
 
 
 def _zsh_option(option: Parameter) -> str:
     names = f"{{{','.join(option.names)}}}" if len(option.names) > 1 else option.names[0]
-    star = "'*'" if option.is_repeatable else f"'({' '.join(option.names)})'" if len(option.names) > 1 else ""
-    equals = "=" if option.takes_value and option.names[-1].startswith("--") and len(option.names) == 1 else ""
-    value = f":{_escape_colon(option.placeholder)}:{_zsh_action(option)}" if option.takes_value else ""
+    star = (
+        "'*'"
+        if option.is_repeatable
+        else f"'({' '.join(option.names)})'"
+        if len(option.names) > 1
+        else ""
+    )
+    equals = (
+        "="
+        if option.takes_value and option.names[-1].startswith("--") and len(option.names) == 1
+        else ""
+    )
+    value = (
+        f":{_escape_colon(option.placeholder)}:{_zsh_action(option)}" if option.takes_value else ""
+    )
     return f"{star}{names}{_quote(f'{equals}[{_escape_brackets(option.help)}]{value}')}"
 
 
@@ -158,9 +193,17 @@ def fish(root: Command) -> str:
     for command in root.walk():
         condition = _fish_condition(command, root)
         start = f"complete -c hosttune -n {condition}"
-        lines += [f"{start} -a {below.path[-1]} -d {_quote_for_fish(below.title)}" for below in command.commands]
-        lines += [f"{start}{_fish_option(option)} -d {_quote_for_fish(option.help)}" for option in command.options]
-        lines += [f"{start} -a {_fish_words(one.values)}" for one in command.arguments if one.values]
+        lines += [
+            f"{start} -a {below.path[-1]} -d {_quote_for_fish(below.title)}"
+            for below in command.commands
+        ]
+        lines += [
+            f"{start}{_fish_option(option)} -d {_quote_for_fish(option.help)}"
+            for option in command.options
+        ]
+        lines += [
+            f"{start} -a {_fish_words(one.values)}" for one in command.arguments if one.values
+        ]
         lines += [f"{start} -F" for one in command.arguments if one.is_file]
     return "\n".join(lines) + "\n"
 
@@ -180,7 +223,9 @@ def _fish_condition(command: Command, root: Command) -> str:
 
 
 def _fish_option(option: Parameter) -> str:
-    words = "".join(f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in option.names)
+    words = "".join(
+        f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in option.names
+    )
     if not option.takes_value:
         return words
     if option.values:

@@ -20,17 +20,22 @@ EXAMPLES = ("sudo hosttune confirm",)
 def confirm(
     look: HostOptions,
     show: ShowPlain,
-    run: Annotated[str | None, Argument(metavar="[RUN]", help="The run on trial; the only one by default.")] = None,
-    anyway: Annotated[bool, Option("--anyway", help="Confirm even if something stopped working.")] = False,
+    run: Annotated[
+        str | None, Argument(metavar="[RUN]", help="The run on trial; the only one by default.")
+    ] = None,
+    anyway: Annotated[
+        bool, Option("--anyway", help="Confirm even if something stopped working.")
+    ] = False,
 ) -> int:
-    """Keep the changes that are on trial. It shows first what this host has lost since before the run: failed units,
-    mounts, routes, sshd, GPUs.
+    """Keep the changes that are on trial. It shows first what this host has lost since before the
+    run: failed units, mounts, routes, sshd, GPUs.
 
-    Confirm over a new connection, or on the console: an older connection does not prove that new logins still work. If
-    the run also changed something for the next boot, that boot is then on trial, and you confirm once more.
+    Confirm over a new connection, or on the console: an older connection does not prove that new
+    logins still work. If the run also changed something for the next boot, that boot is then on
+    trial, and you confirm once more.
 
-    Exit status: 0 confirmed, 1 not confirmed because something stopped working, or the trial boot cannot be scheduled,
-    2 nothing on trial, too late, or trouble.
+    Exit status: 0 confirmed, 1 not confirmed because something stopped working, or the trial boot
+    cannot be scheduled, 2 nothing on trial, too late, or trouble.
     """
     from hosttune.actions.run import open_for_change
     from hosttune.actions.trial.trial import confirm as keep
@@ -44,7 +49,11 @@ def confirm(
     words = ["confirm", *([run] if run else []), *(["--anyway"] if anyway else [])]
     common.require_rights(look, show, words)
     with open_for_change(
-        common.session_options(look), common.progress, beside_trial=True, is_way_back=True, wait_s=_LOCK_S
+        common.session_options(look),
+        common.progress,
+        beside_trial=True,
+        is_way_back=True,
+        wait_s=_LOCK_S,
     ) as (session, writer):
         page = common.open_page(session.reader, look, show)
         trial = require_confirmable(session, writer, run)
@@ -90,4 +99,7 @@ def _tell_gate(writer: Writer, ended: TrialEnd) -> None:
     except HosttuneError:
         return
     if is_held and ended.state.value == "confirmed":
-        tell("hosttune: hosttune-ready.service held work in this boot; to let it ask again: systemctl start slurmd")
+        tell(
+            "hosttune: hosttune-ready.service held work in this boot; to let it ask again: "
+            "systemctl start slurmd"
+        )

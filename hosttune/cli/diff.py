@@ -1,5 +1,5 @@
-"""`hosttune diff A B`: a host against last week, against its twin, or against what was learned of it; `diff --since
-DAY`: what has changed on it.
+"""`hosttune diff A B`: a host against last week, against its twin, or against what was learned of
+it; `diff --since DAY`: what has changed on it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from hosttune.views.learned import LearnedState
 
 _WHAT = (
-    "a record, a file of `check --format json`, live (this host), a day of which the daily check kept a report, or "
-    "learned (what `health --learn` keeps)"
+    "a record, a file of `check --format json`, live (this host), a day of which the daily check "
+    "kept a report, or learned (what `health --learn` keeps)"
 )
 _TWO = (
     "hosttune diff yesterday live, hosttune diff learned live, hosttune diff A.json B.json, "
@@ -35,16 +35,18 @@ def diff(
     a: Annotated[str | None, Argument(metavar="A", help=f"The one side: {_WHAT}.")] = None,
     b: Annotated[str | None, Argument(metavar="B", help="The other side.")] = None,
     since: Annotated[
-        str | None, Option("--since", metavar="DAY", help="As `diff DAY live`: a date, or yesterday.")
+        str | None,
+        Option("--since", metavar="DAY", help="As `diff DAY live`: a date, or yesterday."),
     ] = None,
 ) -> int:
-    """Compare two checks of this or other hosts. Differences are ranked by what they cost. Changes nothing.
+    """Compare two checks of this or other hosts. Differences are ranked by what they cost. Changes
+    nothing.
 
-    A day is a date (2026-11-01, UTC), today or yesterday: the report that `check --keep` kept then, or the last one
-    before. A file of such a name is written ./yesterday.
+    A day is a date (2026-11-01, UTC), today or yesterday: the report that `check --keep` kept then,
+    or the last one before. A file of such a name is written ./yesterday.
 
-    With `learned`, or a copy of its file, parts and counters are compared in place of rules: what is less, and which
-    errors grew. The other side is then a record, live, or another such file.
+    With `learned`, or a copy of its file, parts and counters are compared in place of rules: what
+    is less, and which errors grew. The other side is then a record, live, or another such file.
 
     Exit status: 0 no difference, 1 differences, 2 trouble.
     """
@@ -64,13 +66,20 @@ def diff(
     if show.is_json:
         deliver(dump_json(diff_json(comparison)), show.output)
     else:
-        page = Page(screen=open_screen(show), program=spell_program(), is_verbose=show.verbose, medium=medium_of(show))
+        page = Page(
+            screen=open_screen(show),
+            program=spell_program(),
+            is_verbose=show.verbose,
+            medium=medium_of(show),
+        )
         deliver(diff_report(comparison, page), show.output)
     return int(bool(comparison.differences))
 
 
 def _open_side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
-    """One side and the rules behind it: a saved check as it was written, a record or this host as it is found now."""
+    """One side and the rules behind it: a saved check as it was written, a record or this host as
+    it is found now.
+    """
     from hosttune.actions.writers import writer_of, written_at
     from hosttune.cli.common import open_session
     from hosttune.engine.rules.catalog import builtin_catalog
@@ -87,8 +96,14 @@ def _open_side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
     paths = dict.fromkeys(path for finding in plan.findings for path in files_of(finding))
     files = {path: Written(writer_of(reader, path), written_at(reader, path)) for path in paths}
     side = Side(
-        reader.name, plan.machine, plan.created_at, plan.tool_version, plan.policy_digest, plan.findings, files
-    )  # fmt: skip
+        reader.name,
+        plan.machine,
+        plan.created_at,
+        plan.tool_version,
+        plan.policy_digest,
+        plan.findings,
+        files,
+    )
     return side, about_rules(session.catalog.rules.values())
 
 
@@ -149,8 +164,8 @@ def _file_of_learned(word: str) -> LearnedState | None:
 
 
 def _seen_now(word: str, choose: Choose) -> tuple[LearnedState, float]:
-    """What there would be to learn of a record or this host, why of some parts nothing, and how many times as fast a
-    counter may grow. Raises HosttuneError.
+    """What there would be to learn of a record or this host, why of some parts nothing, and how
+    many times as fast a counter may grow. Raises HosttuneError.
     """
     from hosttune import __version__
     from hosttune.actions.health import BASELINE
@@ -168,7 +183,9 @@ def _seen_now(word: str, choose: Choose) -> tuple[LearnedState, float]:
     try:
         learned = learn_baseline(session.facts, __version__)
     except UnknownFact as unknown:
-        raise HosttuneError(f"{word}: {unknown.reason}", hint="look at the host itself, as root") from None
+        raise HosttuneError(
+            f"{word}: {unknown.reason}", hint="look at the host itself, as root"
+        ) from None
     unseen = {kind: unknown.reason for kind, unknown in list_parts(session.facts)[1].items()}
     times = session.policy.params_of(session.catalog.rules[BASELINE], session.catalog)["times"]
     return LearnedState(learned, unseen), times
@@ -182,7 +199,9 @@ def _split_words(a: str | None, b: str | None, since: str | None) -> tuple[str, 
         if a is not None:
             raise HosttuneError("--since compares only with this host", hint=f"one of: {_TWO}")
         if _parse_day(since) is None:
-            raise HosttuneError(f"--since: {since!r} is not a day", hint="write 2026-11-01, or yesterday (UTC)")
+            raise HosttuneError(
+                f"--since: {since!r} is not a day", hint="write 2026-11-01, or yesterday (UTC)"
+            )
         return since, "live"
     if a is None or b is None:
         raise HosttuneError("diff compares two sides", hint=f"one of: {_TWO}")
@@ -202,8 +221,8 @@ def _format_today() -> str:
 
 
 def _read_kept_report(day: str) -> Side:
-    """The report that was kept on this day, or on the last one before. Raises HosttuneError where there is none, and
-    for a day that is still to come.
+    """The report that was kept on this day, or on the last one before. Raises HosttuneError where
+    there is none, and for a day that is still to come.
     """
     from hosttune.actions.kept_reports import report_of
     from hosttune.errors import HosttuneError
@@ -214,12 +233,16 @@ def _read_kept_report(day: str) -> Side:
     path, content = report_of(day)
     data = _parse_document(content)
     if data is None:
-        raise HosttuneError(f"{path}: is not a report of hosttune check", hint="remove it, and name another day")
+        raise HosttuneError(
+            f"{path}: is not a report of hosttune check", hint="remove it, and name another day"
+        )
     return _read_saved_side(data, path)
 
 
 def _read_document(path: str) -> dict[str, Any] | None:
-    """The JSON of a saved check; None where the file is something else, which the reader of records will tell."""
+    """The JSON of a saved check; None where the file is something else, which the reader of records
+    will tell.
+    """
     from hosttune.errors import HosttuneError
     from hosttune.host.console import load_bytes
 
@@ -246,10 +269,16 @@ def _read_saved_side(data: dict[str, Any], path: str) -> Side:
     from hosttune.views.comparison import Side
 
     hosts = data["hosts"]
-    own = next((one for one in hosts if isinstance(one, dict)), {})  # each host says which hosttune it was
-    if wrong := other_format({"tool_version": own.get("tool_version"), "format_version": data.get("format_version")}):
+    # each host says which hosttune it was
+    own = next((one for one in hosts if isinstance(one, dict)), {})
+    if wrong := other_format(
+        {"tool_version": own.get("tool_version"), "format_version": data.get("format_version")}
+    ):
         raise HosttuneError(f"{path}: format_version: {wrong[0]}", hint=wrong[1])
     if len(hosts) != 1 or not isinstance(hosts[0], dict):
-        raise HosttuneError(f"{path}: holds {len(hosts)} hosts", hint="diff takes one on each side: check them singly")
+        raise HosttuneError(
+            f"{path}: holds {len(hosts)} hosts",
+            hint="diff takes one on each side: check them singly",
+        )
     body = {field.name: hosts[0][field.name] for field in fields(Side) if field.name in hosts[0]}
     return decode_as(Side, body, f"{path}: hosts[0]")

@@ -1,4 +1,6 @@
-"""`hosttune disks`: disks, what is on them, where it is mounted, what is free, and whether fstab knows it."""
+"""`hosttune disks`: disks, what is on them, where it is mounted, what is free, and whether fstab
+knows it.
+"""
 
 from __future__ import annotations
 

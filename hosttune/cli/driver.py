@@ -19,7 +19,8 @@ EXAMPLES = ("hosttune driver", "hosttune plan --only gpu-driver")
 
 
 def driver(look: RuleOptions, show: DisplayOptions) -> int:
-    """Show the state of the NVIDIA driver and the next step. It lists what is installed, loaded, offered and chosen.
+    """Show the state of the NVIDIA driver and the next step. It lists what is installed, loaded,
+    offered and chosen.
 
     `sudo hosttune apply --only gpu-driver --yes` installs or updates it.
 

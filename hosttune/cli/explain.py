@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 
-EXAMPLES = ("hosttune explain", "hosttune explain noatime", "hosttune explain gpu-driver --host RECORD")
+EXAMPLES = (
+    "hosttune explain",
+    "hosttune explain noatime",
+    "hosttune explain gpu-driver --host RECORD",
+)
 
 
 def explain(
@@ -22,9 +26,14 @@ def explain(
     show: ShowReport,
     rule: Annotated[
         str | None,
-        Argument(metavar="[RULE]", help="Its id, or the end of it (noatime). Without it: rules that differ here."),
+        Argument(
+            metavar="[RULE]",
+            help="Its id, or the end of it (noatime). Without it: rules that differ here.",
+        ),
     ] = None,
-    source: Annotated[bool, Option("--source", help="Its file instead, in a checkout with its cases.")] = False,
+    source: Annotated[
+        bool, Option("--source", help="Its file instead, in a checkout with its cases.")
+    ] = False,
 ) -> int:
     """Explain a rule: why, gain, risk, how to undo it."""
     from hosttune.actions.examine import examine
@@ -42,7 +51,9 @@ def explain(
     asked = _find_rule(rule, catalog)
     if source:
         if show.format is not ReportFormat.TEXT:
-            raise HosttuneError("--source shows a file as it is, and in no other format", hint="leave --format out")
+            raise HosttuneError(
+                "--source shows a file as it is, and in no other format", hint="leave --format out"
+            )
         deliver(source_of(asked, reader), show.output)
         return 0
     session = examine(reader, catalog, policy.only(asked.id))
@@ -51,12 +62,18 @@ def explain(
     findings = name_writers(plan.findings, reader, ask=True)
     chosen = profile_text(replace(session, policy=policy))
     one = explain_rule(session.selected[0], session.facts, policy, catalog, findings, chosen)
-    text = dump_json(explain_json(one)) if show.is_json else explain_report(one, open_page(reader, look, show))
+    text = (
+        dump_json(explain_json(one))
+        if show.is_json
+        else explain_report(one, open_page(reader, look, show))
+    )
     deliver(text, show.output)
     return 0
 
 
-def _list_differing(reader: Reader, catalog: Catalog, policy: Policy, look: HostOptions, show: ShowReport) -> int:
+def _list_differing(
+    reader: Reader, catalog: Catalog, policy: Policy, look: HostOptions, show: ShowReport
+) -> int:
     """What there is to explain on this host."""
     from hosttune.actions.examine import examine
     from hosttune.cli.common import open_page
@@ -65,15 +82,21 @@ def _list_differing(reader: Reader, catalog: Catalog, policy: Policy, look: Host
     from hosttune.views.explain import differing_text
 
     if show.format is not ReportFormat.TEXT:
-        raise HosttuneError("explain: a rule is missing", hint="name one; without one the answer is text")
+        raise HosttuneError(
+            "explain: a rule is missing", hint="name one; without one the answer is text"
+        )
     session = examine(reader, catalog, policy)
     titles = {rule.id: rule.title for rule in session.selected}
-    deliver(differing_text(session.plan().findings, titles, open_page(reader, look, show)), show.output)
+    deliver(
+        differing_text(session.plan().findings, titles, open_page(reader, look, show)), show.output
+    )
     return 0
 
 
 def _find_rule(name: str, catalog: Catalog) -> Rule:
-    """The rule that goes by this name now; a word on standard error where that is another one than was typed."""
+    """The rule that goes by this name now; a word on standard error where that is another one than
+    was typed.
+    """
     from hosttune.cli.common import tell
     from hosttune.engine.policy.policy import name_notes, unknown_rule
 

@@ -20,8 +20,8 @@ def facts(
         Argument(metavar="[SUBJECT]...", help="memory, mounts, gpus ... or all: their fields."),
     ] = None,
 ) -> int:
-    """Show the facts that rules decide with. Of each SUBJECT, every field is listed with its type, value and
-    meaning; what could not be read has its reason.
+    """Show the facts that rules decide with. Of each SUBJECT, every field is listed with its type,
+    value and meaning; what could not be read has its reason.
     """
     from hosttune.cli.common import one_host, open_page, say, write_json
     from hosttune.codec import to_json
@@ -48,9 +48,14 @@ def facts(
     wanted = list(SUBJECTS if is_everything else dict.fromkeys(subjects or ()))
     collected.prefetch(wanted)
     if show.is_json:
-        write_json(facts_json({name: mask_data(to_json(getattr(collected, name))) for name in wanted}))
+        write_json(
+            facts_json({name: mask_data(to_json(getattr(collected, name))) for name in wanted})
+        )
     else:
         kinds = {name: fact_types()[name] for name in wanted}
-        data = {name: mask_data(asked_of(getattr(collected, name), kind)) for name, kind in kinds.items()}
+        data = {
+            name: mask_data(asked_of(getattr(collected, name), kind))
+            for name, kind in kinds.items()
+        }
         say(facts_text(data, kinds, open_page(reader, look, show), is_short=is_everything))
     return 0

@@ -33,19 +33,26 @@ def require(look: HostOptions, show: Display) -> None:
     from hosttune.host import open_reader
 
     if look.root or look.host:
-        raise HosttuneError("--reboot boots the running host, and another one is looked at", hint="leave out --reboot")
+        raise HosttuneError(
+            "--reboot boots the running host, and another one is looked at",
+            hint="leave out --reboot",
+        )
     if show.is_json:
         raise HosttuneError(
-            "--reboot has no answer in JSON, for the boot comes first", hint="after it: hosttune status"
+            "--reboot has no answer in JSON, for the boot comes first",
+            hint="after it: hosttune status",
         )
     reader = open_reader()
     require_systemd(reader)
     require_own(reader)
 
 
-def before_apply(look: HostOptions, writer: Writer, plan: Plan, planned: TrialPlan | None, *, reboot: bool) -> None:
-    """What an earlier --reboot would still do ends with an apply that changes something, or has a --reboot itself.
-    Raises HosttuneError where --reboot cannot be promised: nothing is changed then.
+def before_apply(
+    look: HostOptions, writer: Writer, plan: Plan, planned: TrialPlan | None, *, reboot: bool
+) -> None:
+    """What an earlier --reboot would still do ends with an apply that changes something, or has a
+    --reboot itself. Raises HosttuneError where --reboot cannot be promised: nothing is changed
+    then.
     """
     if reboot:
         from hosttune.actions.gate.ready import read_state
@@ -58,13 +65,17 @@ def before_apply(look: HostOptions, writer: Writer, plan: Plan, planned: TrialPl
 
 
 def require_one_boot(plan: Plan, planned: TrialPlan) -> None:
-    """Refuse a plan that needs more boots than the one that is tried: nothing goes on before that one is confirmed."""
+    """Refuse a plan that needs more boots than the one that is tried: nothing goes on before that
+    one is confirmed.
+    """
     from hosttune.engine.decide.reboot import boots_of
 
     if planned.is_any and boots_of(plan) > 1:
         raise Refused(
-            f"this plan needs {boots_of(plan)} boots, and a run on trial has one; nothing was changed",
-            hint="leave out what needs the second one (--ignore), leave out --reboot, or type --confirm-within off",
+            f"this plan needs {boots_of(plan)} boots, and a run on trial has one; nothing was "
+            "changed",
+            hint="leave out what needs the second one (--ignore), leave out --reboot, or type "
+            "--confirm-within off",
         )
 
 
@@ -76,15 +87,24 @@ def describe_intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
 
     if planned is not None and planned.is_any:
         when = " as soon as what takes effect at once is confirmed" if planned.has_live else ""
-        tried = f"hosttune will boot this host once{when}; that boot is on trial, and nothing else is done by itself."
-        none = "No boot is on trial: hosttune will not boot this host, for that would take the run back."
+        tried = (
+            f"hosttune will boot this host once{when}; that boot is on trial, and nothing else is "
+            "done by itself."
+        )
+        none = (
+            "No boot is on trial: hosttune will not boot this host, for that would take the run "
+            "back."
+        )
         return Lines("Reboot", (Say(tried if planned.has_boot else none),))
     boots = boots_of(plan)
     if not boots:
-        return Lines("Reboot", (Say("Nothing of this waits for a boot: hosttune will not boot this host."),))
+        return Lines(
+            "Reboot", (Say("Nothing of this waits for a boot: hosttune will not boot this host."),)
+        )
     text = (
-        f"hosttune will boot this host at most {say_count(boots, 'time')}, and go on after it by itself, with what "
-        "this policy wants and risks no more than this plan. Its state: sudo hosttune status"
+        f"hosttune will boot this host at most {say_count(boots, 'time')}, and go on after it by "
+        "itself, with what this policy wants and risks no more than this plan. Its state: sudo "
+        "hosttune status"
     )
     return Lines("Reboot", (Say(text),))
 
@@ -107,7 +127,10 @@ def give_up(look: HostOptions, writer: Writer, why: str) -> None:
     from hosttune.cli.common import tell
 
     if leave(writer, why):
-        tell(f"hosttune: the apply --yes --reboot of before does not go on after the next boot: {why}")
+        tell(
+            "hosttune: the apply --yes --reboot of before does not go on after the next boot: "
+            f"{why}"
+        )
 
 
 def arrange_boot(
@@ -119,8 +142,8 @@ def arrange_boot(
     tried: TrialRun | TrialEnd | None = None,
     approvals: Approvals | None = None,
 ) -> Callable[[], int]:
-    """Leave what goes on after the boot, unless that boot is `tried`. What boots the host in the end. `approvals`: the
-    file that was named; the yes covers no more than it does.
+    """Leave what goes on after the boot, unless that boot is `tried`. What boots the host in the
+    end. `approvals`: the file that was named; the yes covers no more than it does.
     """
     from pathlib import Path
 
@@ -136,14 +159,20 @@ def arrange_boot(
         return refuse_boot
     if tried is not None:
         return partial(_boot_on_trial, session, writer, tried)
-    files = {name: str(Path(path).absolute()) for name in ("policy", "rules") if (path := getattr(look, name))}
+    files = {
+        name: str(Path(path).absolute())
+        for name in ("policy", "rules")
+        if (path := getattr(look, name))
+    }
     chosen = asdict(look) | files | {"again": None}  # what came back once was made by this run
     words = ("ready", "--go-on", *repeated_words(chosen))
     covered = approvals.lines if approvals else (str(approval_of(plan)),)
     covered = covered or ("# nothing but a plan with nothing to change",)
     try:
         first = receipt.part_of or receipt.run_id
-        leave(writer, words, "\n".join(covered), receipt.reboot_reasons, max(1, boots_of(plan)), first)
+        leave(
+            writer, words, "\n".join(covered), receipt.reboot_reasons, max(1, boots_of(plan)), first
+        )
     except HosttuneError as error:  # what was made is reported all the same
         tell(f"hosttune: this host is not booted: {error.message}")
         return refuse_boot
@@ -172,8 +201,8 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
 
 
 def _boot_on_trial(session: Session, writer: Writer, trial: TrialRun) -> int:
-    """Boot for what is on trial, once what is in force at once is confirmed. Does not come back then;
-    1 where the run goes back before.
+    """Boot for what is on trial, once what is in force at once is confirmed. Does not come back
+    then; 1 where the run goes back before.
     """
     from hosttune.actions.journal.interrupted import trial_of
     from hosttune.actions.trial.state import TrialState
@@ -181,7 +210,10 @@ def _boot_on_trial(session: Session, writer: Writer, trial: TrialRun) -> int:
 
     run = trial.run
     if not trial.record.has_boot:
-        tell("hosttune: this host is not booted: no boot is on trial, and one would take the run back")
+        tell(
+            "hosttune: this host is not booted: no boot is on trial, and one would take the run "
+            "back"
+        )
         return 0
     now: TrialRun | None = trial
     if trial.state is TrialState.LIVE:
@@ -193,14 +225,18 @@ def _boot_on_trial(session: Session, writer: Writer, trial: TrialRun) -> int:
         time.sleep(_EVERY_S)
         now = trial_of(writer)
     if now is None or now.run != run or now.state is not TrialState.NEXT_BOOT:
-        tell(f"hosttune: this host is not booted: run {run} is on trial no more; see: sudo hosttune history")
+        tell(
+            f"hosttune: this host is not booted: run {run} is on trial no more; see: sudo hosttune "
+            "history"
+        )
         return 1
     return _boot(session, writer, run)
 
 
 def _boot(session: Session, writer: Writer, run: str = "") -> int:
-    """Boot, for the `run` on trial or for what goes on. Does not come back then; 1 where something came between,
-    Refused where the boot does not come. The lock is held until the end: nothing begins that it would cut off.
+    """Boot, for the `run` on trial or for what goes on. Does not come back then; 1 where something
+    came between, Refused where the boot does not come. The lock is held until the end: nothing
+    begins that it would cut off.
     """
     from hosttune.actions.apply import reboot_obstacles
     from hosttune.actions.examine import faults_of
@@ -212,11 +248,19 @@ def _boot(session: Session, writer: Writer, run: str = "") -> int:
 
     with hold_lock(wait_s=LOCK_S):  # who confirms holds it for a moment
         state, trial = read_state(writer), trial_of(writer)
-        is_current = (trial is not None and trial.run == run) if run else (state is not None and state.goes_on)
+        is_current = (
+            (trial is not None and trial.run == run)
+            if run
+            else (state is not None and state.goes_on)
+        )
         if not is_current:
-            tell("hosttune: this host is not booted: another run came between; see: sudo hosttune history")
+            tell(
+                "hosttune: this host is not booted: another run came between; see: sudo hosttune "
+                "history"
+            )
             return 1
-        blockers = reboot_obstacles(faults_of(session, writer))  # the wait for a confirmation may have been long
+        # the wait for a confirmation may have been long
+        blockers = reboot_obstacles(faults_of(session, writer))
         if busy := "; ".join((*blockers, *list_jobs(writer, session.policy), *at_work(writer))):
             after = "the next boot is on trial" if run else "it goes on after the next boot"
             tell(f"hosttune: this host is not booted: {busy}; {after}")
@@ -225,4 +269,7 @@ def _boot(session: Session, writer: Writer, run: str = "") -> int:
         tell(f"hosttune: this host boots now; after that: sudo hosttune {then}")
         reboot(writer)
         await_end()
-    raise Refused(f"the boot did not come within {COMES_S:.0f} s", hint="see what holds it: systemctl list-jobs")
+    raise Refused(
+        f"the boot did not come within {COMES_S:.0f} s",
+        hint="see what holds it: systemctl list-jobs",
+    )

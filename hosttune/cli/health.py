@@ -34,15 +34,21 @@ def health(
         str, Option("--within", metavar="TIME", help="Answer in this time, whatever hangs (20s).")
     ] = "20s",
     learn: Annotated[
-        bool, Option("--learn", help="Store what this healthy host has, and its error counters, to compare with later.")
+        bool,
+        Option(
+            "--learn",
+            help="Store what this healthy host has, and its error counters, to compare with later.",
+        ),
     ] = False,
 ) -> int:
-    """Check whether this node is fit to take jobs. It is fit, degraded, not fit or unknown. Changes nothing.
+    """Check whether this node is fit to take jobs. It is fit, degraded, not fit or unknown. Changes
+    nothing.
 
-    --learn stores the state of this healthy host. With --host RECORD, the state of a sibling is stored for this one.
+    --learn stores the state of this healthy host. With --host RECORD, the state of a sibling is
+    stored for this one.
 
-    Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 only if not fit; slurm: 1 not fit, 3 unknown; npd: 1 not fit, 2
-    unknown; nagios: 1 degraded, 2 not fit, 3 unknown.
+    Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 only if not fit; slurm: 1 not fit, 3 unknown;
+    npd: 1 not fit, 2 unknown; nagios: 1 degraded, 2 not fit, 3 unknown.
     """
     if learn:
         return _learn_health(look, show, within)
@@ -52,7 +58,9 @@ def health(
 
 
 def _in_a_line(act: Callable[[], int], show: ShowHealth) -> int:
-    """The exit status of `act`; who reads one line gets one that says that the host was not checked."""
+    """The exit status of `act`; who reads one line gets one that says that the host was not
+    checked.
+    """
     from hosttune.cli.common import say
     from hosttune.views.health import health_line, health_status, no_health
 
@@ -67,15 +75,21 @@ def _in_a_line(act: Callable[[], int], show: ShowHealth) -> int:
 
 
 def _show_health(look: SomeRules, show: ShowHealth, within: str) -> int:
-    """By a child: what comes before and after the rules looks at this host, too, and may hang in the kernel there."""
+    """By a child: what comes before and after the rules looks at this host, too, and may hang in
+    the kernel there.
+    """
     from hosttune.cli.ending import run_command
     from hosttune.host.apart import run_apart
 
     act = partial(_in_a_line, partial(_judge_health, look, show, within), show)
-    status = run_apart(lambda: run_command(act, debug="--debug" in sys.argv), _parse_seconds(within) + _GRACE_S)
+    status = run_apart(
+        lambda: run_command(act, debug="--debug" in sys.argv), _parse_seconds(within) + _GRACE_S
+    )
     if status is None:
         message = "the look did not end in time: something of this host hangs in the kernel"
-        raise HosttuneError(message, hint="see what waits in state D: ps -eo pid,user,stat,wchan:25,args")
+        raise HosttuneError(
+            message, hint="see what waits in state D: ps -eo pid,user,stat,wchan:25,args"
+        )
     return status
 
 
@@ -85,7 +99,13 @@ def _judge_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     from hosttune.cli.reports import deliver
     from hosttune.codec import dump_json
     from hosttune.host.progress import show_progress
-    from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text
+    from hosttune.views.health import (
+        health_json,
+        health_line,
+        health_prometheus,
+        health_status,
+        health_text,
+    )
     from hosttune.views.masking import mask_data
     from hosttune.views.terminal import Screen
 
@@ -95,13 +115,17 @@ def _judge_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     created = datetime.fromtimestamp(reader.now(), timezone.utc)
     page = open_page(reader, look, show)
     if show.format is HealthFormat.JSON:
-        text = dump_json(mask_data(health_json(found, page.host, created.isoformat(timespec="seconds"))))
+        text = dump_json(
+            mask_data(health_json(found, page.host, created.isoformat(timespec="seconds")))
+        )
     elif show.format is HealthFormat.PROMETHEUS:
         text = health_prometheus(found, int(created.timestamp()))
     elif show.format is HealthFormat.TEXT:
         titles = {rule.id: rule.title for rule in session.selected}
         own_page = page if show.output is None else replace(page, screen=Screen(width=0))
-        gpus = name_gpus(session, min(_parse_seconds(within), _NAMES_S)) if _has_answer(found) else {}
+        gpus = (
+            name_gpus(session, min(_parse_seconds(within), _NAMES_S)) if _has_answer(found) else {}
+        )
         text = health_text(found, own_page, titles, gpus)
     else:
         text = health_line(found, show.format.value)
@@ -127,7 +151,9 @@ def _learn_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     from hosttune.views.health import learned_text
 
     if look.root is not None:
-        raise HosttuneError("an image has no hardware to learn", hint="learn it on the host that runs it")
+        raise HosttuneError(
+            "an image has no hardware to learn", hint="learn it on the host that runs it"
+        )
     require_root(["health", "--learn"], look)
     found, session = _look_at_health(look, within, without=BASELINE)
     if found.fitness > Fitness.UNKNOWN:
@@ -143,7 +169,9 @@ def _learn_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     return 0
 
 
-def _look_at_health(look: SomeRules, within: str, *, without: str = "") -> tuple[NodeHealth, Session]:
+def _look_at_health(
+    look: SomeRules, within: str, *, without: str = ""
+) -> tuple[NodeHealth, Session]:
     """The health as all rules tell it that may, but for `without`."""
     from hosttune.actions.examine import examine
     from hosttune.actions.health import ask, health_rules
@@ -163,6 +191,8 @@ def _parse_seconds(text: str) -> float:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|)", text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not SHORTEST_S <= seconds <= LONGEST_S:
-        message = f"--within: {text!r} is not a time from {SHORTEST_S:g} s to {LONGEST_S / 60:g} min"
+        message = (
+            f"--within: {text!r} is not a time from {SHORTEST_S:g} s to {LONGEST_S / 60:g} min"
+        )
         raise HosttuneError(message, hint="give it as 5s, 500ms or 1m")
     return seconds

@@ -10,7 +10,9 @@ EXAMPLES = ("hosttune help apply",)
 
 
 def help(  # noqa: A001 - a command is a function of its name
-    words: Annotated[list[str] | None, Argument(metavar="[COMMAND]...", help="Without it: all commands.")] = None,
+    words: Annotated[
+        list[str] | None, Argument(metavar="[COMMAND]...", help="Without it: all commands.")
+    ] = None,
 ) -> int:
     """Show the options and examples of a command."""
     from hosttune.cli.app import run

@@ -1,4 +1,6 @@
-"""The help of the command line: commands in groups, whole summaries, shared options in panels, examples."""
+"""The help of the command line: commands in groups, whole summaries, shared options in panels,
+examples.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import typer.core
 
 
 class CommandHelp(typer.core.TyperCommand):
-    """A command whose own options come first, then those that commands share, by their `rich_help_panel`."""
+    """A command whose own options come first, then those that commands share, by their
+    `rich_help_panel`.
+    """
 
     examples: tuple[str, ...] = ()
 
@@ -23,7 +27,9 @@ class CommandHelp(typer.core.TyperCommand):
             if parameter.param_type_name == "argument":
                 arguments.append(record)
             else:
-                panels.setdefault(getattr(parameter, "rich_help_panel", None) or "", []).append(record)
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or "", []).append(
+                    record
+                )
         own = panels.pop("", [])
         for title, records in (("Arguments", arguments), ("Options", own), *panels.items()):
             if records:
@@ -46,12 +52,18 @@ class GroupHelp(typer.core.TyperGroup):
     groups: Mapping[str, tuple[str, ...]] = {}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Each group under its title; the summary of a command is the first sentence of its help, whole."""
+        """Each group under its title; the summary of a command is the first sentence of its help,
+        whole.
+        """
         del ctx
         shown = {name: one for name, one in self.commands.items() if not one.hidden}
         widest = max(map(len, shown), default=0)
         for title, names in (self.groups or {"Commands": tuple(shown)}).items():
-            rows = [(f"{name:{widest}}", summary_of(shown[name].help or "")) for name in names if name in shown]
+            rows = [
+                (f"{name:{widest}}", summary_of(shown[name].help or ""))
+                for name in names
+                if name in shown
+            ]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)

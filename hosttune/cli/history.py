@@ -24,9 +24,14 @@ def history(look: TargetOptions, show: ShowReport) -> int:
     trial = trial_of(reader)
     if show.is_json:
         document = trial_json(trial, now=reader.now()) if trial else None
-        deliver(dump_json(mask_data(history_json(journal, still_back(journal, reader), document))), show.output)
+        deliver(
+            dump_json(mask_data(history_json(journal, still_back(journal, reader), document))),
+            show.output,
+        )
     else:
         words = {trial.run: standing_words(trial, reader.now())} if trial else {}
         receipts = {run: path_of(run) for run in kept_receipts(reader)}
-        deliver(history_report(journal, open_page(reader, look, show), words, receipts), show.output)
+        deliver(
+            history_report(journal, open_page(reader, look, show), words, receipts), show.output
+        )
     return 2 if journal.unreadable else 0

@@ -43,7 +43,9 @@ class AskedTrial:
         says = session.policy.confirm
         if self.within == OFF or (self.within is None and says is None):
             if self.by or (self.without_return and self.within == OFF):
-                raise HosttuneError("there is no trial to confirm", hint="say how long: --confirm-within 15m")
+                raise HosttuneError(
+                    "there is no trial to confirm", hint="say how long: --confirm-within 15m"
+                )
             return None
         within_s = span_s(self.within) if self.within else says.within_s if says else 0
         by = self.by or (says.by if says else Confirmer.OPERATOR)
@@ -51,11 +53,13 @@ class AskedTrial:
 
 
 def foresee_trial(session: Session, plan: Plan, asked: AskedTrial) -> TrialPlan | None:
-    """How the plan would be tried; None where nothing is to be, or there is nothing to do. What a policy says of trials
-    is meant for the machines that run it, not for their image.
+    """How the plan would be tried; None where nothing is to be, or there is nothing to do. What a
+    policy says of trials is meant for the machines that run it, not for their image.
     """
     terms = asked.terms(session)
-    is_elsewhere = session.reader.kind == "record" or (session.reader.persistent_only and not asked.within)
+    is_elsewhere = session.reader.kind == "record" or (
+        session.reader.persistent_only and not asked.within
+    )
     if terms is None or not plan.changes or is_elsewhere:
         return None
     from hosttune.actions.trial.trial import foresee
@@ -63,7 +67,9 @@ def foresee_trial(session: Session, plan: Plan, asked: AskedTrial) -> TrialPlan 
     return foresee(session, plan, terms)
 
 
-def describe_trial(session: Session, plan: Plan, planned: TrialPlan | None, asked: AskedTrial) -> PlannedTrial | None:
+def describe_trial(
+    session: Session, plan: Plan, planned: TrialPlan | None, asked: AskedTrial
+) -> PlannedTrial | None:
     """The part of the plan that tells of a trial; of none, whether one should be asked for."""
     from hosttune.cli.common import quote_for_shell
     from hosttune.views.document import Say
@@ -76,8 +82,8 @@ def describe_trial(session: Session, plan: Plan, planned: TrialPlan | None, aske
         return PlannedTrial((planned_trial(planned),), words)
     if asked.within is None and wants_hint(plan, session.reader):
         text = (
-            "It takes effect at the next boot, and you came over ssh: with --confirm-within 15m it is rolled back "
-            "unless you confirm it."
+            "It takes effect at the next boot, and you came over ssh: with --confirm-within 15m it "
+            "is rolled back unless you confirm it."
         )
         return PlannedTrial((Say(text, is_hanging=True),))
     return None
@@ -99,8 +105,8 @@ def planned_json(planned: TrialPlan | None) -> dict[str, Any]:
 
 
 def is_promised(planned: TrialPlan, asked: AskedTrial) -> bool:
-    """Whether the plan is made on trial; False where all of it is made without one, as was agreed. Raises Refused where
-    this host cannot promise to come back.
+    """Whether the plan is made on trial; False where all of it is made without one, as was agreed.
+    Raises Refused where this host cannot promise to come back.
     """
     from hosttune.actions.trial.trial import require_promise
 
@@ -108,7 +114,9 @@ def is_promised(planned: TrialPlan, asked: AskedTrial) -> bool:
     return planned.is_any
 
 
-def carry_out(session: Session, writer: Writer, plan: Plan, planned: TrialPlan) -> tuple[Receipt, TrialRun | TrialEnd]:
+def carry_out(
+    session: Session, writer: Writer, plan: Plan, planned: TrialPlan
+) -> tuple[Receipt, TrialRun | TrialEnd]:
     """Make the plan on trial."""
     from hosttune.actions.trial.trial import apply_on_trial
     from hosttune.cli.common import progress
@@ -116,7 +124,9 @@ def carry_out(session: Session, writer: Writer, plan: Plan, planned: TrialPlan) 
     return apply_on_trial(session, writer, plan, planned, progress)
 
 
-def receipt_blocks(trial: TrialRun | TrialEnd | None, page: Page, reader: Reader) -> tuple[Block, ...]:
+def receipt_blocks(
+    trial: TrialRun | TrialEnd | None, page: Page, reader: Reader
+) -> tuple[Block, ...]:
     """What a receipt says of the trial."""
     from hosttune.actions.trial.trial import TrialEnd
     from hosttune.views.trial import standing_blocks
@@ -147,6 +157,10 @@ def status_of_trial(trial: TrialRun | TrialEnd | None, of_run: int) -> int:
     from hosttune.actions.trial.state import TrialState
     from hosttune.actions.trial.trial import TrialEnd
 
-    if isinstance(trial, TrialEnd) and trial.receipt is not None and trial.state is not TrialState.CONFIRMED:
+    if (
+        isinstance(trial, TrialEnd)
+        and trial.receipt is not None
+        and trial.state is not TrialState.CONFIRMED
+    ):
         return max(of_run, 1)
     return of_run

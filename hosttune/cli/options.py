@@ -1,6 +1,7 @@
 """How a command says what it is asked, and the options that commands share, each written down once.
 
-Without typer: what words of a command line become of it is in `words.py`, what a request becomes in `served.py`.
+Without typer: what words of a command line become of it is in `words.py`, what a request becomes in
+`served.py`.
 """
 
 from __future__ import annotations
@@ -93,13 +94,17 @@ DISTURB_WORDS = {one.word: one for one in Disturbs}
 
 
 def parse_disturb(word: str) -> Disturbs:
-    """A word of --disturb, or a value of the policy's `disturb`, with a note. Raises HosttuneError."""
+    """A word of --disturb, or a value of the policy's `disturb`, with a note. Raises
+    HosttuneError.
+    """
     if word in DISTURB_WORDS:
         return DISTURB_WORDS[word]
     try:
         found = Disturbs(word)
     except ValueError:
-        raise HosttuneError(f"--disturb: {word!r} is unknown", hint=f"use one of: {', '.join(DISTURB_WORDS)}") from None
+        raise HosttuneError(
+            f"--disturb: {word!r} is unknown", hint=f"use one of: {', '.join(DISTURB_WORDS)}"
+        ) from None
     from hosttune.host.console import write_to_stderr
 
     write_to_stderr(f"hosttune: --disturb '{word}' is now written --disturb {found.word}\n")
@@ -108,11 +113,21 @@ def parse_disturb(word: str) -> Disturbs:
 
 RulesFolder: TypeAlias = Annotated[
     str | None,
-    Option("--rules", metavar="DIR", help="Add rules to those in /etc/hosttune/rules.d.", rich_help_panel=POLICY),
+    Option(
+        "--rules",
+        metavar="DIR",
+        help="Add rules to those in /etc/hosttune/rules.d.",
+        rich_help_panel=POLICY,
+    ),
 ]
 PolicyFile: TypeAlias = Annotated[
     str | None,
-    Option("--policy", metavar="FILE", help="Use this instead of /etc/hosttune/policy.yaml.", rich_help_panel=POLICY),
+    Option(
+        "--policy",
+        metavar="FILE",
+        help="Use this instead of /etc/hosttune/policy.yaml.",
+        rich_help_panel=POLICY,
+    ),
 ]
 Profile: TypeAlias = Annotated[
     str | None,
@@ -124,11 +139,14 @@ Profile: TypeAlias = Annotated[
     ),
 ]
 Select: TypeAlias = Annotated[
-    list[str] | None, Option("--select", metavar="RULE", help="Add this rule (repeatable).", rich_help_panel=POLICY)
+    list[str] | None,
+    Option("--select", metavar="RULE", help="Add this rule (repeatable).", rich_help_panel=POLICY),
 ]
 Ignore: TypeAlias = Annotated[
     list[str] | None,
-    Option("--ignore", metavar="RULE", help="Leave this rule out (repeatable).", rich_help_panel=POLICY),
+    Option(
+        "--ignore", metavar="RULE", help="Leave this rule out (repeatable).", rich_help_panel=POLICY
+    ),
 ]
 
 
@@ -137,7 +155,10 @@ class TargetOptions:
     """Which host is looked at."""
 
     root: Annotated[
-        str | None, Option("--root", metavar="DIR", help="Look at the image mounted at DIR.", rich_help_panel=HOST)
+        str | None,
+        Option(
+            "--root", metavar="DIR", help="Look at the image mounted at DIR.", rich_help_panel=HOST
+        ),
     ] = None
     host: Annotated[
         list[str] | None,
@@ -172,7 +193,9 @@ class RuleOptions(TargetOptions):
 
 Only: TypeAlias = Annotated[
     list[str] | None,
-    Option("--only", metavar="RULE", help="Use only this rule (repeatable).", rich_help_panel=POLICY),
+    Option(
+        "--only", metavar="RULE", help="Use only this rule (repeatable).", rich_help_panel=POLICY
+    ),
 ]
 
 
@@ -189,7 +212,11 @@ class HostOptions(RuleOptions):
 
     max_risk: Annotated[
         Risk | None,
-        Option("--max-risk", help="Highest risk that is allowed; the default is medium.", rich_help_panel=POLICY),
+        Option(
+            "--max-risk",
+            help="Highest risk that is allowed; the default is medium.",
+            rich_help_panel=POLICY,
+        ),
     ] = None
     disturb: Annotated[
         Disturbs | None,
@@ -240,13 +267,14 @@ class Choose:
 class Diagnosis:
     """How an internal error is shown."""
 
-    debug: Annotated[bool, Option("--debug", help="Show a traceback on internal errors.", rich_help_panel=OUTPUT)] = (
-        False
-    )
+    debug: Annotated[
+        bool, Option("--debug", help="Show a traceback on internal errors.", rich_help_panel=OUTPUT)
+    ] = False
 
 
 TextOrJson: TypeAlias = Annotated[
-    OutputFormat, Option("--format", help="text for people, json for programs.", rich_help_panel=OUTPUT)
+    OutputFormat,
+    Option("--format", help="text for people, json for programs.", rich_help_panel=OUTPUT),
 ]
 
 
@@ -256,12 +284,19 @@ class Display:
 
     format: Annotated[_Format, Option("--format", rich_help_panel=OUTPUT)]
     color: Annotated[
-        Colour, Option("--color", help="Use colour; auto: on a terminal, without NO_COLOR.", rich_help_panel=OUTPUT)
+        Colour,
+        Option(
+            "--color",
+            help="Use colour; auto: on a terminal, without NO_COLOR.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = Colour.AUTO
-    no_color: Annotated[bool, Option("--no-color", hidden=True, help="Same as --color never.")] = False
-    debug: Annotated[bool, Option("--debug", help="Show a traceback on internal errors.", rich_help_panel=OUTPUT)] = (
+    no_color: Annotated[bool, Option("--no-color", hidden=True, help="Same as --color never.")] = (
         False
     )
+    debug: Annotated[
+        bool, Option("--debug", help="Show a traceback on internal errors.", rich_help_panel=OUTPUT)
+    ] = False
 
     @property
     def is_json(self) -> bool:
@@ -281,7 +316,12 @@ class DetailedDisplay(Display):
 
     verbose: Annotated[
         bool,
-        Option("--verbose", "-v", help="Show all evidence, and the rules that found nothing.", rich_help_panel=OUTPUT),
+        Option(
+            "--verbose",
+            "-v",
+            help="Show all evidence, and the rules that found nothing.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False
 
 
@@ -294,7 +334,12 @@ class DisplayOptions(DetailedDisplay):
 
 Output: TypeAlias = Annotated[
     str | None,
-    Option("--output", metavar="FILE", help="Write the report to FILE (atomic, mode 0644).", rich_help_panel=OUTPUT),
+    Option(
+        "--output",
+        metavar="FILE",
+        help="Write the report to FILE (atomic, mode 0644).",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 
 
@@ -303,7 +348,10 @@ class ShowChange(DetailedDisplay):
     """How what is changed is shown."""
 
     format: Annotated[
-        ReportFormat, Option("--format", help="markdown: for a pull request or a ticket.", rich_help_panel=OUTPUT)
+        ReportFormat,
+        Option(
+            "--format", help="markdown: for a pull request or a ticket.", rich_help_panel=OUTPUT
+        ),
     ] = ReportFormat.TEXT
 
 
@@ -336,7 +384,9 @@ class ShowHealth(DetailedDisplay):
     format: Annotated[
         HealthFormat,
         Option(
-            "--format", help="nhc, slurm, nagios, npd: the line and the status that these take.", rich_help_panel=OUTPUT
+            "--format",
+            help="nhc, slurm, nagios, npd: the line and the status that these take.",
+            rich_help_panel=OUTPUT,
         ),
     ] = HealthFormat.TEXT
     output: Output = None
@@ -365,6 +415,8 @@ class Interrupted(Exception):
 
 
 def refuse_empty(shown: str, value: Any) -> None:
-    """Refuse "": a variable of a script that was never set, which would choose the running host, or drop a guard."""
+    """Refuse "": a variable of a script that was never set, which would choose the running host, or
+    drop a guard.
+    """
     if "" in (value if isinstance(value, list) else [value]):
         raise HosttuneError(f"{shown}: the value is empty", hint="name one, or leave it out")

@@ -19,14 +19,17 @@ def plan(
     look: LookOnly,
     show: ShowReport,
     save: Annotated[
-        str | None, Option("--save", metavar="FILE", help="Save the plan for `apply FILE --yes` (mode 0600).")
+        str | None,
+        Option("--save", metavar="FILE", help="Save the plan for `apply FILE --yes` (mode 0600)."),
     ] = None,
-    out: Annotated[str | None, Option("--out", metavar="FILE", hidden=True, help="Older name of --save.")] = None,
+    out: Annotated[
+        str | None, Option("--out", metavar="FILE", hidden=True, help="Older name of --save.")
+    ] = None,
 ) -> int:
     """Show the exact changes that apply would make. Changes nothing.
 
-    Exit status: 0 nothing to change, 1 something differs (skipped and blocked, too), is unknown or waits, 2 it could
-    not run.
+    Exit status: 0 nothing to change, 1 something differs (skipped and blocked, too), is unknown or
+    waits, 2 it could not run.
     """
     from hosttune.cli import on_trial
     from hosttune.cli.common import open_session, tell, tell_idle
@@ -45,8 +48,8 @@ def plan(
     session = open_session(look)
     if source := source_of(session.reader):
         raise HosttuneError(
-            f"{session.reader.name} is a report of {source}: it does not hold all that a plan needs; "
-            "on that host, type: sudo hosttune plan"
+            f"{session.reader.name} is a report of {source}: it does not hold all that a plan "
+            "needs; on that host, type: sudo hosttune plan"
         )
     plan = session.plan()
     tell_idle(session, plan, everything=show.verbose)
@@ -61,7 +64,9 @@ def plan(
     return exit_status(one.plan, strict=False)
 
 
-def _render_plan(form: ReportFormat, one: Checked, planned: TrialPlan | None, trial: PlannedTrial | None) -> str:
+def _render_plan(
+    form: ReportFormat, one: Checked, planned: TrialPlan | None, trial: PlannedTrial | None
+) -> str:
     """The plan in its format."""
     if form is ReportFormat.JSON:
         from hosttune.cli.on_trial import planned_json

@@ -16,9 +16,14 @@ def policy(
         Argument(metavar="[FILE]", help="By default the host's own, /etc/hosttune/policy.yaml."),
     ] = None,
     host: Annotated[
-        list[str] | None, Option("--host", metavar="RECORD", help="The host of a record (repeatable); else this one.")
+        list[str] | None,
+        Option(
+            "--host", metavar="RECORD", help="The host of a record (repeatable); else this one."
+        ),
     ] = None,
-    root: Annotated[str | None, Option("--root", metavar="DIR", help="The host whose files lie in DIR.")] = None,
+    root: Annotated[
+        str | None, Option("--root", metavar="DIR", help="The host whose files lie in DIR.")
+    ] = None,
     rules: RulesFolder = None,
 ) -> int:
     """Check a policy file, and which parts fit which host. Parts that do nothing are reported.

@@ -26,11 +26,14 @@ def ready(
     look: LookOnly,
     show: DisplayOptions,
     go_on: Annotated[
-        bool, Option("--go-on", help="Go on with an apply --yes --reboot; what its yes covered is approved.")
+        bool,
+        Option(
+            "--go-on", help="Go on with an apply --yes --reboot; what its yes covered is approved."
+        ),
     ] = False,
 ) -> int:
-    """Apply an approved plan at boot, then let jobs start. It reboots at most once. It holds jobs if the
-    plan is not approved.
+    """Apply an approved plan at boot, then let jobs start. It reboots at most once. It holds jobs
+    if the plan is not approved.
 
     hosttune-ready.service runs it at each boot, before slurmd and the kubelet. Approved is what
     /etc/hosttune/approved says, and at_boot of the policy.
@@ -40,7 +43,13 @@ def ready(
     from dataclasses import asdict
 
     from hosttune.actions.gate.going_on import remove
-    from hosttune.actions.gate.ready import LOCK_S, read_state, tell_hooks, tell_state, write_metrics
+    from hosttune.actions.gate.ready import (
+        LOCK_S,
+        read_state,
+        tell_hooks,
+        tell_state,
+        write_metrics,
+    )
     from hosttune.actions.journal.journal import boot_id
     from hosttune.cli import common
     from hosttune.engine.decide.ready import ReadyState, Standing, not_ready, state_to_json
@@ -53,10 +62,14 @@ def ready(
     from hosttune.views.ready import READY_METRICS, ready_text
 
     if look.root or look.host:
-        raise HosttuneError("ready works only on the running host", hint="an image: hosttune apply --root FOLDER --yes")
+        raise HosttuneError(
+            "ready works only on the running host",
+            hint="an image: hosttune apply --root FOLDER --yes",
+        )
     if (chosen := common.repeated_words(asdict(look))) and not go_on:
         raise HosttuneError(
-            f"ready opens this host to work only by its own policy, and {chosen[0]} is of another one",
+            f"ready opens this host to work only by its own policy, and {chosen[0]} is of another "
+            "one",
             hint="write it into /etc/hosttune/policy.yaml",
         )
     common.require_root(["ready", *(["--go-on"] if go_on else [])], look)
@@ -75,7 +88,9 @@ def ready(
                 remove(writer)
                 return 0
             if go_on and last and now in last.reboots:
-                common.tell(f"hosttune: the boot after which it goes on has not come yet ({last.sentence})")
+                common.tell(
+                    f"hosttune: the boot after which it goes on has not come yet ({last.sentence})"
+                )
                 return 1
             state = _bring_to_plan(look, writer, tell_metrics, go_on=go_on)
             if not state.goes_on:
@@ -93,13 +108,23 @@ def ready(
     return int(state.standing in {Standing.HELD, Standing.STOPPED})
 
 
-def _bring_to_plan(look: LookOnly, writer: Writer, begins: Callable[[ReadyState], None], *, go_on: bool) -> ReadyState:
-    """Bring the host to its plan, and boot it where that is to be: what became of it, which is kept. `begins` hears of
-    it first. The caller holds the lock. Raises HosttuneError where nothing can be kept.
+def _bring_to_plan(
+    look: LookOnly, writer: Writer, begins: Callable[[ReadyState], None], *, go_on: bool
+) -> ReadyState:
+    """Bring the host to its plan, and boot it where that is to be: what became of it, which is
+    kept. `begins` hears of it first. The caller holds the lock. Raises HosttuneError where nothing
+    can be kept.
     """
     from dataclasses import replace
 
-    from hosttune.actions.gate.ready import approvals_of, begin, bring_up, keep_state, reboot, require_begun
+    from hosttune.actions.gate.ready import (
+        approvals_of,
+        begin,
+        bring_up,
+        keep_state,
+        reboot,
+        require_begun,
+    )
     from hosttune.actions.run import open_for_change
     from hosttune.cli import common
     from hosttune.engine.decide.ready import Standing, not_ready
@@ -123,17 +148,27 @@ def _bring_to_plan(look: LookOnly, writer: Writer, begins: Callable[[ReadyState]
     try:
         options = common.session_options(look)
         with open_for_change(
-            options, common.progress, resumes=True, waits=False, agreed=require_agreement, is_locked=True
-        ) as (session, door):  # fmt: skip
+            options,
+            common.progress,
+            resumes=True,
+            waits=False,
+            agreed=require_agreement,
+            is_locked=True,
+        ) as (session, door):
             on_failure = session.policy.at_boot.on_failure
             if not state.goes_on:
                 state = replace(state, allowed=session.policy.at_boot.allowed)
-            state = bring_up(session, door, state, approvals_in(session), common.progress, goes_on=go_on)
+            state = bring_up(
+                session, door, state, approvals_in(session), common.progress, goes_on=go_on
+            )
         keep_state(writer, state)
         if state.standing is Standing.REBOOTING:
             reboot(writer)
             await_end()
-            raise Refused(f"the reboot that was asked for did not come within {COMES_S:.0f} s: {state.sentence}")
+            raise Refused(
+                f"the reboot that was asked for did not come within {COMES_S:.0f} s: "
+                f"{state.sentence}"
+            )
     except (HosttuneError, UnknownFact) as error:
         state = not_ready(state, on_failure, sentence_of(error), goes_on=go_on)
         keep_state(writer, state)

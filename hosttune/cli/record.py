@@ -18,16 +18,23 @@ EXAMPLES = ("sudo hosttune record host.json", "sudo hosttune record --share host
 def record(
     look: RuleOptions,
     diagnosis: Diagnosis,
-    file: Annotated[str, Argument(metavar="FILE", help="Only you can read it afterwards; - is standard output.")],
+    file: Annotated[
+        str, Argument(metavar="FILE", help="Only you can read it afterwards; - is standard output.")
+    ],
     share: Annotated[
         bool,
-        Option("--share", help="Hide host names, user names and addresses, too, and leave out what no rule reads."),
+        Option(
+            "--share",
+            help="Hide host names, user names and addresses, too, and leave out what no rule "
+            "reads.",
+        ),
     ] = False,
 ) -> int:
-    """Record this host for a replay with --host. All commands with --host take the record, on any machine.
+    """Record this host for a replay with --host. All commands with --host take the record, on any
+    machine.
 
-    It holds no passwords, keys or serial numbers, and the machine id only as a hash. Without root it holds what you
-    can read.
+    It holds no passwords, keys or serial numbers, and the machine id only as a hash. Without root
+    it holds what you can read.
     """
     from hosttune import __version__
     from hosttune.actions.examine import examine_everything
@@ -42,10 +49,15 @@ def record(
     del diagnosis
     reader, catalog, policy = _open_choice(look)
     if reader.kind == "record" and not isinstance(reader, SupportReader):
-        raise HosttuneError("a record of a record is the record itself", hint=f"copy {one_host(look)}")
+        raise HosttuneError(
+            "a record of a record is the record itself", hint=f"copy {one_host(look)}"
+        )
     data = take_record(
-        reader, lambda door: examine_everything(door, catalog, policy), share=share, tool_version=__version__
-    )  # fmt: skip
+        reader,
+        lambda door: examine_everything(door, catalog, policy),
+        share=share,
+        tool_version=__version__,
+    )
     text, left_out = record_text(data)
     if file == "-":
         say(text)
@@ -53,16 +65,24 @@ def record(
         save(file, text.encode("ascii"))
     if left_out:
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
-        tell(f"hosttune: left out, because the record would be larger than hosttune reads: {left_out[0]}{more}")
-    rights = "" if reader.is_privileged else "; made without root, so what needs root is unknown in it"
-    read = f"{say_count(len(data['files']), 'file')}, {say_count(len(data['queries']), 'answer')} of programs"
+        tell(
+            "hosttune: left out, because the record would be larger than hosttune reads: "
+            f"{left_out[0]}{more}"
+        )
+    rights = (
+        "" if reader.is_privileged else "; made without root, so what needs root is unknown in it"
+    )
+    read = (
+        f"{say_count(len(data['files']), 'file')}, {say_count(len(data['queries']), 'answer')} of "
+        "programs"
+    )
     tell(f"hosttune: {'standard output' if file == '-' else file}: {read}{rights}")
     return 0
 
 
 def _open_choice(look: RuleOptions) -> tuple[Reader, Catalog, Policy]:
-    """The door, the rules and the policy. What is wrong with those of the host itself keeps no one from a record, which
-    may be taken to find that out.
+    """The door, the rules and the policy. What is wrong with those of the host itself keeps no one
+    from a record, which may be taken to find that out.
     """
     from hosttune.cli.common import load_choice, one_host, tell
     from hosttune.engine.policy.policy import Policy
@@ -76,4 +96,8 @@ def _open_choice(look: RuleOptions) -> tuple[Reader, Catalog, Policy]:
         if one_host(look) or any((look.policy, look.rules, look.profile, look.select, look.ignore)):
             raise
         tell(f"hosttune: recorded with the built-in rules and no policy, because {error.message}")
-        return open_reader(root=look.root, host=None, hardware=look.hardware), builtin_catalog(), Policy()
+        return (
+            open_reader(root=look.root, host=None, hardware=look.hardware),
+            builtin_catalog(),
+            Policy(),
+        )

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from hosttune.engine.fleet.values import Fleet, PlanClass
     from hosttune.values import Change
 
-EXAMPLES = ("hosttune report results/", "hosttune report results/ --format html --output fleet.html")
+EXAMPLES = (
+    "hosttune report results/",
+    "hosttune report results/ --format html --output fleet.html",
+)
 
 
 def report(
@@ -22,19 +25,32 @@ def report(
         list[str],
         Argument(
             metavar="FILE...",
-            help="Results of check --format json, records, folders of them; @LIST or - for names, one a line.",
+            help="Results of check --format json, records, folders of them; @LIST or - for names, "
+            "one a line.",
         ),
     ],
     names: Annotated[
-        int, Option("--names", metavar="N", min=1, max=10_000, help="Hosts named in each list; all are counted.")
+        int,
+        Option(
+            "--names",
+            metavar="N",
+            min=1,
+            max=10_000,
+            help="Hosts named in each list; all are counted.",
+        ),
     ] = 20,
-    plans: Annotated[int, Option("--plans", metavar="N", min=0, max=1000, help="Different plans shown.")] = 10,
-    jobs: Annotated[int, Option("--jobs", metavar="N", min=0, help="Processes side by side; 0: one for each CPU.")] = 0,
+    plans: Annotated[
+        int, Option("--plans", metavar="N", min=0, max=1000, help="Different plans shown.")
+    ] = 10,
+    jobs: Annotated[
+        int,
+        Option("--jobs", metavar="N", min=0, help="Processes side by side; 0: one for each CPU."),
+    ] = 0,
 ) -> int:
     """Combine the results of many hosts into one report. Changes nothing.
 
-    With --policy, --rules, --profile, --select or --ignore the records are judged by these instead of by what is on
-    the hosts: what would it change?
+    With --policy, --rules, --profile, --select or --ignore the records are judged by these instead
+    of by what is on the hosts: what would it change?
 
     Exit status: 0 every host is ok, 1 one is not, gave no answer or could not be read, 2 trouble.
     """
@@ -45,7 +61,12 @@ def report(
     from hosttune.host.workers import usable_cpus
 
     ask = Ask(
-        choose.rules, choose.policy, choose.profile, tuple(choose.select or ()), tuple(choose.ignore or ()), show.debug
+        choose.rules,
+        choose.policy,
+        choose.profile,
+        tuple(choose.select or ()),
+        tuple(choose.ignore or ()),
+        show.debug,
     )
     jobs = jobs or usable_cpus()
     with show_progress("reading results"):
@@ -54,13 +75,18 @@ def report(
     deliver(_render_report(fleet, changes, show), show.output)
     if not fleet.hosts and not fleet.missing_count:
         raise HosttuneError(
-            "no usable results of a host in these files", hint="gather them: hosttune check --format json"
+            "no usable results of a host in these files",
+            hint="gather them: hosttune check --format json",
         )
-    is_fine = all(one.value == "ok" for one in fleet.states) and not (fleet.missing_count or fleet.unread_count)
+    is_fine = all(one.value == "ok" for one in fleet.states) and not (
+        fleet.missing_count or fleet.unread_count
+    )
     return int(not is_fine)
 
 
-def _render_report(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], show: ShowReport) -> str:
+def _render_report(
+    fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], show: ShowReport
+) -> str:
     """The report in its format."""
     if show.is_json:
         from hosttune.codec import dump_json
@@ -74,7 +100,9 @@ def _render_report(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], 
     from hosttune.views.page import Page
 
     page = Page(screen=open_screen(show), is_verbose=show.verbose, medium=medium_of(show))
-    return fleet_report(fleet, plans, page, about_rules(builtin_catalog().rules.values()) if page.folds else {})
+    return fleet_report(
+        fleet, plans, page, about_rules(builtin_catalog().rules.values()) if page.folds else {}
+    )
 
 
 def _note_files(done: int, total: int) -> None:

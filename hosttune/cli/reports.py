@@ -1,4 +1,6 @@
-"""What the commands with several formats share: a host as it was looked at, and where the answer goes."""
+"""What the commands with several formats share: a host as it was looked at, and where the answer
+goes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def of_session(session: Session, plan: Plan, look: HostOptions, show: Display) -
     from hosttune.views.checked import Checked, about_rules
 
     return Checked(
-        plan=plan if show.is_json else replace(plan, findings=name_writers(plan.findings, session.reader)),
+        plan=plan
+        if show.is_json
+        else replace(plan, findings=name_writers(plan.findings, session.reader)),
         page=open_page(session.reader, look, show),
         profile=session.policy.profile,
         chosen=profile_text(session),
@@ -47,23 +51,29 @@ def of_session(session: Session, plan: Plan, look: HostOptions, show: Display) -
         trial=trial.state.value if (trial := trial_of(session.reader)) else "",
         keep_reports=session.policy.keep_reports,
         drains=session.policy.drains,
-        inventory=take_inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
+        inventory=take_inventory(session.facts)
+        if isinstance(show, OfCheck) and show.is_json
+        else None,
         other_system=other_system(session.facts),
         volatile=volatile_root(session.facts),
-        machine=describe_machine(session.facts) if isinstance(show, OfCheck) and not show.is_json else {},
+        machine=describe_machine(session.facts)
+        if isinstance(show, OfCheck) and not show.is_json
+        else {},
     )
 
 
 def profile_text(session: Session) -> str:
-    """Which profile is used, who says so, which file and sections are in force, the rules of --only, and the profile
-    that fits better.
+    """Which profile is used, who says so, which file and sections are in force, the rules of
+    --only, and the profile that fits better.
     """
     from hosttune.views.policy import in_force
     from hosttune.views.terminal import join_words
 
     policy = session.policy
     no_name = f"{policy.source} names none" if policy.source else "no policy names one"
-    who = f"named by {policy.profile_by}" if policy.profile_by else f"the default, because {no_name}"
+    who = (
+        f"named by {policy.profile_by}" if policy.profile_by else f"the default, because {no_name}"
+    )
     named = f"Profile {policy.profile}, {who}."
     only = f"Only rules of --only: {join_words(list(policy.sole))}." if policy.sole else ""
     return " ".join(filter(None, (named, in_force(policy, named), only, proposal_text(session))))
@@ -74,7 +84,11 @@ def proposal_text(session: Session) -> str:
     from hosttune.engine.policy.proposal import propose
 
     found = propose(session.facts) if session.policy.profile == "base" else None
-    return f"The profile {found.profile} fits this host: {found.why} (see: hosttune profiles)." if found else ""
+    return (
+        f"The profile {found.profile} fits this host: {found.why} (see: hosttune profiles)."
+        if found
+        else ""
+    )
 
 
 def deliver(text: str, output: str | None) -> None:

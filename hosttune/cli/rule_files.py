@@ -26,7 +26,8 @@ def lint_files(paths: list[str]) -> tuple[int, list[Fault]]:
             faults += lint_faults(document)
         except BadInput as error:
             faults += error.faults
-        except HosttuneError as error:  # one that cannot be read: the others are checked all the same
+        # one that cannot be read: the others are checked all the same
+        except HosttuneError as error:
             faults.append(Fault(Where(path), error.message.removeprefix(f"{path}: "), error.hint))
     return len(paths), faults
 
@@ -41,26 +42,43 @@ def lint_all() -> tuple[int, list[Fault]]:
     from hosttune.engine.rules.yamlio import load_document
     from hosttune.host.reading.live import LiveReader
 
-    documents: list[YamlFile] = [one for one in builtin_documents() if not one.name.startswith("profiles/")]
+    documents: list[YamlFile] = [
+        one for one in builtin_documents() if not one.name.startswith("profiles/")
+    ]
     faults = [fault for document in documents for fault in lint_faults(document)]
     if not faults:
         profiles = [one for one in builtin_documents() if one.name.startswith("profiles/")]
-        faults = [fault for document in profiles for fault in profile_faults(document, builtin_catalog())]
+        faults = [
+            fault for document in profiles for fault in profile_faults(document, builtin_catalog())
+        ]
     reader = LiveReader()
     names = reader.list(RULES_FOLDER)
-    custom = [name for name in names if name.endswith((".yaml", ".yml"))] if isinstance(names, tuple) else []
+    custom = (
+        [name for name in names if name.endswith((".yaml", ".yml"))]
+        if isinstance(names, tuple)
+        else []
+    )
     if custom and not faults:
         try:
             load_catalog(reader)
-            texts = [read_trusted(reader, f"{RULES_FOLDER}/{one}", is_local=False, is_required=True) for one in custom]
-            faults += [fault for name, text in texts for fault in lint_faults(load_document(text or "", name))]
+            texts = [
+                read_trusted(reader, f"{RULES_FOLDER}/{one}", is_local=False, is_required=True)
+                for one in custom
+            ]
+            faults += [
+                fault
+                for name, text in texts
+                for fault in lint_faults(load_document(text or "", name))
+            ]
         except BadInput as error:
             faults += error.faults
     return len(documents) + len(custom), faults
 
 
 def source_of(rule: Rule, reader: Reader) -> str:
-    """The file of a rule as it was written; of one of ours its cases too, where the checkout is there."""
+    """The file of a rule as it was written; of one of ours its cases too, where the checkout is
+    there.
+    """
     from hosttune.engine.rules.catalog import RULES_FOLDER
     from hosttune.engine.rules.trusted import path_on, read_trusted
     from hosttune.host.masking.cleaned import make_safe
@@ -75,15 +93,21 @@ def source_of(rule: Rule, reader: Reader) -> str:
     name = f"rules/{rule.domain}/{rule.id}.yaml"
     text = own_file(name)
     if text is None:
-        raise HosttuneError(f"{rule.id}: its file is not here", hint="it is in a checkout of hosttune")
+        raise HosttuneError(
+            f"{rule.id}: its file is not here", hint="it is in a checkout of hosttune"
+        )
     cases = checkout_text(f"tests/rules/{rule.id}.yaml")
-    below = f"\n# tests/rules/{rule.id}.yaml\n{cases}" if cases else "\n# Its cases lie in a checkout of hosttune.\n"
+    below = (
+        f"\n# tests/rules/{rule.id}.yaml\n{cases}"
+        if cases
+        else "\n# Its cases lie in a checkout of hosttune.\n"
+    )
     return f"# hosttune/{name}\n{text.decode()}{below}"
 
 
 def new_rule(rule: str, kind: str | None) -> dict[str, str]:
-    """File name to text of a new rule with a wish of this kind, or with advice. Raises BadInput when the id breaks the
-    rules for ids, HosttuneError where there is no such kind.
+    """File name to text of a new rule with a wish of this kind, or with advice. Raises BadInput
+    when the id breaks the rules for ids, HosttuneError where there is no such kind.
     """
     from hosttune import __version__
     from hosttune.cli.rule_frame import frame_rule
@@ -92,10 +116,15 @@ def new_rule(rule: str, kind: str | None) -> dict[str, str]:
 
     rules = builtin_catalog().rules
     if rule in rules:
-        raise BadInput([Fault(Where(f"{rule}.yaml", field="id"), f"a rule is called {rule} already")])
+        raise BadInput(
+            [Fault(Where(f"{rule}.yaml", field="id"), f"a rule is called {rule} already")]
+        )
     text, cases = frame_rule(rule, __version__.rpartition(".")[0], kind, rules)
     checked_rule(text, f"{rule}.yaml")
-    return {f"hosttune/rules/{rule.partition('-')[0]}/{rule}.yaml": text, f"tests/rules/{rule}.yaml": cases}
+    return {
+        f"hosttune/rules/{rule.partition('-')[0]}/{rule}.yaml": text,
+        f"tests/rules/{rule}.yaml": cases,
+    }
 
 
 def new_rule_text(files: dict[str, str]) -> str:
@@ -112,13 +141,17 @@ def write_new(folder: str, files: dict[str, str]) -> list[Path]:
     paths = [Path(folder, name) for name in files]
     try:
         found = answer_in_time(
-            folder, lambda: next((str(path) for path in paths if path.exists()), "").encode("utf-8", "surrogateescape")
+            folder,
+            lambda: next((str(path) for path in paths if path.exists()), "").encode(
+                "utf-8", "surrogateescape"
+            ),
         )
     except OSError as error:
         raise HosttuneError(f"{folder}: {reason_of(error)}", hint="name another folder") from error
     if found:
         raise HosttuneError(
-            f"{found.decode('utf-8', 'surrogateescape')} exists already", hint="name another folder, or edit the file"
+            f"{found.decode('utf-8', 'surrogateescape')} exists already",
+            hint="name another folder, or edit the file",
         )
     for path, text in zip(paths, files.values(), strict=True):
         save(str(path), text.encode(), 0o644, makes_folders=True)

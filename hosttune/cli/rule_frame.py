@@ -1,4 +1,6 @@
-"""The frame of a new rule: its file and its cases, made for one kind of wish or for advice, to be filled in."""
+"""The frame of a new rule: its file and its cases, made for one kind of wish or for advice, to be
+filled in.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ expect:
     do: {PLACEHOLDER} what a person should do
 """
 _CASES = """\
-# Hosts: `./run hosts`. What else a case can say, and what each line means: the head of tests/rules/test_cases.py
+# Hosts: `./run hosts`. What else a case can say, and what each line means: the head of
+# tests/rules/test_cases.py
 - name: {placeholder} a host that needs it
   host: h100-8x-2socket
   expect: {{verdict: {differs}, says: {placeholder} a phrase of the report{changes}}}
@@ -62,31 +65,41 @@ _CASES = """\
 _CHANGES = ', changes: ["{placeholder} as `./run test rules -k {id}` prints them"]'
 
 
-def frame_rule(rule: str, since: str, kind: str | None, rules: Mapping[str, Rule]) -> tuple[str, str]:
-    """The text of the rule and of its cases; `kind` is that of its wish, None for advice. Raises HosttuneError where
-    there is no such kind. `rules` are those that can be shown as examples.
+def frame_rule(
+    rule: str, since: str, kind: str | None, rules: Mapping[str, Rule]
+) -> tuple[str, str]:
+    """The text of the rule and of its cases; `kind` is that of its wish, None for advice. Raises
+    HosttuneError where there is no such kind. `rules` are those that can be shown as examples.
     """
     head = _HEAD.format(id=rule, since=since, placeholder=PLACEHOLDER)
     wants = _EXPECT if kind is None else _describe_want(kind, rules)
     param = _PARAM.format(placeholder=PLACEHOLDER) if _VALUE in wants else ""
     changes = "" if kind is None else _CHANGES.format(placeholder=PLACEHOLDER, id=rule)
     differs = "advice" if kind is None else "differs"
-    return head + param + wants, _CASES.format(placeholder=PLACEHOLDER, differs=differs, changes=changes)
+    return head + param + wants, _CASES.format(
+        placeholder=PLACEHOLDER, differs=differs, changes=changes
+    )
 
 
 def _describe_want(name: str, rules: Mapping[str, Rule]) -> str:
     if name not in wish_kinds():
-        raise HosttuneError(f"no kind of wish is called {name}", hint=f"there is: {', '.join(sorted(wish_kinds()))}")
+        raise HosttuneError(
+            f"no kind of wish is called {name}", hint=f"there is: {', '.join(sorted(wish_kinds()))}"
+        )
     kind = wish_kinds()[name]
     about = " ".join((type(kind).__doc__ or "").split())
     using = [rule for rule in rules.values() if any(wish.kind == name for wish in rule.want)]
-    shown = min(using, key=lambda rule: (len(rule.want), len(rule.params), rule.id)).id if using else ""
+    shown = (
+        min(using, key=lambda rule: (len(rule.want), len(rule.params), rule.id)).id if using else ""
+    )
     lines = [f"want:  # {about}", f"  - {name}: {PLACEHOLDER} its name"]
     if kind.operators:
         lines.append(f"    {_bound(kind)}")
     for key, spec in kind.fields.items():
         note = f"{key}: ({spec.type.__name__}) {spec.help}"
-        lines.append(f"    {key}: {_make_value(spec)}  # {spec.help}" if spec.required else f"    # {note}")
+        lines.append(
+            f"    {key}: {_make_value(spec)}  # {spec.help}" if spec.required else f"    # {note}"
+        )
     lines += [f"    # an example: hosttune explain {shown} --source"] if shown else []
     return "\n".join(lines) + "\n"
 

@@ -47,7 +47,8 @@ def list_rules(look: RuleOptions, show: ShowPlain) -> int:
 def lint(
     show: ShowPlain,
     files: Annotated[
-        list[str] | None, Argument(metavar="[FILE]...", help="Rule files; all built-in and custom ones by default.")
+        list[str] | None,
+        Argument(metavar="[FILE]...", help="Rule files; all built-in and custom ones by default."),
     ] = None,
 ) -> int:
     """Check rule files for faults. All faults are reported at once, with exit status 2."""
@@ -66,15 +67,28 @@ def lint(
 @app.command("new")
 @make_command
 def new(
-    rule: Annotated[str, Argument(metavar="ID", help="<domain>-<the tunable or concern>, such as memory-min-free.")],
+    rule: Annotated[
+        str,
+        Argument(metavar="ID", help="<domain>-<the tunable or concern>, such as memory-min-free."),
+    ],
     show: ShowPlain,
     folder: Annotated[
-        str | None, Option("--dir", metavar="DIR", help="Write both files into the checkout at DIR, over nothing.")
+        str | None,
+        Option(
+            "--dir", metavar="DIR", help="Write both files into the checkout at DIR, over nothing."
+        ),
     ] = None,
     wish: Annotated[
-        str, Option("--wish", metavar="KIND", help="What it wants: sysctl, unit, ... (see: hosttune rules parts).")
+        str,
+        Option(
+            "--wish",
+            metavar="KIND",
+            help="What it wants: sysctl, unit, ... (see: hosttune rules parts).",
+        ),
     ] = "sysctl",
-    advice: Annotated[bool, Option("--advice", help="It wants nothing: it advises, from facts.")] = False,
+    advice: Annotated[
+        bool, Option("--advice", help="It wants nothing: it advises, from facts.")
+    ] = False,
 ) -> int:
     """Begin a rule and its cases. FILL IN marks what is to be written; lint finds what is left."""
     del show
@@ -109,9 +123,15 @@ def parts(look: RuleOptions, show: ShowPlain) -> int:
 @make_command
 def doc(
     diagnosis: Diagnosis,
-    rule: Annotated[str | None, Argument(metavar="[RULE]", help="Write its page; without it, the index.")] = None,
+    rule: Annotated[
+        str | None, Argument(metavar="[RULE]", help="Write its page; without it, the index.")
+    ] = None,
     reference: Annotated[
-        bool, Option("--reference", help="Instead: the tables of what a rule may hold (docs/custom-rules.md).")
+        bool,
+        Option(
+            "--reference",
+            help="Instead: the tables of what a rule may hold (docs/custom-rules.md).",
+        ),
     ] = False,
 ) -> int:
     """Write the index of the rules, or the page of one."""
@@ -124,7 +144,9 @@ def doc(
 
     catalog = builtin_catalog()
     if rule is not None and (rule not in catalog.rules or reference):
-        raise HosttuneError(f"no page of {rule} is written here", hint="name a built-in rule: hosttune rules")
+        raise HosttuneError(
+            f"no page of {rule} is written here", hint="name a built-in rule: hosttune rules"
+        )
     if reference:
         say(custom_rules_reference())
     else:

@@ -1,9 +1,10 @@
-"""What a program asks for, as the Ansible modules do: one JSON object for each command, with the values of its
-parameters by their names, in place of words.
+"""What a program asks for, as the Ansible modules do: one JSON object for each command, with the
+values of its parameters by their names, in place of words.
 
     {"command": "plan", "look": {"policy": "FILE", "select": ["RULE"]}}
 
-A command gets them as it gets what typer makes of words, and answers in JSON; so it says and ends the same.
+A command gets them as it gets what typer makes of words, and answers in JSON; so it says and ends
+the same.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ COMMANDS = ("check", "plan", "apply", "confirm", "trial", "undo", "history", "re
 
 
 def answer(request: Any) -> int:
-    """The exit status of this request; its document goes to standard output, and what is wrong to standard error."""
+    """The exit status of this request; its document goes to standard output, and what is wrong to
+    standard error.
+    """
     return run_command(partial(_run, request))
 
 
@@ -46,7 +49,11 @@ def _run(request: Any) -> int:
     asked: dict[str, Any] = {one: value for one, value in usual.items() if one in hints} | request
     del asked["command"]
     unknown = sorted(asked.keys() - hints.keys())
-    given = {one: decode_as(hints[one], value, one, unknown) for one, value in asked.items() if one in hints}
+    given = {
+        one: decode_as(hints[one], value, one, unknown)
+        for one, value in asked.items()
+        if one in hints
+    }
     if unknown:  # what is not known here may be what holds a run back
         raise HosttuneError(f"{name} has no parameter {', '.join(unknown)}")
     for group in (asked, asked["look"]):

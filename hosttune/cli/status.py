@@ -1,4 +1,6 @@
-"""`hosttune status`: what this host waits for: a trial, an apply that goes on after a boot, the gate before jobs."""
+"""`hosttune status`: what this host waits for: a trial, an apply that goes on after a boot, the
+gate before jobs.
+"""
 
 from __future__ import annotations
 
@@ -62,17 +64,27 @@ class SeenTrial:
 
 def status(
     show: ShowPlain,
-    wait: Annotated[bool, Option("--wait", help="Wait until the trial is confirmed or rolled back.")] = False,
+    wait: Annotated[
+        bool, Option("--wait", help="Wait until the trial is confirmed or rolled back.")
+    ] = False,
 ) -> int:
-    """Show whether jobs may start, and the changes on trial. Of a trial it shows the deadline, what stopped working,
-    and what to type to keep it or to undo it. It also shows what `apply --yes --reboot` still has to do.
+    """Show whether jobs may start, and the changes on trial. Of a trial it shows the deadline, what
+    stopped working, and what to type to keep it or to undo it. It also shows what `apply --yes
+    --reboot` still has to do.
 
-    Exit status: 0 jobs may start, 1 not yet, 2 trouble. With --wait that of the trial: 0 none, or it was confirmed;
-    1 it was rolled back; 2 the rollback failed.
+    Exit status: 0 jobs may start, 1 not yet, 2 trouble. With --wait that of the trial: 0 none, or
+    it was confirmed; 1 it was rolled back; 2 the rollback failed.
     """
     from hosttune.actions.gate.ready import gate_units, missing_metrics, read_state
     from hosttune.actions.journal.journal import boot_id
-    from hosttune.cli.common import open_page, open_screen, open_way_back, require_root, say, write_json
+    from hosttune.cli.common import (
+        open_page,
+        open_screen,
+        open_way_back,
+        require_root,
+        say,
+        write_json,
+    )
     from hosttune.cli.options import HostOptions
     from hosttune.engine.decide.ready import read_outlook, state_to_json
     from hosttune.host import open_reader
@@ -92,7 +104,11 @@ def status(
         else ""
     )
     if show.is_json:
-        kept = state_to_json(state) | {"this_boot": is_this_boot, "metrics": gap} if state else {"format_version": 1}
+        kept = (
+            state_to_json(state) | {"this_boot": is_this_boot, "metrics": gap}
+            if state
+            else {"format_version": 1}
+        )
         more = {"trial": mask_data(trial.to_json())} if trial.is_any else {}
         write_json(kept | {"is_open": now.is_open, "now": now.sentence} | more)
     else:
@@ -102,7 +118,9 @@ def status(
 
 
 def look_at_trial(reader: Reader, open_session: Callable[[], Session], *, wait: bool) -> SeenTrial:
-    """What is on trial, after its end if it is waited for; a session is opened only to find what stopped working."""
+    """What is on trial, after its end if it is waited for; a session is opened only to find what
+    stopped working.
+    """
     from hosttune.actions.journal.journal import read_journal
     from hosttune.actions.trial.trial import look_for_losses
     from hosttune.cli.common import tell
@@ -132,4 +150,6 @@ def _read(reader: Reader) -> TrialRun | None:
     try:
         return read_trial(reader)
     except UnknownFact as unknown:
-        raise HosttuneError(f"the trial cannot be read: {unknown.reason}", hint="run it as root") from None
+        raise HosttuneError(
+            f"the trial cannot be read: {unknown.reason}", hint="run it as root"
+        ) from None

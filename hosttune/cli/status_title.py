@@ -1,8 +1,10 @@
-"""A line about the watch in the title of the terminal's window, while a command that we do not know writes below it.
+"""A line about the watch in the title of the terminal's window, while a command that we do not know
+writes below it.
 
-Nothing on the screen is touched, so a line that the command has not finished (a prompt) stays as it is, and a terminal
-that we leave without a word (SIGKILL) is as it was but for a title, which the next prompt or program sets anew.
-OSC 2 sets it; CSI 22 ; 2 t and CSI 23 ; 2 t keep and give back the one before (xterm, ctlseqs).
+Nothing on the screen is touched, so a line that the command has not finished (a prompt) stays as it
+is, and a terminal that we leave without a word (SIGKILL) is as it was but for a title, which the
+next prompt or program sets anew. OSC 2 sets it; CSI 22 ; 2 t and CSI 23 ; 2 t keep and give back
+the one before (xterm, ctlseqs).
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ _MOST = 120  # characters
 
 
 class StatusTitle:
-    """Nothing is written where standard error is no terminal, one without titles, or another job has it."""
+    """Nothing is written where standard error is no terminal, one without titles, or another job
+    has it.
+    """
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._is_wanted = is_wanted

@@ -1,4 +1,6 @@
-"""`hosttune trial`: the older name of what `hosttune status` shows of a trial, which scripts use."""
+"""`hosttune trial`: the older name of what `hosttune status` shows of a trial, which scripts
+use.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,15 @@ EXAMPLES = ("sudo hosttune trial",)
 def trial(
     look: TargetOptions,
     show: ShowPlain,
-    wait: Annotated[bool, Option("--wait", help="Wait until it is confirmed or rolled back.")] = False,
+    wait: Annotated[
+        bool, Option("--wait", help="Wait until it is confirmed or rolled back.")
+    ] = False,
 ) -> int:
-    """Show the changes on trial and what stopped working. This is the older name of a part of `hosttune status`.
+    """Show the changes on trial and what stopped working. This is the older name of a part of
+    `hosttune status`.
 
-    Exit status: 0 nothing on trial (any more), 1 on trial or rolled back, 2 the rollback failed, or trouble.
+    Exit status: 0 nothing on trial (any more), 1 on trial or rolled back, 2 the rollback failed, or
+    trouble.
     """
     from hosttune.cli import common
     from hosttune.cli.options import HostOptions

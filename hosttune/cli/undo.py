@@ -12,26 +12,39 @@ if TYPE_CHECKING:
 
 
 ON_STOP = "Ctrl-C stops it between two changes"
-EXAMPLES = ("hosttune undo", "sudo hosttune undo --yes", "sudo hosttune undo --rule storage-noatime --yes")
+EXAMPLES = (
+    "hosttune undo",
+    "sudo hosttune undo --yes",
+    "sudo hosttune undo --rule storage-noatime --yes",
+)
 
 
 def undo(
     look: HostOptions,
     show: ShowChange,
     run: Annotated[
-        str | None, Argument(metavar="[RUN]", help="The run to undo, with those that went on with it.")
+        str | None,
+        Argument(metavar="[RUN]", help="The run to undo, with those that went on with it."),
     ] = None,
-    rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule did.")] = None,
+    rule: Annotated[
+        str | None, Option("--rule", metavar="RULE", help="All that this rule did.")
+    ] = None,
     expect: Annotated[
-        str | None, Option("--expect", metavar="DIGEST", help="Only if what would be undone still has this digest.")
+        str | None,
+        Option(
+            "--expect", metavar="DIGEST", help="Only if what would be undone still has this digest."
+        ),
     ] = None,
-    yes: Annotated[bool, Option("--yes", help="Do it. Without it: show it, change nothing.")] = False,
+    yes: Annotated[
+        bool, Option("--yes", help="Do it. Without it: show it, change nothing.")
+    ] = False,
 ) -> int:
-    """Undo a run or a rule, by default the last apply. All runs that belong to it are undone, also those after an
-    interruption or a reboot. Without --yes it only shows how. It ends a trial at once.
+    """Undo a run or a rule, by default the last apply. All runs that belong to it are undone, also
+    those after an interruption or a reboot. Without --yes it only shows how. It ends a trial at
+    once.
 
-    Exit status: 0 nothing is in the way (or all was undone), 1 something was, 2 trouble, 130 stopped by Ctrl-C, 143 by
-    SIGTERM.
+    Exit status: 0 nothing is in the way (or all was undone), 1 something was, 2 trouble, 130
+    stopped by Ctrl-C, 143 by SIGTERM.
     """
     from hosttune.actions.undo import plan_undo
     from hosttune.cli import common, going_on
@@ -57,11 +70,14 @@ def undo(
             gone = sum(one.on_paper for one in planned.returns)
             common.say(
                 undo_report(
-                    planned.plan, page, words=common.quote_for_shell(words), ignore=list_redone(planned, session),
+                    planned.plan,
+                    page,
+                    words=common.quote_for_shell(words),
+                    ignore=list_redone(planned, session),
                     on_paper=gone,
                     of=planned,
                 )
-            )  # fmt: skip
+            )
         return int(bool(planned.plan.findings))
 
     from hosttune.actions.left_program import remove_idle_program
@@ -70,7 +86,9 @@ def undo(
     from hosttune.actions.undo import undo as carry_out
 
     common.require_rights(look, show, [*words, "--yes", *common.spell_expectation(expect)])
-    with open_for_change(common.session_options(look), common.progress, beside_trial=True, is_way_back=True) as (
+    with open_for_change(
+        common.session_options(look), common.progress, beside_trial=True, is_way_back=True
+    ) as (
         session,
         writer,
     ):
@@ -91,10 +109,16 @@ def undo(
         gone = sum(one.on_paper for one in planned.returns)
         common.say(
             receipt_report(
-                receipt, page, is_undo=True, ignore=list_redone(planned, session), left=planned.plan.findings,
-                on_paper=gone, of=planned, words=common.quote_for_shell(words),
+                receipt,
+                page,
+                is_undo=True,
+                ignore=list_redone(planned, session),
+                left=planned.plan.findings,
+                on_paper=gone,
+                of=planned,
+                words=common.quote_for_shell(words),
             )
-        )  # fmt: skip
+        )
     status = int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
     status = common.conclude_run("undo", writer, receipt, status)
     if look.root is None:  # last, for it may be this very file, from which Python imports

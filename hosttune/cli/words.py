@@ -1,4 +1,6 @@
-"""From a command to what typer runs: each parameter becomes an option or an argument of the command line."""
+"""From a command to what typer runs: each parameter becomes an option or an argument of the command
+line.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +30,37 @@ if TYPE_CHECKING:
 
 _SHORT = {
     "json": Option("--json", help="Same as --format json.", rich_help_panel=OUTPUT),
-    "quiet": Option("--quiet", "-q", help="Print nothing; the exit status is the answer.", rich_help_panel=OUTPUT),
-    "no_pager": Option("--no-pager", help="Do not use a pager (PAGER, else less).", rich_help_panel=OUTPUT),
+    "quiet": Option(
+        "--quiet",
+        "-q",
+        help="Print nothing; the exit status is the answer.",
+        rich_help_panel=OUTPUT,
+    ),
+    "no_pager": Option(
+        "--no-pager", help="Do not use a pager (PAGER, else less).", rich_help_panel=OUTPUT
+    ),
 }
-_AS_TYPER: dict[type[Described], Callable[..., Any]] = {Option: typer.Option, Argument: typer.Argument}
+_AS_TYPER: dict[type[Described], Callable[..., Any]] = {
+    Option: typer.Option,
+    Argument: typer.Argument,
+}
 
 
 def make_command(function: Callable[..., int]) -> Callable[..., None]:
     """Make a typer command of a function that returns its exit status.
 
-    A parameter annotated with one of GROUPS becomes an option for each field of that dataclass. No option and no
-    argument may be empty. A command with --format gets --json, which is short for one of its values, and --quiet.
+    A parameter annotated with one of GROUPS becomes an option for each field of that dataclass. No
+    option and no argument may be empty. A command with --format gets --json, which is short for one
+    of its values, and --quiet.
     """
-    # Not get_type_hints: that of Python 3.10 puts an Optional around what has None as its default, and no description
-    # is seen then.
+    # Not get_type_hints: that of Python 3.10 puts an Optional around what has None as its default,
+    # and no description is seen then.
     hints = inspect.get_annotations(function, eval_str=True)
-    taken = {name: hints[name] for name in inspect.signature(function).parameters if hints[name] in GROUPS}
+    taken = {
+        name: hints[name]
+        for name in inspect.signature(function).parameters
+        if hints[name] in GROUPS
+    }
 
     stop = getattr(sys.modules[function.__module__], "ON_STOP", "Ctrl-C stops it")
 
@@ -59,7 +76,8 @@ def make_command(function: Callable[..., int]) -> Callable[..., None]:
             from hosttune.host.console import discard_output
 
             discard_output(sys.stdout)
-        if given.pop("no_pager", False) or given.get("yes"):  # with --yes it acts: a boot of its own may follow
+        # with --yes it acts: a boot of its own may follow
+        if given.pop("no_pager", False) or given.get("yes"):
             from hosttune.host.pager import switch_pager_off
 
             switch_pager_off()
@@ -85,17 +103,28 @@ def make_command(function: Callable[..., int]) -> Callable[..., None]:
         if name in taken:
             parameters += _make_parameters(taken[name])
         else:
-            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(
+                parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            )
     if any(parameter.name == "format" for parameter in parameters):
         # What watch starts prints to the same standard output.
-        is_answer = not any(_describe_hint(one.annotation).shown.startswith("-- ") for one in parameters)
+        is_answer = not any(
+            _describe_hint(one.annotation).shown.startswith("-- ") for one in parameters
+        )
         parameters += [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False,
+                annotation=Annotated[bool, option],
+            )
             for name, option in _SHORT.items()
             if is_answer or name != "quiet"
         ]
     described = {parameter.name: _describe_hint(parameter.annotation) for parameter in parameters}
-    parameters = [parameter.replace(annotation=_as_typer(parameter.annotation)) for parameter in parameters]
+    parameters = [
+        parameter.replace(annotation=_as_typer(parameter.annotation)) for parameter in parameters
+    ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
@@ -115,7 +144,9 @@ def _show_look(look: TargetOptions, stop: str) -> AbstractContextManager[None]:
 def _json_instead(chosen: Any) -> Any:
     """The JSON format of a command, unless another one was chosen besides. Raises HosttuneError."""
     if chosen.value not in {"text", "json"}:
-        raise HosttuneError(f"--json and --format {chosen.value} contradict each other", hint="use one of them")
+        raise HosttuneError(
+            f"--json and --format {chosen.value} contradict each other", hint="use one of them"
+        )
     return type(chosen)("json")
 
 
@@ -133,7 +164,10 @@ def _make_parameters(group: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
         )
         for field in fields(group)
-    ]  # fmt: skip
+    ]

@@ -1,1 +1,3 @@
-"""Deciding, purely, in rooms: expressions, rules, policy, decide, fleet. Each knows only those before it."""
+"""Deciding, purely, in rooms: expressions, rules, policy, decide, fleet. Each knows only those
+before it.
+"""

@@ -1,10 +1,10 @@
-"""Facts: what the host is, how it is set up and what goes on there. One module per subject, in the folders of the
-domains that rules have; what every domain asks for is beside them.
+"""Facts: what the host is, how it is set up and what goes on there. One module per subject, in the
+folders of the domains that rules have; what every domain asks for is beside them.
 
-A module `facts/<domain>/<subject>.py` holds a class, a `Subject`: each of its fields says what it means and where it is
-read, through the door, when it is first touched; parsing is pure. To add a subject, write the module and add its line
-to the class in `__init__.py` of its folder: the lines are the registry. The expressions of rules are typed against the
-class of its name.
+A module `facts/<domain>/<subject>.py` holds a class, a `Subject`: each of its fields says what it
+means and where it is read, through the door, when it is first touched; parsing is pure. To add a
+subject, write the module and add its line to the class in `__init__.py` of its folder: the lines
+are the registry. The expressions of rules are typed against the class of its name.
 """
 
 from __future__ import annotations
@@ -56,15 +56,18 @@ __all__ = ["SUBJECTS", "Fact", "Facts", "RequestedNames", "UnknownFact", "get_ra
 
 @frozen
 class RequestedNames:
-    """What the selected rules ask for by name and is not read as a whole: `units["fstrim.timer"]`."""
+    """What the selected rules ask for by name and is not read as a whole:
+    `units["fstrim.timer"]`.
+    """
 
     units: frozenset[str] = field(default_factory=frozenset)
-    pythons: frozenset[str] = field(default_factory=frozenset)  # absolute paths: the parameter `python` of rules
+    # absolute paths: the parameter `python` of rules
+    pythons: frozenset[str] = field(default_factory=frozenset)
 
 
 class Facts(
-    ContainersFacts, CpuFacts, FrameworkFacts, GpuFacts, KernelFacts, LimitsFacts, MemoryFacts, NetworkFacts,
-    ServicesFacts, StorageFacts,
+    ContainersFacts, CpuFacts, FrameworkFacts, GpuFacts, KernelFacts, LimitsFacts, MemoryFacts,
+    NetworkFacts, ServicesFacts, StorageFacts,
 ):  # fmt: skip
     """The facts of one host, each collected when it is first touched, then kept.
 
@@ -101,7 +104,8 @@ class Facts(
         if name not in MODULES:
             message = f"no fact is called {name!r}"
             raise AttributeError(message)
-        with self._locks.setdefault(name, threading.RLock()):  # one step, so all threads meet at one lock
+        # one step, so all threads meet at one lock
+        with self._locks.setdefault(name, threading.RLock()):
             if name not in self.__dict__:
                 started = time.perf_counter()
                 subject = getattr(import_module(MODULES[name]), CLASSES[name])
@@ -110,15 +114,18 @@ class Facts(
             return self.__dict__[name]
 
     def through(self, reader: Reader) -> Facts:
-        """The facts of the same host through another door, behind which a plan was tried: what was collected of the
-        hardware stays.
+        """The facts of the same host through another door, behind which a plan was tried: what was
+        collected of the hardware stays.
         """
         facts = Facts(reader, self.asked)
-        facts.__dict__.update({name: self.__dict__[name] for name in HARDWARE if name in self.__dict__})
+        facts.__dict__.update(
+            {name: self.__dict__[name] for name in HARDWARE if name in self.__dict__}
+        )
         return facts
 
     def prefetch(self, subjects: Iterable[str]) -> None:
-        """Start collecting those of these subjects that wait for other programs, so that they do so side by side.
+        """Start collecting those of these subjects that wait for other programs, so that they do so
+        side by side.
 
         Nothing waits here: who touches such a fact waits for it.
         """
@@ -127,7 +134,8 @@ class Facts(
 
     def _touch(self, name: str) -> None:
         started = time.perf_counter()
-        with suppress(Exception):  # who touches the fact next meets the same error where it can be reported
+        # who touches the fact next meets the same error where it can be reported
+        with suppress(Exception):
             complete(getattr(self, name))
             self.seconds[name] = time.perf_counter() - started
 
@@ -141,17 +149,21 @@ MODULES = {
 SUBJECTS = tuple(sorted(MODULES))
 # subject -> the name of its class in there
 CLASSES = {
-    subject: str(name) for folder in (Facts, *Facts.__bases__) for subject, name in folder.__annotations__.items()
+    subject: str(name)
+    for folder in (Facts, *Facts.__bases__)
+    for subject, name in folder.__annotations__.items()
 }
 
-# Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl, ubuntu-drivers).
+# Subjects whose collection waits for other programs (apt-cache, nvidia-smi, systemctl,
+# ubuntu-drivers).
 SLOW = frozenset({
-    "activity", "archives", "candidates", "clock", "components", "framework", "gpu_memory", "health", "host_log",
-    "known_holes", "nvidia", "nvlink", "nvme", "offers", "packaging", "pools", "rails", "smart", "storage_log", "units",
+    "activity", "archives", "candidates", "clock", "components", "framework", "gpu_memory",
+    "health", "host_log", "known_holes", "nvidia", "nvlink", "nvme", "offers", "packaging", "pools",
+    "rails", "smart", "storage_log", "units",
 })  # fmt: skip
 
 # Subjects that no change of ours can alter before the next boot.
 HARDWARE = frozenset({
-    "acs", "cpu", "disks", "filesystems", "gpu_memory", "gpus", "health", "kernel", "kernel_log", "numa", "nvidia",
-    "nvlink", "nvlink_errors", "os", "other_gpus", "pcie", "vulnerabilities",
+    "acs", "cpu", "disks", "filesystems", "gpu_memory", "gpus", "health", "kernel", "kernel_log",
+    "numa", "nvidia", "nvlink", "nvlink_errors", "os", "other_gpus", "pcie", "vulnerabilities",
 })  # fmt: skip

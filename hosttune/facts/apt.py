@@ -1,9 +1,9 @@
 """What apt's configuration says of a list or value, with the lines, and as apt has merged it:
-`apt["Unattended-Upgrade::Package-Blacklist"].lines`; its pins, the archives that are switched off, and what
-apt-get would do.
+`apt["Unattended-Upgrade::Package-Blacklist"].lines`; its pins, the archives that are switched off,
+and what apt-get would do.
 
-Sources: apt.conf(5), as apt_conf.py reads the files; `apt-config dump` (apt-config(8)) for what apt makes of them;
-`apt-get -s` (apt_get.py).
+Sources: apt.conf(5), as apt_conf.py reads the files; `apt-config dump` (apt-config(8)) for what apt
+makes of them; `apt-get -s` (apt_get.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 class AptSetting(Fact):
     """One name of apt's configuration."""
 
-    lines: tuple[Placed, ...]  # all that give it a value, in the order of reading; `#clear` where a line empties it
+    # all that give it a value, in the order of reading; `#clear` where a line empties it
+    lines: tuple[Placed, ...]
     merged: tuple[str, ...]  # the values of a list as apt has merged it; empty where no one sets it
 
     @property
@@ -62,14 +63,17 @@ class Apt(Subject):
     pins: tuple[Pin, ...] = read_with(lambda self: read_pins(self.reader))
     # ADDRESS SUITE COMPONENTS of each archive that is switched off
     disabled_sources: tuple[Placed, ...] = read_with(lambda self: read_disabled(self.reader))
-    sources: tuple[Placed, ...] = read_with(lambda self: read_enabled(self.reader))  # the same of each that apt reads
+    # the same of each that apt reads
+    sources: tuple[Placed, ...] = read_with(lambda self: read_enabled(self.reader))
 
     @fact
     def _names(self) -> AptNames:
         return AptNames(read_texts(self.reader, list_files(self.reader)))
 
     def _look(self, name: str) -> AptSetting:
-        return AptSetting(lazy(lambda: tuple(self._names.lines(name))), lazy(_read_merged, self.reader, name))
+        return AptSetting(
+            lazy(lambda: tuple(self._names.lines(name))), lazy(_read_merged, self.reader, name)
+        )
 
     def __getitem__(self, name: str) -> AptSetting:
         return self.entries[name]
@@ -106,7 +110,9 @@ def _simulate_install(reader: Reader, operands: Sequence[str]) -> Transaction:
 
 
 def _with_old(reader: Reader, would: Transaction) -> Transaction:
-    """With where the versions that would go can be had, and which came along; nothing where apt does not say."""
+    """With where the versions that would go can be had, and which came along; nothing where apt
+    does not say.
+    """
     policies = _run_apt(reader, apt_get.ask_policy(would.before)) if would.before else None
     if policies is None:
         return would

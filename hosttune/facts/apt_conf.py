@@ -1,8 +1,8 @@
 """What the files of apt's configuration say, with the line, in the order in which apt reads them.
 
-Source: apt.conf(5): the files of apt.conf.d by name, with no suffix or `.conf`, then apt.conf; names nest by `{ }` or
-`::`, whatever their case; `NAME:: "value";` and `NAME { "value"; };` append to a list, `NAME "value";` sets a value;
-`#clear NAME;` takes all below NAME away.
+Source: apt.conf(5): the files of apt.conf.d by name, with no suffix or `.conf`, then apt.conf;
+names nest by `{ }` or `::`, whatever their case; `NAME:: "value";` and `NAME { "value"; };` append
+to a list, `NAME "value";` sets a value; `#clear NAME;` takes all below NAME away.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ CLEAR = "#clear"
 MOST = 1 << 20  # characters of all files: each name and value takes some hundred bytes
 _NAME = regex(r"[\w-]+|[\w.-]*[\w-]\.conf")
 _PART = regex(
-    r'//[^\n]*|/\*(?:(?!\*/).)*(?:\*/)?|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|("(?:\\.|[^"\\\n])*)|[{};]|[^\s{};"]+',
+    r'//[^\n]*|/\*(?:(?!\*/).)*(?:\*/)?|#clear\b|#[^\n]*|"(?:\\.|[^"\\\n])*"|("(?:\\.|[^"\\\n])*)'
+    r'|[{};]|[^\s{};"]+',
     re.DOTALL,
 )  # group 1: a quote without its end
 
@@ -40,7 +41,9 @@ def list_files(reader: Reader) -> tuple[str, ...]:
 
 
 class _Scope:
-    """One name, with the names below it. Each knows its last part only: no text of a file is kept once a level."""
+    """One name, with the names below it. Each knows its last part only: no text of a file is kept
+    once a level.
+    """
 
     __slots__ = ("below", "clears", "values")
 
@@ -60,7 +63,9 @@ class _Scope:
 
 
 class AptNames:
-    """All names of these files, (path, content) in their order. Each file is read once, in time that grows linearly."""
+    """All names of these files, (path, content) in their order. Each file is read once, in time
+    that grows linearly.
+    """
 
     def __init__(self, contents: Iterable[tuple[str, str]]) -> None:
         self._root = _Scope()
@@ -69,11 +74,15 @@ class AptNames:
         for path, content in contents:
             left -= len(content)
             if left < 0:
-                raise UnknownFact(f"the files of apt's configuration have more than {MOST >> 20} MiB")
+                raise UnknownFact(
+                    f"the files of apt's configuration have more than {MOST >> 20} MiB"
+                )
             self._read(path, content)
 
     def lines(self, name: str) -> Iterator[Placed]:
-        """The lines that give a list its values; of those that empty it the last before each value, as `#clear`."""
+        """The lines that give a list its values; of those that empty it the last before each value,
+        as `#clear`.
+        """
         passed: list[int] = []
         scope = self._root
         for part in _split_name(name):

@@ -1,4 +1,6 @@
-"""What apt-get would do, and how it is asked and run: argument lists and parsers (apt-get(8), option -s)."""
+"""What apt-get would do, and how it is asked and run: argument lists and parsers (apt-get(8),
+option -s).
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 LOCK_WAIT_S: Final = 120  # another apt may work; unattended-upgrades is done in a minute or two
-INSTALL_TIMEOUT_S: Final = 3600.0  # a driver is some 400 MB, and its initramfs takes minutes on a slow disk
+# a driver is some 400 MB, and its initramfs takes minutes on a slow disk
+INSTALL_TIMEOUT_S: Final = 3600.0
 LOOK_TIMEOUT_S: Final = 120.0
 
-NEEDRESTART: Final = ("needrestart", "-b", "-l", "-r", "l")  # a list for programs, of libraries; restarts nothing
+# a list for programs, of libraries; restarts nothing
+NEEDRESTART: Final = ("needrestart", "-b", "-l", "-r", "l")
 CACHE: Final = "/var/cache/apt/archives"
 ARCHITECTURES: Final = "/var/lib/dpkg/arch"  # there once a foreign one was added
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
@@ -38,12 +42,16 @@ _SOURCE_LINE = regex(r" {6,}-?\d+ (\S.*)")
 _DEPENDS = regex(r"Depends: (\S+)")
 _DOWN = "Down "
 _DOWNGRADED = "The following packages will be DOWNGRADED:"
-_UNKNOWN_NAME = regex(r"Unable to locate package|has no installation candidate|Couldn't find any package")
+_UNKNOWN_NAME = regex(
+    r"Unable to locate package|has no installation candidate|Couldn't find any package"
+)
 
 
 @frozen
 class PackageStep(Fact):
-    """One package in a transaction; `before` is empty for a new one, `after` for one that is removed."""
+    """One package in a transaction; `before` is empty for a new one, `after` for one that is
+    removed.
+    """
 
     name: str  # of the package
     before: str  # the version that is installed; empty: none is
@@ -55,20 +63,26 @@ class PackageStep(Fact):
 class Transaction(Fact):
     """What apt-get would do, or why it would not (`error`, its own words).
 
-    `old` says of each package that would be replaced or removed where its present version can be had: `archive`,
-    `cache` (of downloaded packages) or `nowhere`; a name without an entry was not asked for.
+    `old` says of each package that would be replaced or removed where its present version can be
+    had: `archive`, `cache` (of downloaded packages) or `nowhere`; a name without an entry was not
+    asked for.
     """
 
     steps: tuple[PackageStep, ...]  # what is installed, updated and removed, in apt's order
     download_bytes: int | None = None  # what apt would fetch; None where it does not say
     growth_bytes: int = (
-        0  # how much more it takes on the disk afterwards, as apt says; 0 where it takes less, or apt does not say
+        # how much more it takes on the disk afterwards, as apt says; 0 where it takes less, or apt
+        # does not say
+        0
     )
     error: str = ""  # what apt says where it refuses; empty otherwise
     downgraded: tuple[str, ...] = ()  # names of packages that get an older version
-    automatic: frozenset[str] = frozenset()  # of those that would be replaced or removed: came along, as apt-mark(8)
-    old: Mapping[str, str] = field(default_factory=dict)  # by name: where the version that is installed can be had
-    unmet: tuple[str, ...] = ()  # of an error: the packages that others depend on and that would not come
+    # of those that would be replaced or removed: came along, as apt-mark(8)
+    automatic: frozenset[str] = frozenset()
+    # by name: where the version that is installed can be had
+    old: Mapping[str, str] = field(default_factory=dict)
+    # of an error: the packages that others depend on and that would not come
+    unmet: tuple[str, ...] = ()
 
     @property
     def knows_no_such_package(self) -> bool:
@@ -92,7 +106,9 @@ class Transaction(Fact):
 
 
 def make_simulation(operands: Iterable[str]) -> tuple[str, ...]:
-    """Says what `apt-get install` would do. An operand is NAME, NAME=VERSION, or NAME- to remove it."""
+    """Says what `apt-get install` would do. An operand is NAME, NAME=VERSION, or NAME- to remove
+    it.
+    """
     return ("apt-get", "-s", *_COMMON, "--allow-downgrades", "install", *operands)
 
 
@@ -102,11 +118,14 @@ def make_download_list(operands: Iterable[str]) -> tuple[str, ...]:
 
 
 def make_installation(operands: Sequence[str], would: Transaction) -> tuple[str, ...]:
-    """Does it: no questions, old configuration files stay, other package managers are waited for. `would` is what the
-    same operands do in a simulation: where nothing is removed or replaced there, nothing may be here."""
+    """Does it: no questions, old configuration files stay, other package managers are waited for.
+    `would` is what the same operands do in a simulation: where nothing is removed or replaced
+    there, nothing may be here.
+    """
     guard = () if would.removed else ("--no-remove",)
     replaced = set(would.before) & set(would.after)
-    downgrade = ("--allow-downgrades",) if replaced else ()  # an old version that comes back by its exact name
+    # an old version that comes back by its exact name
+    downgrade = ("--allow-downgrades",) if replaced else ()
     return ("apt-get", *_COMMON, *guard, *downgrade, *_make_options(), "install", *operands)
 
 
@@ -116,25 +135,32 @@ def _make_options() -> tuple[str, ...]:
 
 
 def make_configuration() -> tuple[str, ...]:
-    """Configures all that dpkg left half-way: no questions, old configuration files stay (dpkg(1))."""
+    """Configures all that dpkg left half-way: no questions, old configuration files stay
+    (dpkg(1)).
+    """
     return ("dpkg", *_CONFFILES, "--configure", "-a")
 
 
 def repair(again: Sequence[str] = (), *, simulate: bool = False) -> tuple[str, ...]:
-    """Installs, replaces or removes what is left in pieces: apt-get(8), option -f. Or installs these once more, for
-    `-f` configures what depends on one that is to be reinstalled (dpkg(1), reinst-required) before it, and fails.
+    """Installs, replaces or removes what is left in pieces: apt-get(8), option -f. Or installs
+    these once more, for `-f` configures what depends on one that is to be reinstalled (dpkg(1),
+    reinst-required) before it, and fails.
     """
     how = ("-s", *_COMMON) if simulate else (*_COMMON, *_make_options())
     return ("apt-get", *how, *(("--reinstall", "install", *again) if again else ("-f", "install")))
 
 
 def check() -> tuple[str, ...]:
-    """Waits until no other package manager is at work, and says what is broken; nothing is changed."""
+    """Waits until no other package manager is at work, and says what is broken; nothing is
+    changed.
+    """
     return ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}", "check")
 
 
 def is_locked(text: str) -> bool:
-    """Whether apt-get gave up because another package manager held a lock for all of LOCK_WAIT_S."""
+    """Whether apt-get gave up because another package manager held a lock for all of
+    LOCK_WAIT_S.
+    """
     return "Could not get lock" in text
 
 
@@ -149,7 +175,9 @@ def make_automatic_question(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def make_download(folder: str, package: str) -> tuple[str, ...]:
-    """Fetches the .deb of NAME=VERSION into a folder. apt tells where only by the folder it works in."""
+    """Fetches the .deb of NAME=VERSION into a folder. apt tells where only by the folder it works
+    in.
+    """
     return ("env", "-C", folder, "apt-get", "-q", "download", package)
 
 
@@ -158,7 +186,9 @@ def mark_automatic(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_relevant_lines(stdout: str) -> tuple[str, ...]:
-    """The lines of a simulation that say what would be done, and one `Down NAME` for each downgrade."""
+    """The lines of a simulation that say what would be done, and one `Down NAME` for each
+    downgrade.
+    """
     lines = []
     in_downgrades = False
     for line in stdout.splitlines():
@@ -173,10 +203,11 @@ def find_relevant_lines(stdout: str) -> tuple[str, ...]:
 def places_of(
     policies: str, cached: Iterable[str], before: Mapping[str, str], foreign: Collection[str] = ()
 ) -> dict[str, str]:
-    """Where the versions of packages that would be replaced or removed can be had, as `Transaction.old` says it.
+    """Where the versions of packages that would be replaced or removed can be had, as
+    `Transaction.old` says it.
 
-    `policies` is the answer of `ask_policy`, `cached` the names in the cache of apt, `list_foreign` the host's foreign
-    architectures.
+    `policies` is the answer of `ask_policy`, `cached` the names in the cache of apt, `list_foreign`
+    the host's foreign architectures.
     """
     files: dict[str, list[str]] = {}
     for one in cached:
@@ -194,8 +225,8 @@ def places_of(
 def offered_versions(policies: str) -> dict[str, tuple[str, ...]]:
     """The versions that an archive offers, by package, from `apt-cache policy`.
 
-    Its table has a line per version (` *** ` before the installed one), each followed by deeper ones that name its
-    sources, `PRIORITY URL...` or dpkg's own status file.
+    Its table has a line per version (` *** ` before the installed one), each followed by deeper
+    ones that name its sources, `PRIORITY URL...` or dpkg's own status file.
     """
     offered: dict[str, dict[str, None]] = {}
     name = version = ""
@@ -204,19 +235,23 @@ def offered_versions(policies: str) -> dict[str, tuple[str, ...]]:
             name, version = line.rstrip(":"), ""
         elif match := _VERSION_LINE.match(line):
             version = match[1]
-        elif version and (match := _SOURCE_LINE.match(line)) and not match[1].startswith(DPKG_STATUS):
+        elif (
+            version and (match := _SOURCE_LINE.match(line)) and not match[1].startswith(DPKG_STATUS)
+        ):
             offered.setdefault(name, {})[version] = None
     return {name: tuple(versions) for name, versions in offered.items()}
 
 
 def file_start(name: str, version: str) -> str:
-    """How the name of a downloaded .deb begins; the architecture follows (apt, pkgAcqArchive and QuoteString)."""
+    """How the name of a downloaded .deb begins; the architecture follows (apt, pkgAcqArchive and
+    QuoteString).
+    """
     return f"{name.partition(':')[0]}_{version.replace('%', '%25').replace(':', '%3a')}_"
 
 
 def is_file_of(file: str, name: str, version: str, foreign: Collection[str]) -> bool:
-    """Whether a downloaded .deb, by its name, is this one: a package of a foreign architecture is called NAME:ARCH, and
-    one without is native, or for all.
+    """Whether a downloaded .deb, by its name, is this one: a package of a foreign architecture is
+    called NAME:ARCH, and one without is native, or for all.
     """
     start = file_start(name, version)
     architecture, _, suffix = file.removeprefix(start).partition(".")
@@ -231,10 +266,14 @@ def list_foreign(reader: Reader) -> tuple[str, ...]:
 
 
 def parse_restarts(needrestart: str) -> tuple[str, ...]:
-    """The units that use files which were replaced, from `needrestart -b -r l` (its README.batch)."""
+    """The units that use files which were replaced, from `needrestart -b -r l` (its
+    README.batch).
+    """
     mark = "NEEDRESTART-SVC:"
     lines = needrestart.splitlines()
-    return tuple(sorted({line.removeprefix(mark).strip() for line in lines if line.startswith(mark)}))
+    return tuple(
+        sorted({line.removeprefix(mark).strip() for line in lines if line.startswith(mark)})
+    )
 
 
 def parse_errors(stderr: str, status: int) -> tuple[str, ...]:
@@ -268,12 +307,16 @@ def parse_unmet(stdout: str) -> tuple[str, ...]:
 
 
 def parse(lines: Iterable[str]) -> Transaction:
-    """A transaction from the lines that `find_relevant_lines` and `parse_errors` keep; others are passed over."""
+    """A transaction from the lines that `find_relevant_lines` and `parse_errors` keep; others are
+    passed over.
+    """
     steps: dict[str, PackageStep] = {}
     errors, down = [], []
     for line in lines:
         if match := _INSTALL.match(line):
-            steps[match[1]] = PackageStep(match[1], match[2] or "", match[3], (match[4] or "").strip())
+            steps[match[1]] = PackageStep(
+                match[1], match[2] or "", match[3], (match[4] or "").strip()
+            )
         elif match := _REMOVE.match(line):
             steps[match[1]] = PackageStep(match[1], match[2] or "", "")
         elif line.startswith("E: "):
@@ -285,15 +328,19 @@ def parse(lines: Iterable[str]) -> Transaction:
 
 
 def get_upstream(version: str) -> str:
-    """The upstream part of a Debian version: 580.95.05 of 1:580.95.05-0ubuntu0.24.04.2 (deb-version(7))."""
+    """The upstream part of a Debian version: 580.95.05 of 1:580.95.05-0ubuntu0.24.04.2
+    (deb-version(7)).
+    """
     return version.rpartition(":")[2].rpartition("-")[0] or version.rpartition(":")[2]
 
 
 def describe(would: Transaction) -> tuple[str, ...]:
-    """A transaction for people: the packages of one version on one line, then what is removed and the size of the
-    download.
+    """A transaction for people: the packages of one version on one line, then what is removed and
+    the size of the download.
     """
-    lines = list(join_equal((step.name, *_describe_step(step)) for step in would.steps if step.after))
+    lines = list(
+        join_equal((step.name, *_describe_step(step)) for step in would.steps if step.after)
+    )
     removed = list(join_equal((step.name, "remove", step.before) for step in would.removed))
     lines += removed or ["removes nothing"] * bool(lines)
     if would.download_bytes is not None:
@@ -303,16 +350,23 @@ def describe(would: Transaction) -> tuple[str, ...]:
 
 def _describe_step(step: PackageStep) -> tuple[str, str]:
     versions = f"{step.before} -> {step.after}" if step.before else step.after
-    return "upgrade" if step.before else "install", f"{versions} from {step.origin}" if step.origin else versions
+    return (
+        "upgrade" if step.before else "install",
+        f"{versions} from {step.origin}" if step.origin else versions,
+    )
 
 
 def join_equal(acts: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Acts of (package, verb, versions) for people: `install a 1`, and `install 2 packages, 1: a, b` for several of
-    one version, where the first of them is.
+    """Acts of (package, verb, versions) for people: `install a 1`, and `install 2 packages, 1: a,
+    b` for several of one version, where the first of them is.
     """
     alike: dict[tuple[str, str], list[str]] = {}
     for name, verb, versions in acts:
         alike.setdefault((verb, versions), []).append(name)
     for (verb, versions), names in alike.items():
         one = f"{verb} {names[0]} {versions}"
-        yield one if len(names) == 1 else f"{verb} {len(names)} packages, {versions}: {', '.join(names)}"
+        yield (
+            one
+            if len(names) == 1
+            else f"{verb} {len(names)} packages, {versions}: {', '.join(names)}"
+        )

@@ -1,7 +1,8 @@
 """The pins in apt's preferences: which packages, which versions, which priority, and in which line.
 
-Source: apt_preferences(5): stanzas of Package, Pin and Pin-Priority. In preferences.d count names of letters, digits,
-`-`, `_` and `.` with no extension or `.pref`. A priority below 0 keeps a version from being installed.
+Source: apt_preferences(5): stanzas of Package, Pin and Pin-Priority. In preferences.d count names
+of letters, digits, `-`, `_` and `.` with no extension or `.pref`. A priority below 0 keeps a
+version from being installed.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ _SHOWN = 3  # packages of a pin that a sentence names
 class Pin(Fact):
     """One stanza."""
 
-    packages: tuple[str, ...]  # as it names them: nvidia-*, /regex/, src:NAME; `*` for every package
+    # as it names them: nvidia-*, /regex/, src:NAME; `*` for every package
+    packages: tuple[str, ...]
     pin: str  # release o=NVIDIA; version 580.*; origin developer.download.nvidia.com
-    priority: int  # Pin-Priority, as apt_preferences(5) explains it: below 0 never, above 1000 even a downgrade
+    # Pin-Priority, as apt_preferences(5) explains it: below 0 never, above 1000 even a downgrade
+    priority: int
     path: str  # the file of preferences
     line: int  # of its Package field, from 1
 
@@ -52,11 +55,15 @@ class Pin(Fact):
     def words(self) -> str:
         """The stanza as a phrase: Package: nvidia-*, Pin: release *, Pin-Priority: -1."""
         more = " ..." if len(self.packages) > _SHOWN else ""
-        return f"Package: {' '.join(self.packages[:_SHOWN])}{more}, Pin: {self.pin}, Pin-Priority: {self.priority}"
+        return (
+            f"Package: {' '.join(self.packages[:_SHOWN])}{more}, Pin: {self.pin}, Pin-Priority: "
+            f"{self.priority}"
+        )
 
     def names(self, package: str) -> bool:
-        """It names this package. A source package is matched as if it had the package's name, and a regular expression
-        only where it is one word."""
+        """It names this package. A source package is matched as if it had the package's name, and a
+        regular expression only where it is one word.
+        """
         return any(_names_package(one, package) for one in self.packages)
 
     def wants(self, version: str) -> bool:
@@ -65,23 +72,30 @@ class Pin(Fact):
         return kind == "version" and self.priority > 0 and _fits(version, pattern)
 
     def fits_archive(self, release: Mapping[str, str]) -> bool:
-        """It is about this archive: `release` has the fields of its Release file by letter (o, a, n), and `site`."""
+        """It is about this archive: `release` has the fields of its Release file by letter (o, a,
+        n), and `site`.
+        """
         kind, _, rest = self.pin.partition(" ")
         if kind == "origin":
             return _fits(release.get("site", ""), rest.strip().strip('"'))
         if kind != "release":
             return False
         wanted = [one.strip().partition("=") for one in rest.split(",")]
-        return all(_fits(release.get(key, ""), value) if mark else key == "*" for key, mark, value in wanted)
+        return all(
+            _fits(release.get(key, ""), value) if mark else key == "*"
+            for key, mark, value in wanted
+        )
 
 
 def _names_package(pattern: str, package: str) -> bool:
     plain = pattern.removeprefix("src:").partition(":")[0]
     if match := _PLAIN_REGEX.fullmatch(plain):
         start, word, end = match.groups()
-        return package == word if start and end else (
-            package.startswith(word) if start else package.endswith(word) if end else word in package
-        )  # fmt: skip
+        if start and end:
+            return package == word
+        if start:
+            return package.startswith(word)
+        return package.endswith(word) if end else word in package
     return _fits(package, plain)
 
 
@@ -97,8 +111,8 @@ def read_pins(reader: Reader) -> tuple[Pin, ...]:
     size = sum(len(pin.pin) + sum(map(len, pin.packages)) for pin in found)
     if sum(len(pin.packages) for pin in found) > _MOST_PATTERNS or size > _MOST_CHARACTERS:
         raise UnknownFact(
-            f"the preferences of apt name more than {_MOST_PATTERNS:,} packages, or in more than {_MOST_CHARACTERS:,} "
-            "characters, which is more than is matched"
+            f"the preferences of apt name more than {_MOST_PATTERNS:,} packages, or in more than "
+            f"{_MOST_CHARACTERS:,} characters, which is more than is matched"
         )
     return found
 
@@ -129,4 +143,6 @@ def _pin(fields: Mapping[str, str], path: str, line: int) -> Iterator[Pin]:
         priority = parse_whole(fields["pin-priority"])
     except ValueError:
         return
-    yield Pin(tuple(fields["package"].split()), " ".join(fields["pin"].split()), priority, path, line)
+    yield Pin(
+        tuple(fields["package"].split()), " ".join(fields["pin"].split()), priority, path, line
+    )

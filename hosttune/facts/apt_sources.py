@@ -1,8 +1,9 @@
-"""The archives in apt's sources, and those that a person has switched off there, each with its line.
+"""The archives in apt's sources, and those that a person has switched off there, each with its
+line.
 
-Source: sources.list(5): a line of a .list file that is commented out, `Enabled: no` in a .sources file; and files that
-apt passes over, because their name ends with .disabled. What the release upgrader leaves (.distUpgrade) is of another
-release.
+Source: sources.list(5): a line of a .list file that is commented out, `Enabled: no` in a .sources
+file; and files that apt passes over, because their name ends with .disabled. What the release
+upgrader leaves (.distUpgrade) is of another release.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _NO = frozenset({"no", "false", "without", "off", "disable", "0"})
 
 
 def read_disabled(reader: Reader) -> tuple[Placed, ...]:
-    """Those that are switched off, as `read_sources`. The line is 0 if the name of the file switches it off."""
+    """Those that are switched off, as `read_sources`. The line is 0 if the name of the file
+    switches it off.
+    """
     return tuple(one for one, is_on in read_sources(reader) if not is_on)
 
 
@@ -52,11 +55,15 @@ def parse_sources(content: str, path: str) -> Iterator[tuple[Placed, bool]]:
         for number, row in enumerate(content.splitlines(), 1):
             if found := _LINE.match(row.strip()):
                 line = 0 if is_off else number
-                yield _place_line(found["what"].partition("#")[0], path, line), not (is_off or found["off"])
+                yield (
+                    _place_line(found["what"].partition("#")[0], path, line),
+                    not (is_off or found["off"]),
+                )
 
 
 def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[tuple[Placed, bool]]:
-    fields: dict[str, list[str]] = {}  # the words of each, with those of the rows that go on with it
+    # the words of each, with those of the rows that go on with it
+    fields: dict[str, list[str]] = {}
     lines: dict[str, int] = {}
     last = ""
     for number, row in enumerate((*content.splitlines(), ""), 1):
@@ -66,8 +73,13 @@ def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[tuple[Plac
         if not row.strip():
             if fields.get("uris"):
                 is_on = not is_off and " ".join(fields.get("enabled", ())).lower() not in _NO
-                what = " ".join(word for key in ("uris", "suites", "components") for word in fields.get(key, ()))
-                yield _place_line(what, path, 0 if is_off else lines["uris" if is_on else "enabled"]), is_on
+                what = " ".join(
+                    word for key in ("uris", "suites", "components") for word in fields.get(key, ())
+                )
+                yield (
+                    _place_line(what, path, 0 if is_off else lines["uris" if is_on else "enabled"]),
+                    is_on,
+                )
             fields, lines, last = {}, {}, ""
         elif row[0] in " \t":
             fields.get(last, []).extend(row.split())

@@ -1,4 +1,6 @@
-"""What every fact has in common: a field is read when it is touched, and one that could not be read raises then."""
+"""What every fact has in common: a field is read when it is touched, and one that could not be read
+raises then.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ F = TypeVar("F", bound="Fact")
 class UnknownFact(Exception):
     """A rule touched a fact that could not be read; its finding is `unknown`, with this reason.
 
-    The reason is for people: it names the file, the program or the right that is missing, never the field.
+    The reason is for people: it names the file, the program or the right that is missing, never the
+    field.
     """
 
     def __init__(self, reason: str) -> None:
@@ -29,16 +32,18 @@ class UnknownFact(Exception):
 
 
 class Fact:
-    """Base of all fact dataclasses (frozen, slots). A field holding `make_unread(reason)` raises UnknownFact on access;
-    one holding `lazy(...)` is made by it.
+    """Base of all fact dataclasses (frozen, slots). A field holding `make_unread(reason)` raises
+    UnknownFact on access; one holding `lazy(...)` is made by it.
 
-    Such a value is kept aside and the field's own place stays empty. Only there does Python come to `__getattr__`: a
-    field that was read costs nothing more than any other, and expressions touch thousands of them.
+    Such a value is kept aside and the field's own place stays empty. Only there does Python come to
+    `__getattr__`: a field that was read costs nothing more than any other, and expressions touch
+    thousands of them.
     """
 
     __slots__ = ("_unread",)
 
-    ASIDE = frozenset({Unreadable, Lazy})  # frozen.py keeps values of these types in `_unread`: name -> value
+    # frozen.py keeps values of these types in `_unread`: name -> value
+    ASIDE = frozenset({Unreadable, Lazy})
 
     def __getattr__(self, name: str) -> Any:
         value = get_set_aside(self, name)  # raises AttributeError where there is no such field
@@ -48,11 +53,13 @@ class Fact:
 
 
 class KnownPart(PartlyRead):
-    """A list of which a part could not be read: `known` is what could, never empty, `reason` why there may be more.
+    """A list of which a part could not be read: `known` is what could, never empty, `reason` why
+    there may be more.
 
-    An iteration gives what is known and then raises UnknownFact. So `any` is true as soon as a known item decides, and
-    `all` is false; all that needs the whole list (its length, an item by its place, a copy) raises. A proven fault is
-    kept so without a word in the code that looks for it, and "no fault" still needs every answer.
+    An iteration gives what is known and then raises UnknownFact. So `any` is true as soon as a
+    known item decides, and `all` is false; all that needs the whole list (its length, an item by
+    its place, a copy) raises. A proven fault is kept so without a word in the code that looks for
+    it, and "no fault" still needs every answer.
     """
 
     __slots__ = ()
@@ -68,7 +75,9 @@ class KnownPart(PartlyRead):
         return item in self.known or self._refuse()
 
     def __eq__(self, other: object) -> bool:
-        """Another one is compared as it is, which tests of facts need; whether it equals a list is not known."""
+        """Another one is compared as it is, which tests of facts need; whether it equals a list is
+        not known.
+        """
         if isinstance(other, KnownPart):
             return (self.known, self.reason) == (other.known, other.reason)
         return self._refuse()
@@ -82,7 +91,9 @@ class KnownPart(PartlyRead):
     def _refuse(self, *_: object) -> NoReturn:
         raise UnknownFact(self.reason)
 
-    __len__ = __getitem__ = __add__ = __radd__ = __lt__ = __le__ = __gt__ = __ge__ = __reversed__ = _refuse
+    __len__ = __getitem__ = __add__ = __radd__ = __lt__ = __le__ = __gt__ = __ge__ = (
+        __reversed__
+    ) = _refuse
 
 
 def lacking_of(items: object) -> UnknownFact | None:
@@ -91,7 +102,9 @@ def lacking_of(items: object) -> UnknownFact | None:
 
 
 def known_part(known: Iterable[T], unknown: UnknownFact | None) -> tuple[T, ...]:
-    """The list of these items; with `unknown`, of which they are a part. Raises it where nothing is known."""
+    """The list of these items; with `unknown`, of which they are a part. Raises it where nothing is
+    known.
+    """
     found = tuple(known)
     if unknown is None:
         return found
@@ -102,8 +115,8 @@ def known_part(known: Iterable[T], unknown: UnknownFact | None) -> tuple[T, ...]
 
 
 def keep_known(make: Callable[[S], Iterable[T]], items: Iterable[S]) -> tuple[T, ...]:
-    """What `make` gives for each item, in one list; a KnownPart where it raises UnknownFact for some of them, or where
-    not all items are known. Raises UnknownFact where nothing is known.
+    """What `make` gives for each item, in one list; a KnownPart where it raises UnknownFact for
+    some of them, or where not all items are known. Raises UnknownFact where nothing is known.
     """
     found: list[T] = []
     unknown: UnknownFact | None = None
@@ -133,16 +146,16 @@ def known_items(items: Iterable[T]) -> list[T]:
 
 
 def any_known(test: Callable[[S], bool], items: Iterable[S]) -> bool:
-    """Whether one of the items passes, also where others could not be read. Raises UnknownFact where none is known to
-    pass, and one is not known to fail.
+    """Whether one of the items passes, also where others could not be read. Raises UnknownFact
+    where none is known to pass, and one is not known to fail.
     """
     passed = keep_known(lambda item: (item,) if test(item) else (), items)
     return bool(passed)
 
 
 def keep_last(make: Callable[[F], T]) -> Callable[[F], T]:
-    """For a property of a fact: what it makes is kept for the fact that was asked last. A rule can ask for each of
-    many thousand mounts, and would make a table of all of them each time.
+    """For a property of a fact: what it makes is kept for the fact that was asked last. A rule can
+    ask for each of many thousand mounts, and would make a table of all of them each time.
     """
     last: list[tuple[F, T]] = []
 
@@ -179,16 +192,16 @@ def read_or_default(look: Callable[[], T], otherwise: T) -> T:
 
 
 def lazy(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """The value of a fact field that is made when the field is first touched: what `make` returns, or unread for the
-    reason of the UnknownFact that it raises.
+    """The value of a fact field that is made when the field is first touched: what `make` returns,
+    or unread for the reason of the UnknownFact that it raises.
     """
     made: Any = Lazy(partial(attempt, make, *arguments, **named))
     return cast("T", made)
 
 
 def make_shared(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], T]:
-    """What several lazy fields are made of: it is made once, by the first that asks. Asking raises UnknownFact where it
-    could not be read.
+    """What several lazy fields are made of: it is made once, by the first that asks. Asking raises
+    UnknownFact where it could not be read.
     """
     kept = Lazy(partial(attempt, make, *arguments, **named))
 
@@ -202,7 +215,9 @@ def make_shared(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> 
 
 
 def read_at_once(kind: type[T], make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """A fact that is read at once: what `make` returns; one that raises in every field what `make` raised."""
+    """A fact that is read at once: what `make` returns; one that raises in every field what `make`
+    raised.
+    """
     made = attempt(make, *arguments, **named)
     if not isinstance(made, Unreadable):
         return made

@@ -1,10 +1,12 @@
-"""What this host was when it was learned as healthy (`hosttune health --learn`), compared with what it is now.
+"""What this host was when it was learned as healthy (`hosttune health --learn`), compared with what
+it is now.
 
 Parts that are missing, and error counters that grow.
 
-The file is hosttune's own, written by root into /var/lib/hosttune/health (0700). Counters are this machine's alone:
-what was learned of a sibling, or copied with an image, tells of parts and nothing else. Counters that begin anew (the
-driver was loaded again, the host booted) are counted from there.
+The file is hosttune's own, written by root into /var/lib/hosttune/health (0700). Counters are this
+machine's alone: what was learned of a sibling, or copied with an image, tells of parts and nothing
+else. Counters that begin anew (the driver was loaded again, the host booted) are counted from
+there.
 """
 
 from __future__ import annotations
@@ -118,8 +120,8 @@ class Baseline(Subject):
 
 
 def learn_baseline(facts: Facts, tool_version: str) -> Learned:
-    """What there is to learn of a host now. What could not be read is not learned. Raises UnknownFact where the host
-    does not say since when it runs.
+    """What there is to learn of a host now. What could not be read is not learned. Raises
+    UnknownFact where the host does not say since when it runs.
     """
     return Learned(
         tool_version=tool_version,
@@ -140,8 +142,9 @@ def is_sibling(learned: Learned, facts: Facts) -> bool:
 
 
 def why_not_alike(sibling: Facts, own: Facts) -> tuple[str, ...]:
-    """Why one host cannot be held against another, a phrase each: machines of different models. What either does not
-    tell is not compared, and a GPU that only the sibling has may be what this host has lost.
+    """Why one host cannot be held against another, a phrase each: machines of different models.
+    What either does not tell is not compared, and a GPU that only the sibling has may be what this
+    host has lost.
     """
     found = []
     for name, ask in _MODELS.items():
@@ -149,7 +152,11 @@ def why_not_alike(sibling: Facts, own: Facts) -> tuple[str, ...]:
         if isinstance(theirs, str) and isinstance(ours, str) and theirs and ours and theirs != ours:
             found.append(f"{name} {theirs}, here {ours}")
     had, has = attempt(_list_boards, sibling), attempt(_list_boards, own)
-    if not isinstance(had, Unreadable) and not isinstance(has, Unreadable) and has.keys() - had.keys():
+    if (
+        not isinstance(had, Unreadable)
+        and not isinstance(has, Unreadable)
+        and has.keys() - had.keys()
+    ):
         names, others = (", ".join(sorted({*boards.values()})) or "none" for boards in (had, has))
         found.append(f"GPUs {names}, here {others}")
     return tuple(found)
@@ -211,7 +218,9 @@ def less_than(then: Part, now: Part) -> str:
     if now.amount >= then.amount * _NO_LOSS:
         return ""
     gone = [thing for thing in then.things if thing not in now.things]
-    named = ", ".join(gone[:_MOST_NAMED]) + (f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else "")
+    named = ", ".join(gone[:_MOST_NAMED]) + (
+        f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
+    )
     which = f" ({named} {'is' if len(gone) == 1 else 'are'} gone)" if gone else ""
     return f"{then.name}: {now.amount:g} instead of {then.amount:g}{which}"
 
@@ -226,8 +235,8 @@ def _find_growths(learned: Learned, facts: Facts) -> tuple[Growth, ...]:
 
 
 def find_growths(learned: Learned, now: Learned) -> Iterator[Growth]:
-    """How the counters of one machine grew, those that are there still: of a device that is gone they say nothing. None
-    of two machines.
+    """How the counters of one machine grew, those that are there still: of a device that is gone
+    they say nothing. None of two machines.
     """
     if learned.machine != now.machine or not learned.machine:
         return

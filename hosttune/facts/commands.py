@@ -1,10 +1,11 @@
-"""What commands set at boot: those of enabled units and rc.local, and of the scripts that they start.
+"""What commands set at boot: those of enabled units and rc.local, and of the scripts that they
+start.
 
-A vendor's package or a site often keeps a kernel value this way (nv-cpu-governor of DGX OS calls cpupower). Looked for
-are `sysctl -w KEY=VALUE`, `echo VALUE > /sys/...` and into a variable of a loop over such files, `cpupower
-frequency-set -g` and `cpufreq-set -g`, in the Exec lines of services and, one level down, in the scripts that they
-start. Sources: systemd.service(5), sysctl(8), cpupower-frequency-set(1), systemd-rc-local-generator(8), Debian's
-cpufrequtils.
+A vendor's package or a site often keeps a kernel value this way (nv-cpu-governor of DGX OS calls
+cpupower). Looked for are `sysctl -w KEY=VALUE`, `echo VALUE > /sys/...` and into a variable of a
+loop over such files, `cpupower frequency-set -g` and `cpufreq-set -g`, in the Exec lines of
+services and, one level down, in the scripts that they start. Sources: systemd.service(5),
+sysctl(8), cpupower-frequency-set(1), systemd-rc-local-generator(8), Debian's cpufrequtils.
 """
 
 from __future__ import annotations
@@ -37,16 +38,24 @@ _EXEC = frozenset({"ExecStartPre", "ExecStart", "ExecStartPost"})
 _SCRIPT = regex(r"(?:^|[\s\"'])(/(?:etc|opt|usr|root|lib|srv|var)/[\w./@+-]+)")
 _SYSCTL = regex(r"\bsysctl\s+(?:--?\w+\s+){0,9}[\"']?([a-z][\w./-]*)\s*=\s*[\"']?([^\s\"';|&]+)")
 _LOAD = regex(
-    r"\bsysctl\s+(?:-[-\w]{1,20}\s+){0,9}(?:(--system\b)|(?:-(?:[a-oq-z]{0,5})[pf]|--load)(?:[\s=]*([/\"'][^\s;|&>]*))?)"
+    r"\bsysctl\s+(?:-[-\w]{1,20}\s+){0,9}(?:(--system\b)|(?:-(?:[a-oq-z]{0,5})[pf]"
+    r"|--load)(?:[\s=]*([/\"'][^\s;|&>]*))?)"
 )
 _ECHO = regex(
-    r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
+    r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>"
+    r"|\|\s*(?:sudo\s+)?tee(?:\s+-a)?)\s*[\"']?(/(?:proc/)?sys/[^\s\"';|&]+)"
 )
 _LOOP = regex(r"\bfor\s+(\w+)\s+in\s+(/sys/[^\s;]+)(?:\s*;)?\s+do\b")
 _DONE = regex(r"\bdone\b")
-_INTO = regex(r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{?(\w+)\}?")
-_CPUPOWER = regex(r"\b(?:cpupower\b.{0,200}?\bfrequency-set|cpufreq-set)\b[^;|&\n]{0,200}?(?:-g|--governor)[\s=]*(\w+)")
-_LONGEST = 64 << 10  # bytes; a larger program is no script of this kind, and is not read: there are some of 50 MB
+_INTO = regex(
+    r"\becho\s+(?:-n\s+)?[\"']?([^\s\"';|&>]+)[\"']?\s*(?:>|\|\s*tee)\s*[\"']?\$\{?(\w+)\}?"
+)
+_CPUPOWER = regex(
+    r"\b(?:cpupower\b.{0,200}?\bfrequency-set|cpufreq-set)\b[^;|&\n]{0,200}?(?:-g"
+    r"|--governor)[\s=]*(\w+)"
+)
+# bytes; a larger program is no script of this kind, and is not read: there are some of 50 MB
+_LONGEST = 64 << 10
 
 
 @frozen
@@ -101,7 +110,9 @@ def loads_of_sysctl_conf(content: str) -> Iterator[int]:
 
 
 def _loops_in(plain: str) -> Iterator[tuple[re.Match[str], int]]:
-    """The heads of loops, and where each body ends. The search goes on behind a body, so that no text is read twice."""
+    """The heads of loops, and where each body ends. The search goes on behind a body, so that no
+    text is read twice.
+    """
     at = 0
     while (loop := _LOOP.search(plain, at)) and (done := _DONE.search(plain, loop.end())):
         yield loop, done.start()
@@ -114,7 +125,9 @@ def _read_values(reader: Reader, facts: Facts) -> Iterator[BootValue]:
             yield BootValue(target, value, one.place(number))
         for number in loads_of_sysctl_conf(one.text):
             yield BootValue(SYSCTL_CONF, "", one.place(number))
-    governor = section_of("[_]\n" + hint(reader, CPUFREQUTILS), "_").get("GOVERNOR", "").strip("\"'")
+    governor = (
+        section_of("[_]\n" + hint(reader, CPUFREQUTILS), "_").get("GOVERNOR", "").strip("\"'")
+    )
     if governor and isinstance(reader.stat("/etc/init.d/cpufrequtils"), Stat):
         yield BootValue(_GOVERNOR, governor, CPUFREQUTILS)
 
@@ -129,12 +142,16 @@ class StartedText:
     text: str
 
     def place(self, number: int = 1) -> str:
-        """A line of it: nv-cpu-governor.service (/usr/lib/systemd/system/nv-cpu-governor.service:9)."""
+        """A line of it: nv-cpu-governor.service
+        (/usr/lib/systemd/system/nv-cpu-governor.service:9).
+        """
         return f"{self.name} ({self.path}:{self.line + number - 1})"
 
 
 def boot_commands(reader: Reader, facts: Facts, units: Iterable[str]) -> Iterator[StartedText]:
-    """What these services and rc.local start, one level down, without what cannot be read or waits for a server."""
+    """What these services and rc.local start, one level down, without what cannot be read or waits
+    for a server.
+    """
     files, ways = UnitFiles(reader), Ways(reader, facts)
     for name in sorted(units):
         if name.endswith(".service") and (path := files.path(name)):

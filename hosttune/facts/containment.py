@@ -1,8 +1,9 @@
-"""Container or host, decided by namespaces; what else claims to know is evidence, and the namespaces win.
+"""Container or host, decided by namespaces; what else claims to know is evidence, and the
+namespaces win.
 
-The kernel gives its first namespaces fixed inode numbers (include/linux/proc_ns.h), which namespaces(7) shows as
-`pid:[4026531836]`. A process in them is on a host, also where a microVM was made from a container image and still
-carries its marks.
+The kernel gives its first namespaces fixed inode numbers (include/linux/proc_ns.h), which
+namespaces(7) shows as `pid:[4026531836]`. A process in them is on a host, also where a microVM was
+made from a container image and still carries its marks.
 """
 
 from __future__ import annotations
@@ -97,38 +98,56 @@ def _is_wsl(reader: Reader) -> bool:
 
 
 def decide(seen: ContainmentMarks) -> ContainmentDecision:
-    """Container or host. Without the pid and user namespaces nothing is known: marks are in images, too."""
+    """Container or host. Without the pid and user namespaces nothing is known: marks are in images,
+    too.
+    """
     own = [
         name
         for name in ("pid", "user")
         if require_known(seen.namespaces[name], f"/proc/self/ns/{name}") != INITIAL[name]
     ]
     if not own and not _shares_only_processes(seen):
-        return ContainmentDecision(False, "", lazy(lambda: (_host_sentence(seen), *_find_overruled(seen))))
+        return ContainmentDecision(
+            False, "", lazy(lambda: (_host_sentence(seen), *_find_overruled(seen)))
+        )
     if own:
         reason = " and ".join(f"the {name} namespace ({seen.namespaces[name]})" for name in own)
-        sentence = f"{reason} is not the host's first one ({', '.join(INITIAL[name] for name in own)}): a container"
+        sentence = (
+            f"{reason} is not the host's first one ({', '.join(INITIAL[name] for name in own)}): a "
+            "container"
+        )
     else:
-        sentence = "mounts and host name are a container's own, though it shares the host's processes"
+        sentence = (
+            "mounts and host name are a container's own, though it shares the host's processes"
+        )
     evidence = lazy(lambda: (sentence, *(f"{mark} says {manager}" for mark, manager in seen.marks)))
     return ContainmentDecision(True, lazy(_find_manager, seen), evidence)
 
 
 def _find_manager(seen: ContainmentMarks) -> str:
-    return "wsl" if seen.is_wsl and not seen.marks else next((name for _, name in seen.marks), "other")
+    return (
+        "wsl" if seen.is_wsl and not seen.marks else next((name for _, name in seen.marks), "other")
+    )
 
 
 def _shares_only_processes(seen: ContainmentMarks) -> bool:
-    """`docker run --pid=host`: process 1 is the host's, but mounts, host name and IPC are not, and a manager left its
-    mark. Services with a private /tmp or host name have no mark; `unshare -m` keeps host name and IPC."""
+    """`docker run --pid=host`: process 1 is the host's, but mounts, host name and IPC are not, and
+    a manager left its mark. Services with a private /tmp or host name have no mark; `unshare -m`
+    keeps host name and IPC.
+    """
     names = (seen.namespaces[name] for name in ("uts", "ipc"))  # on a host the first is enough
     others = all(isinstance(name, str) and name not in INITIAL.values() for name in names)
     return others and seen.shares_init_mounts is False and bool(seen.marks)
 
 
 def _host_sentence(seen: ContainmentMarks) -> str:
-    return f"pid and user namespaces are the first ones ({seen.namespaces['pid']}, {seen.namespaces['user']}): a host"
+    return (
+        f"pid and user namespaces are the first ones ({seen.namespaces['pid']}, "
+        f"{seen.namespaces['user']}): a host"
+    )
 
 
 def _find_overruled(seen: ContainmentMarks) -> tuple[str, ...]:
-    return tuple(f"{mark} says {manager}: a left-over, the namespaces win" for mark, manager in seen.marks)
+    return tuple(
+        f"{mark} says {manager}: a left-over, the namespaces win" for mark, manager in seen.marks
+    )

@@ -1,4 +1,5 @@
-"""What a healthy host has and does not lose, and the errors that it counts: what is learned of it (facts/baseline.py).
+"""What a healthy host has and does not lose, and the errors that it counts: what is learned of it
+(facts/baseline.py).
 
 A table for each. To add something, add its function: it raises UnknownFact where it cannot be read.
 """
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
 
-    _Amounts: TypeAlias = Iterable[tuple[str, float, tuple[str, ...]]]  # name, amount, things: as of a Part
+    # name, amount, things: as of a Part
+    _Amounts: TypeAlias = Iterable[tuple[str, float, tuple[str, ...]]]
 
 GPUS = "GPUs"
 _GIB = 1 << 30
@@ -84,8 +86,14 @@ def _list_gpus(facts: Facts) -> _Amounts:
 
 def _list_disks(facts: Facts) -> _Amounts:
     """Those of the machine itself: what a cloud or an array lends comes and goes."""
-    own = (disk for disk in facts.disks.all if disk.kind == "disk" and not disk.is_virtual and not disk.is_removable)
-    return _list_things("disks", (disk.name for disk in own if disk.transport not in {"usb", "virtio"}))
+    own = (
+        disk
+        for disk in facts.disks.all
+        if disk.kind == "disk" and not disk.is_virtual and not disk.is_removable
+    )
+    return _list_things(
+        "disks", (disk.name for disk in own if disk.transport not in {"usb", "virtio"})
+    )
 
 
 def _list_ports(facts: Facts) -> _Amounts:
@@ -137,9 +145,15 @@ def _of_links(facts: Facts) -> Iterator[Counter]:
 def _of_gpus(facts: Facts) -> Iterator[Counter]:
     for gpu in facts.health.gpus:
         if gpu.has_ecc_counts:
-            yield Counter(f"uncorrected memory errors of GPU {gpu.slot}", gpu.uncorrected_aggregate, is_lasting=True)
+            yield Counter(
+                f"uncorrected memory errors of GPU {gpu.slot}",
+                gpu.uncorrected_aggregate,
+                is_lasting=True,
+            )
         if gpu.corrected_volatile >= 0:
-            yield Counter(f"corrected memory errors of GPU {gpu.slot}", gpu.corrected_volatile, 24_000)
+            yield Counter(
+                f"corrected memory errors of GPU {gpu.slot}", gpu.corrected_volatile, 24_000
+            )
         if gpu.can_remap:
             yield Counter(f"rows remapped by GPU {gpu.slot}", gpu.rows_lost, 0.1, is_lasting=True)
         if gpu.slowed_s >= 0:
@@ -150,7 +164,9 @@ def _of_drives(facts: Facts) -> Iterator[Counter]:
     for drive in facts.nvme.drives:
         if drive.is_asked and not drive.is_untold:
             yield Counter(
-                f"errors of the medium of the NVMe drive at {drive.address}", drive.media_errors, is_lasting=True
+                f"errors of the medium of the NVMe drive at {drive.address}",
+                drive.media_errors,
+                is_lasting=True,
             )
 
 

@@ -1,8 +1,10 @@
-"""Variables that files of the system give to sessions and services, of those that change how jobs run.
+"""Variables that files of the system give to sessions and services, of those that change how jobs
+run.
 
-Sources: pam_env(8) (/etc/environment), bash(1) and profile.d, systemd.exec(5) and systemd-system.conf(5)
-(Environment=, DefaultEnvironment=), NCCL user guide, "Environment Variables" (/etc/nccl.conf). What a user's own files
-set is not looked at. Variables of other names are not kept: such files hold secrets.
+Sources: pam_env(8) (/etc/environment), bash(1) and profile.d, systemd.exec(5) and
+systemd-system.conf(5) (Environment=, DefaultEnvironment=), NCCL user guide, "Environment Variables"
+(/etc/nccl.conf). What a user's own files set is not looked at. Variables of other names are not
+kept: such files hold secrets.
 """
 
 from __future__ import annotations
@@ -25,16 +27,18 @@ NCCL_CONF = "/etc/nccl.conf"
 _SESSIONS = ("/etc/environment", "/etc/profile", "/etc/bash.bashrc")
 _FOLDERS = (("/etc/profile.d", ".sh"), ("/etc/environment.d", ".conf"))
 _MANAGER = ("/etc/systemd/system.conf", "/etc/systemd/system.conf.d")
-# Where caches and temporary files go; those that hold compiled code are locked and renamed all the time.
+# Where caches and temporary files go; those that hold compiled code are locked and renamed all the
+# time.
 CACHES = frozenset({
-    "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME",
-    "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR",
-    "APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR", "ENROOT_CACHE_PATH",
+    "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE",
+    "TRANSFORMERS_CACHE", "TORCH_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR", "APPTAINER_CACHEDIR",
+    "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR", "ENROOT_CACHE_PATH",
     "PIP_CACHE_DIR", "WANDB_CACHE_DIR", "VLLM_CACHE_ROOT",
 })  # fmt: skip
 COMPILED = frozenset({
-    "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH",
-    "NUMBA_CACHE_DIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR",
+    "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR",
+    "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR",
 })  # fmt: skip
 _KEPT = regex(r"NCCL_\w+|CUDA_\w+|TORCH_\w+|OMP_NUM_THREADS|LD_LIBRARY_PATH")
 _SHELL = regex(r"""^\s*(?:export\s+)?([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s;#]*)""")
@@ -75,14 +79,18 @@ class Environment(Subject):
 
 
 def shell_variables(content: str) -> Iterator[tuple[int, str, str]]:
-    """(line, name, value) of `NAME=value` and `export NAME=value` lines; what a shell would compute stays as it is."""
+    """(line, name, value) of `NAME=value` and `export NAME=value` lines; what a shell would compute
+    stays as it is.
+    """
     for number, row in enumerate(content.splitlines(), 1):
         if match := _SHELL.match(row):
             yield number, match[1], match[2].strip("\"'")
 
 
 def systemd_variables(content: str) -> Iterator[tuple[int, str, str]]:
-    """(line, name, value) of Environment= and DefaultEnvironment= lines, which hold several words."""
+    """(line, name, value) of Environment= and DefaultEnvironment= lines, which hold several
+    words.
+    """
     for number, row in enumerate(content.splitlines(), 1):
         if match := _SYSTEMD.match(row):
             for words in _WORD.findall(match[1]):
@@ -99,7 +107,11 @@ def _read_variables(reader: Reader) -> Iterator[Variable]:
     for path, scope in _read_files(reader):
         content = if_absent(read_text(reader, path), "")
         lines = systemd_variables(content) if scope == "service" else shell_variables(content)
-        yield from (Variable(name, value, f"{path}:{line}", scope) for line, name, value in lines if is_kept(name))
+        yield from (
+            Variable(name, value, f"{path}:{line}", scope)
+            for line, name, value in lines
+            if is_kept(name)
+        )
 
 
 def _read_files(reader: Reader) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Any file of configuration below /etc by its path, line by line: `etc["/etc/login.defs"].lines`.
 
-At most 1 MiB and 20,000 lines; keys, passwords and the like are not read, and no link leads out of the folders that
-hold configuration (/etc, /usr, /run).
+At most 1 MiB and 20,000 lines; keys, passwords and the like are not read, and no link leads out of
+the folders that hold configuration (/etc, /usr, /run).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class ConfigFile(Fact):
 
     path: str  # the file
     exists: bool  # whether the file is there
-    lines: tuple[str, ...]  # that say something: not empty, no `#` comment, without the blanks around them
+    # that say something: not empty, no `#` comment, without the blanks around them
+    lines: tuple[str, ...]
 
 
 @frozen
@@ -45,7 +46,9 @@ class Etc(Subject):
         return Lookup(lambda path: _read_file(self._kept, path))
 
     # by path: the date on which a file was written or touched last, ISO 8601, UTC
-    written_on: Mapping[str, str] = read_with(lambda self: Lookup(lambda path: _written_on(self.reader, path)))
+    written_on: Mapping[str, str] = read_with(
+        lambda self: Lookup(lambda path: _written_on(self.reader, path))
+    )
 
     @fact
     def _kept(self) -> _Kept:
@@ -60,7 +63,10 @@ class Etc(Subject):
         if not path.startswith("/etc/") or posixpath.normpath(path) != path or "\0" in path:
             return f"{path!r} is no path below /etc", 'write all of it: etc["/etc/login.defs"]'
         if is_secret_file(path):
-            return f"{path} keeps secrets and is not read", "ask for something that says the same without them"
+            return (
+                f"{path} keeps secrets and is not read",
+                "ask for something that says the same without them",
+            )
         return None
 
 
@@ -72,7 +78,9 @@ def _written_on(reader: Reader, path: str) -> str:
 
 
 class _Kept:
-    """What was read so far. Rules of a record or an image may name one file by thousands of links."""
+    """What was read so far. Rules of a record or an image may name one file by thousands of
+    links.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -82,7 +90,9 @@ class _Kept:
         found = _read_content(self._reader, path) if self._left > 0 else ""
         self._left -= len(if_absent(found, ""))
         if self._left <= 0:
-            raise UnknownFact(f"the rules ask for more than {_MOST_IN_ALL >> 20} MiB of files below /etc")
+            raise UnknownFact(
+                f"the rules ask for more than {_MOST_IN_ALL >> 20} MiB of files below /etc"
+            )
         return found
 
 

@@ -1,12 +1,12 @@
-"""Whose a configuration file is: a package's, an administrator's, or that of a tool that leaves its mark in the file:
-`file_owners["/etc/sysctl.d/99-site.conf"].name`.
+"""Whose a configuration file is: a package's, an administrator's, or that of a tool that leaves its
+mark in the file: `file_owners["/etc/sysctl.d/99-site.conf"].name`.
 
-Who writes a line decides what a person does about it: a line that Ansible or cloud-init writes comes back, and an edit
-of a package's file is lost, or asked about, at the next upgrade. A file of /etc that no package has is an
-administrator's, or that of a tool that leaves no mark.
+Who writes a line decides what a person does about it: a line that Ansible or cloud-init writes
+comes back, and an edit of a package's file is lost, or asked about, at the next upgrade. A file of
+/etc that no package has is an administrator's, or that of a tool that leaves no mark.
 
-Sources: ansible.builtin.template (`ansible_managed`) and blockinfile; the files that cloud-init, curtin and the build
-of Ubuntu's cloud images leave; dpkg-query(1), deb-conffiles(5).
+Sources: ansible.builtin.template (`ansible_managed`) and blockinfile; the files that cloud-init,
+curtin and the build of Ubuntu's cloud images leave; dpkg-query(1), deb-conffiles(5).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from hosttune.host.door import Reader
 
-NO_PACKAGE: Final = "no package"  # of a file where packages put theirs: an installer's, or put there by hand
+# of a file where packages put theirs: an installer's, or put there by hand
+NO_PACKAGE: Final = "no package"
 OWN: Final = "/60-hosttune-"
 _LARGEST = 1 << 16  # bytes of a file that are looked through for a mark
 _COMMENT = rb"(?im)^[ \t]*(?:[#;]|//).*\b"
@@ -47,12 +48,17 @@ _MARKS = tuple(
         (rb"managed by (puppet|chef|salt|cfengine|terraform|juju|landscape)\b", ""),
     )
 )
-_NAMES = (("cloud-init", "cloud-init"), ("curtin", "the installer (curtin)"), ("cloudimg", "the cloud image"))
+_NAMES = (
+    ("cloud-init", "cloud-init"),
+    ("curtin", "the installer (curtin)"),
+    ("cloudimg", "the cloud image"),
+)
 _MOST = 2048  # files: each is read, and of those in /usr dpkg is asked
 _OF_PACKAGES = ("/usr/lib/", "/lib/")
 _PACKAGE: Final = "the package "
 _CHANGED: Final = " (changed here)"
-_DEFAULTS = frozenset({"the cloud image", "the installer (curtin)"})  # tools that decide nothing for one host
+# tools that decide nothing for one host
+_DEFAULTS = frozenset({"the cloud image", "the installer (curtin)"})
 
 
 @frozen
@@ -61,20 +67,28 @@ class FileOwner(Fact):
 
     path: str  # the file
     name: str  # in words: the package procps, Ansible, the distribution, the administrator
-    kind: str  # package, configuration (of a package, in /etc), unpackaged (in /usr/lib), tool, runtime (in /run),
+    # package, configuration (of a package, in /etc), unpackaged (in /usr/lib), tool, runtime (in
+    # /run),
+    kind: str
     # hosttune, administrator
 
     @property
     def decides(self) -> bool:
-        """Whether its text is a decision for this host: an administrator's, that of their tool, or hosttune's."""
+        """Whether its text is a decision for this host: an administrator's, that of their tool, or
+        hosttune's.
+        """
         if self.kind == "configuration":
             return self.name.endswith(_CHANGED)
-        return self.kind in {"administrator", "hosttune"} or (self.kind == "tool" and self.name not in _DEFAULTS)
+        return self.kind in {"administrator", "hosttune"} or (
+            self.kind == "tool" and self.name not in _DEFAULTS
+        )
 
 
 @frozen
 class FileOwners(Subject):
-    """`file_owners["/etc/sysctl.d/99-site.conf"]`, for every file; only what was asked for is kept."""
+    """`file_owners["/etc/sysctl.d/99-site.conf"]`, for every file; only what was asked for is
+    kept.
+    """
 
     @fact
     def entries(self) -> Mapping[str, FileOwner]:
@@ -93,7 +107,9 @@ class FileOwners(Subject):
     @staticmethod
     def name_fault(path: str) -> tuple[str, str] | None:
         """What is wrong with a path as a rule writes it, and the way out."""
-        return None if path.startswith("/") else (f"{path!r} is no path of a file", "write all of it")
+        return (
+            None if path.startswith("/") else (f"{path!r} is no path of a file", "write all of it")
+        )
 
 
 def _find_owner(reader: Reader, path: str) -> FileOwner:
@@ -138,8 +154,8 @@ def writer_of(reader: Reader, path: str, *, ask: bool = False) -> str:
 
 
 def _find_shipping_package(reader: Reader, path: str) -> str | None:
-    """The package that ships a file, empty for none, None where dpkg cannot be asked. Packages of before the merge of
-    /lib into /usr name the other path.
+    """The package that ships a file, empty for none, None where dpkg cannot be asked. Packages of
+    before the merge of /lib into /usr name the other path.
     """
     is_known = False
     for name in dict.fromkeys((path, path.removeprefix("/usr"))):
@@ -154,21 +170,25 @@ def _find_shipping_package(reader: Reader, path: str) -> str | None:
 
 
 def _find_configuring_package(reader: Reader, path: str, text: bytes | None) -> str:
-    """The package that brings a file of /etc as configuration, and whether it is still what the package brings: of a
-    text that was not read (None) that stays open.
+    """The package that brings a file of /etc as configuration, and whether it is still what the
+    package brings: of a text that was not read (None) that stays open.
     """
     found = _read_conffiles(cast("Hashable", reader)).get(path)
     if found is None:
         return ""
     package, digest = found
     # dpkg's own digest of what it brought
-    is_changed = text is not None and hashlib.md5(text, usedforsecurity=False).hexdigest().encode() != digest
+    is_changed = (
+        text is not None and hashlib.md5(text, usedforsecurity=False).hexdigest().encode() != digest
+    )
     return f"the package {package}{' (changed here)' if is_changed else ''}"
 
 
 @lru_cache(maxsize=1)  # it is asked for each of many files
 def _read_conffiles(reader: Reader) -> Mapping[str, tuple[str, bytes]]:
-    """Path -> (package, MD5) of the configuration files of all packages (deb-conffiles(5)); none if it is unread."""
+    """Path -> (package, MD5) of the configuration files of all packages (deb-conffiles(5)); none if
+    it is unread.
+    """
     database = reader.read(DATABASE)
     if not isinstance(database, bytes):
         return {}

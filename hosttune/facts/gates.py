@@ -1,18 +1,20 @@
 """Gates: programs of a site that know whether this host is at work, where hosttune cannot see it.
 
-Every program in /etc/hosttune/gates.d is asked, in the order of the names, before something that would disturb GPU
-work is planned, and again right before it is done. The protocol:
+Every program in /etc/hosttune/gates.d is asked, in the order of the names, before something that
+would disturb GPU work is planned, and again right before it is done. The protocol:
 
-- It gets no arguments, no input, a small environment (PATH, LC_ALL and the like) and 10 seconds, and runs as root on
-  the live host, by itself: no shell is between. It only looks; it is asked often, by `check` and `plan` too.
+- It gets no arguments, no input, a small environment (PATH, LC_ALL and the like) and 10 seconds,
+  and runs as root on the live host, by itself: no shell is between. It only looks; it is asked
+  often, by `check` and `plan` too.
 - Exit status 0: nothing here is in the way.
-- Exit status 1: the host is at work. The first line of its standard output is the reason that people read
-  ("drained for job 4711 of alice").
+- Exit status 1: the host is at work. The first line of its standard output is the reason that
+  people read ("drained for job 4711 of alice").
 - Any other status, a signal, or no end in time: no one knows, which counts as at work.
 
-The folder, the program and all folders above belong to root, and no one else can write them; a program that is not so,
-or that is not executable, is not run, and counts as at work with a sentence that says why. Passed over: names that
-begin with a dot, end with `~` or hold `.dpkg-`, and folders. With no gate in the folder, nothing is in the way.
+The folder, the program and all folders above belong to root, and no one else can write them; a
+program that is not so, or that is not executable, is not run, and counts as at work with a sentence
+that says why. Passed over: names that begin with a dot, end with `~` or hold `.dpkg-`, and folders.
+With no gate in the folder, nothing is in the way.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _LONGEST = 200  # characters of a reason
 
 @frozen
 class Gates:
-    """What the gates say, a sentence each: those that say the host is at work, and those that no one can tell of."""
+    """What the gates say, a sentence each: those that say the host is at work, and those that no
+    one can tell of.
+    """
 
     busy: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -61,8 +65,9 @@ def ask_gates(reader: Reader) -> Gates:
 
 
 def _is_live(reader: Reader) -> bool:
-    """Whether programs are asked on the running host, perhaps below an overlay. Not while a record is made, which
-    passes the kind of its base on: a record is not to hold what a site's programs say of people's work.
+    """Whether programs are asked on the running host, perhaps below an overlay. Not while a record
+    is made, which passes the kind of its base on: a record is not to hold what a site's programs
+    say of people's work.
     """
     if isinstance(reader, BeforeReader):
         return reader.kind == "overlay" and _is_live(reader.base)

@@ -1,4 +1,6 @@
-"""Patterns of names that files give: glob(7) as `fnmatch` has it, in time that grows linearly with the pattern."""
+"""Patterns of names that files give: glob(7) as `fnmatch` has it, in time that grows linearly with
+the pattern.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ def fits_glob(name: str, pattern: str) -> bool:
 
 
 def glob_fault(pattern: str) -> str:
-    """Why a pattern is not matched; empty if it is. A set with letters beyond Latin-1 takes some milliseconds to
-    compile, thousands of times as long as other characters.
+    """Why a pattern is not matched; empty if it is. A set with letters beyond Latin-1 takes some
+    milliseconds to compile, thousands of times as long as other characters.
     """
     if len(pattern) > LONGEST:
         return f"the pattern {pattern[:_SHOWN]}... is longer than {LONGEST} characters"
@@ -52,13 +54,15 @@ def make_matcher(pattern: str) -> Callable[[str], Any]:
 
 
 class _Matchers(dict[str, Callable[[str], Any]]):
-    """Compiled patterns, all dropped when they are too many: `fnmatch` keeps 32,768, however long they are."""
+    """Compiled patterns, all dropped when they are too many: `fnmatch` keeps 32,768, however long
+    they are.
+    """
 
     left = MOST_KEPT
 
     def __missing__(self, pattern: str) -> Callable[[str], Any]:
-        """For each bracket `fnmatch` looks for its end. After the last `]` no bracket has one, so there each is written
-        as the character that it is.
+        """For each bracket `fnmatch` looks for its end. After the last `]` no bracket has one, so
+        there each is written as the character that it is.
         """
         if fault := glob_fault(pattern):
             raise ValueError(fault)
@@ -66,7 +70,9 @@ class _Matchers(dict[str, Callable[[str], Any]]):
         try:
             found = re.compile(translate(head + end + tail.replace("[", "[[]"))).match
         except re.error:  # before Python 3.10.5, of a range such as [z-a]
-            raise ValueError(f"the pattern {pattern[:_SHOWN]} has a range that ends before it begins") from None
+            raise ValueError(
+                f"the pattern {pattern[:_SHOWN]} has a range that ends before it begins"
+            ) from None
         self.left -= len(pattern) + PER_PATTERN
         if self.left < 0:
             self.clear()

@@ -1,8 +1,8 @@
 """What kind of machine this is: bare metal, virtual machine or container, and how it boots.
 
-Sources: sysfs (kernel: Documentation/ABI/testing/sysfs-firmware-*, sysfs-class-dmi-id), namespaces(7), machine-id(5),
-the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE). The two long decisions stand in `containment` and
-`virtualization`.
+Sources: sysfs (kernel: Documentation/ABI/testing/sysfs-firmware-*, sysfs-class-dmi-id),
+namespaces(7), machine-id(5), the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE). The two
+long decisions stand in `containment` and `virtualization`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Host(Subject):
     @fact
     def boot_id(self) -> str:
         """Changes at each boot."""
-        return require_known(read_line(self.reader, "/proc/sys/kernel/random/boot_id"), "the boot id")
+        return require_known(
+            read_line(self.reader, "/proc/sys/kernel/random/boot_id"), "the boot id"
+        )
 
     @fact
     def is_container(self) -> bool:
@@ -68,7 +70,9 @@ class Host(Subject):
 
     @fact
     def container(self) -> str:
-        """Empty, or docker, podman, lxc, systemd-nspawn, kubernetes, wsl ...; other where nothing names it."""
+        """Empty, or docker, podman, lxc, systemd-nspawn, kubernetes, wsl ...; other where nothing
+        names it.
+        """
         return self._found.name
 
     @fact
@@ -83,7 +87,9 @@ class Host(Subject):
 
     @fact
     def hypervisor(self) -> str:
-        """Empty on bare metal, or kvm, qemu, vmware, microsoft, xen, amazon, firecracker ...; unknown."""
+        """Empty on bare metal, or kvm, qemu, vmware, microsoft, xen, amazon, firecracker ...;
+        unknown.
+        """
         return hypervisor_of(self.reader, self.facts, self._dmi)
 
     # it runs in the Windows Subsystem for Linux
@@ -102,10 +108,13 @@ class Host(Subject):
         return self.has_systemd or any(is_there(self.reader, path) for path in _MOUNTERS)
 
     # the name of process 1
-    init: str = read_with(lambda self: require_known(read_line(self.reader, "/proc/1/comm"), "/proc/1/comm"))
+    init: str = read_with(
+        lambda self: require_known(read_line(self.reader, "/proc/1/comm"), "/proc/1/comm")
+    )
     # grub | systemd-boot | none | unknown
     boot_loader: str = read_with(lambda self: _boot_loader(self.reader, self.facts))
-    is_uefi: bool = read_with(lambda self: _is_folder(self.reader, "/sys/firmware/efi"))  # it was started by UEFI
+    # it was started by UEFI
+    is_uefi: bool = read_with(lambda self: _is_folder(self.reader, "/sys/firmware/efi"))
 
     @fact
     def secure_boot(self) -> bool | None:
@@ -150,16 +159,20 @@ class Host(Subject):
 
 
 def efi_text(variable: bytes) -> str:
-    """An efivarfs file that holds text: four bytes of attributes, then UTF-16 with a NUL (kernel: efivarfs.rst)."""
+    """An efivarfs file that holds text: four bytes of attributes, then UTF-16 with a NUL (kernel:
+    efivarfs.rst).
+    """
     return variable[4:].decode("utf-16-le", "replace").rstrip("\0")
 
 
 def secure_boot_of(secure_boot: Answer[bytes], shim_state: Answer[bytes]) -> bool | None:
-    """Whether the kernel sees Secure Boot: on in the firmware, and validation not switched off in shim (mokutil(1)).
+    """Whether the kernel sees Secure Boot: on in the firmware, and validation not switched off in
+    shim (mokutil(1)).
 
     As the kernel's efi_get_secureboot decides (drivers/firmware/efi/libstub/secureboot.c).
     """
-    if not isinstance(secure_boot, bytes) or len(secure_boot) != 5:  # four bytes of attributes, one of value
+    # four bytes of attributes, one of value
+    if not isinstance(secure_boot, bytes) or len(secure_boot) != 5:
         return None
     is_relaxed = isinstance(shim_state, bytes) and shim_state[4:5] == b"\1"
     return secure_boot[4] == 1 and not is_relaxed
@@ -174,14 +187,18 @@ def host_name(reader: Reader) -> Answer[str]:
 
 
 def _is_wsl(reader: Reader, facts: Facts) -> bool:
-    """Of files below a root the configuration file of WSL says that they are for it (Microsoft: wsl.conf)."""
+    """Of files below a root the configuration file of WSL says that they are for it (Microsoft:
+    wsl.conf).
+    """
     if facts.host.is_image:
         return isinstance(reader.stat("/etc/wsl.conf"), Stat)
     return derive(read_line(reader, OSRELEASE), OSRELEASE, is_of_wsl)
 
 
 def is_of_wsl(release: str) -> bool:
-    """WSL kernels say so in their release (5.15.153.1-microsoft-standard-WSL2); Azure's (6.8.0-1015-azure) do not."""
+    """WSL kernels say so in their release (5.15.153.1-microsoft-standard-WSL2); Azure's
+    (6.8.0-1015-azure) do not.
+    """
     return "microsoft" in release.lower() or "WSL" in release
 
 
@@ -191,13 +208,20 @@ def _is_folder(reader: Reader, path: str) -> bool:
 
 
 def _boot_loader(reader: Reader, facts: Facts) -> str:
-    """What booted says so itself where the firmware is UEFI; else the files that the boot loaders read."""
+    """What booted says so itself where the firmware is UEFI; else the files that the boot loaders
+    read.
+    """
     loader_info = reader.read(f"{VARIABLES}/LoaderInfo-{_LOADER}")
     if isinstance(loader_info, bytes):
         name = efi_text(loader_info).lower()
-        return next((loader for loader in ("systemd-boot", "grub") if name.startswith(loader)), "unknown")
+        return next(
+            (loader for loader in ("systemd-boot", "grub") if name.startswith(loader)), "unknown"
+        )
     names = frozenset(names_in(reader, "/boot"))
-    if any(isinstance(reader.stat(f"/boot/{folder}/grub.cfg"), Stat) for folder in names & {"grub", "grub2"}):
+    if any(
+        isinstance(reader.stat(f"/boot/{folder}/grub.cfg"), Stat)
+        for folder in names & {"grub", "grub2"}
+    ):
         return "grub"
     places = ("/boot/loader/entries", "/boot/efi/loader/loader.conf", "/efi/loader/loader.conf")
     stats = [reader.stat(path) for path in places]

@@ -1,7 +1,8 @@
-"""What a host is and how it is set up, in a few words each: what it is compared by with the others of a fleet.
+"""What a host is and how it is set up, in a few words each: what it is compared by with the others
+of a fleet.
 
-`hardware` says which hosts are siblings; `settings` is what siblings should have in common. Text that differs on every
-host by nature (addresses, UUIDs) is left out.
+`hardware` says which hosts are siblings; `settings` is what siblings should have in common. Text
+that differs on every host by nature (addresses, UUIDs) is left out.
 """
 
 from __future__ import annotations
@@ -22,22 +23,43 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.mounts import Mount
 
 NO_DRIVER = "none loaded"
-UNKNOWN_DRIVER = "in a version that is not known"  # sysfs names it, and /proc/driver/nvidia is not there: a container
+# sysfs names it, and /proc/driver/nvidia is not there: a container
+UNKNOWN_DRIVER = "in a version that is not known"
 UNKNOWN = "unknown"
 _BIOS = "/sys/class/dmi/id/bios_version"
 _GIB = 1 << 30
-_NETWORK = frozenset({"nfs", "nfs4", "lustre", "beegfs", "ceph", "gpfs", "cifs", "smb3", "fuse.weka", "wekafs"})
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "lustre", "beegfs", "ceph", "gpfs", "cifs", "smb3", "fuse.weka", "wekafs"}
+)
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "vfat", "bcachefs"})
 # of a mount: what names this client or its server, and what grows with the memory of the host
-_OWN_OPTIONS = ("addr=", "clientaddr=", "mountaddr=", "mountport=", "port=", "size=", "nr_inodes=", "subvolid=")
+_OWN_OPTIONS = (
+    "addr=",
+    "clientaddr=",
+    "mountaddr=",
+    "mountport=",
+    "port=",
+    "size=",
+    "nr_inodes=",
+    "subvolid=",
+)
 # of the kernel command line: which kernel and which disk
-_OWN_ARGUMENTS = ("BOOT_IMAGE=", "initrd=", "root=", "resume=", "rd.luks", "cryptdevice=", "ip=", "BOOTIF=")
+_OWN_ARGUMENTS = (
+    "BOOT_IMAGE=",
+    "initrd=",
+    "root=",
+    "resume=",
+    "rd.luks",
+    "cryptdevice=",
+    "ip=",
+    "BOOTIF=",
+)
 
 
 @frozen
 class Inventory:
-    """The host in words. What could not be read has no entry. `gpu` is how the models are called, as far as the
-    loaded driver tells; `reboot` are the packages that ask for one.
+    """The host in words. What could not be read has no entry. `gpu` is how the models are called,
+    as far as the loaded driver tells; `reboot` are the packages that ask for one.
     """
 
     hardware: Mapping[str, str] = field(default_factory=dict)
@@ -62,8 +84,8 @@ def take_inventory(facts: Facts) -> Inventory:
 
 
 def describe_machine(facts: Facts) -> dict[str, str]:
-    """What this machine is: `product`, `GPUs`, `driver`, `kernel` and `system`, in words. What could not be read is
-    `unknown`; what an image or a host without GPUs has not got is left out.
+    """What this machine is: `product`, `GPUs`, `driver`, `kernel` and `system`, in words. What
+    could not be read is `unknown`; what an image or a host without GPUs has not got is left out.
     """
     found = {}
     for name, tell in _MACHINE.items():
@@ -75,7 +97,9 @@ def describe_machine(facts: Facts) -> dict[str, str]:
 
 
 def other_system(facts: Facts) -> str:
-    """The name of a system that is neither Ubuntu nor Debian; empty for these, and where it is not known."""
+    """The name of a system that is neither Ubuntu nor Debian; empty for these, and where it is not
+    known.
+    """
     try:
         system = facts.os
         return "" if system.is_ubuntu or system.is_debian else system.name or system.id
@@ -88,8 +112,14 @@ def _describe_product(facts: Facts) -> str:
     cloud = attempt(lambda: host.cloud)  # not known of files that people send, whose board is
     where = f" on {cloud}" if cloud and isinstance(cloud, str) else ""
     under = f" ({host.hypervisor})" if host.is_vm and host.hypervisor not in {"", "unknown"} else ""
-    words = f"{host.product or ('virtual machine' if host.is_vm else 'unknown board')}{under}{where}"
-    return f"{host.container} container, whose host was not looked at ({words})" if host.is_container else words
+    words = (
+        f"{host.product or ('virtual machine' if host.is_vm else 'unknown board')}{under}{where}"
+    )
+    return (
+        f"{host.container} container, whose host was not looked at ({words})"
+        if host.is_container
+        else words
+    )
 
 
 def _describe_room(facts: Facts) -> str:
@@ -124,7 +154,9 @@ def _describe_gpu(facts: Facts) -> str:
     """Models by PCI id: their names depend on the driver that happens to be loaded."""
     kinds = {(gpu.generation, gpu.device_id) for gpu in facts.gpus.devices}
     kinds |= {(gpu.vendor, gpu.device_id) for gpu in facts.other_gpus.devices}
-    return " and ".join(f"{generation} {device}" for generation, device in sorted(kinds)) or "no GPU"
+    return (
+        " and ".join(f"{generation} {device}" for generation, device in sorted(kinds)) or "no GPU"
+    )
 
 
 def _describe_cpu(facts: Facts) -> str:
@@ -149,11 +181,16 @@ def _describe_system(facts: Facts) -> str:
 
 
 def _kernel_arguments(facts: Facts) -> str:
-    return " ".join(word for word in facts.kernel.command_line if not word.startswith(_OWN_ARGUMENTS)) or "none"
+    return (
+        " ".join(word for word in facts.kernel.command_line if not word.startswith(_OWN_ARGUMENTS))
+        or "none"
+    )
 
 
 def _describe_iommu(facts: Facts) -> str:
-    domains = sorted({device.domain for device in facts.iommu.devices if device.kind == "gpu" and device.domain})
+    domains = sorted(
+        {device.domain for device in facts.iommu.devices if device.kind == "gpu" and device.domain}
+    )
     return " ".join(["on", *domains]) if facts.iommu.is_on else "off"
 
 
@@ -169,13 +206,17 @@ def _describe_mounts(facts: Facts) -> dict[str, str]:
     return {
         f"mount {mount.target}": _mount(mount)
         for mount in facts.mounts.visible
-        if not mount.is_bind and mount.fstype in _NETWORK | _LOCAL | {"tmpfs"} and not _is_passing(mount.target)
+        if not mount.is_bind
+        and mount.fstype in _NETWORK | _LOCAL | {"tmpfs"}
+        and not _is_passing(mount.target)
     }
 
 
 def _mount(mount: Mount) -> str:
     options = dict.fromkeys((*mount.options, *mount.super_options))
-    return f"{mount.fstype} {','.join(sorted(o for o in options if not o.startswith(_OWN_OPTIONS)))}"
+    return (
+        f"{mount.fstype} {','.join(sorted(o for o in options if not o.startswith(_OWN_OPTIONS)))}"
+    )
 
 
 def _is_passing(target: str) -> bool:
@@ -205,7 +246,9 @@ _SETTINGS: Mapping[str, Callable[[Facts], str]] = {
     "kernel": lambda facts: facts.kernel.release,
     "kernel arguments": _kernel_arguments,
     "system": _describe_system,
-    "governor": lambda facts: f"{facts.cpufreq.governor} ({facts.cpufreq.driver})" if facts.cpufreq.driver else "none",
+    "governor": lambda facts: (
+        f"{facts.cpufreq.governor} ({facts.cpufreq.driver})" if facts.cpufreq.driver else "none"
+    ),
     "NUMA nodes": lambda facts: str(len(facts.numa.nodes)),
     "IOMMU": _describe_iommu,
     "SMT": lambda facts: "on" if facts.vulnerabilities.is_smt_on else "off",

@@ -1,9 +1,10 @@
-"""GPU work seen as jobs: ranks, the loaders that they forked, their CPUs, what they were started with.
+"""GPU work seen as jobs: ranks, the loaders that they forked, their CPUs, what they were started
+with.
 
-A DataLoader's worker is a fork of its rank and inherits the open GPU devices, so of a tree of GPU processes the
-topmost is the rank. CPUs: sched_setaffinity(2), and cpu.max of the control group and those above it
-(kernel: Documentation/admin-guide/cgroup-v2.rst). Of environments only names of a fixed list are known
-(host/processes/proc.py).
+A DataLoader's worker is a fork of its rank and inherits the open GPU devices, so of a tree of GPU
+processes the topmost is the rank. CPUs: sched_setaffinity(2), and cpu.max of the control group and
+those above it (kernel: Documentation/admin-guide/cgroup-v2.rst). Of environments only names of a
+fixed list are known (host/processes/proc.py).
 """
 
 from __future__ import annotations
@@ -53,9 +54,11 @@ class Rank(Fact):
     is_python: bool  # a Python interpreter
     is_contained: bool  # it runs in a container
     workers: int  # processes that it forked and that have its GPU open
-    cpus: float  # that it may use: affinity, and the quota of its control groups; 0 where that is not known
+    # that it may use: affinity, and the quota of its control groups; 0 where that is not known
+    cpus: float
     threads: int  # OMP_NUM_THREADS, 0 where that is not set
-    affinity: int  # CPUs that it may use whatever its quota: OpenMP starts as many threads if that is not set
+    # CPUs that it may use whatever its quota: OpenMP starts as many threads if that is not set
+    affinity: int
     debug: tuple[str, ...]  # "CUDA_LAUNCH_BLOCKING (waits for every kernel)"
 
 
@@ -69,8 +72,12 @@ class Jobs(Subject):
 
     @fact
     def cpus(self) -> float:
-        """That all ranks together may use: of those that share them, once; 0 where that is not known."""
-        return _combine_ranks(self.ranks, {one.pid: one.cgroup for one in self._processes.values()}, self._quotas)
+        """That all ranks together may use: of those that share them, once; 0 where that is not
+        known.
+        """
+        return _combine_ranks(
+            self.ranks, {one.pid: one.cgroup for one in self._processes.values()}, self._quotas
+        )
 
     all_cpus: int = read_with(lambda self: self.facts.cpu.threads)  # of the host
 
@@ -80,7 +87,10 @@ class Jobs(Subject):
 
     @fact
     def _quotas(self) -> dict[str, float | None]:
-        return {group: _read_quota(self.reader, group) for group in {one.cgroup for one in self._processes.values()}}
+        return {
+            group: _read_quota(self.reader, group)
+            for group in {one.cgroup for one in self._processes.values()}
+        }
 
     @property
     def workers(self) -> int:
@@ -89,8 +99,9 @@ class Jobs(Subject):
 
     @property
     def threads(self) -> int:
-        """OMP_NUM_THREADS over all ranks. A Python that does not set it counts as many as the CPUs of its affinity if
-        these are all CPUs of the host, or if a quota gives it less; ranks that are bound to CPUs share none of them.
+        """OMP_NUM_THREADS over all ranks. A Python that does not set it counts as many as the CPUs
+        of its affinity if these are all CPUs of the host, or if a quota gives it less; ranks that
+        are bound to CPUs share none of them.
         """
         return sum(rank.threads or self._default_threads(rank) for rank in self.ranks)
 
@@ -134,7 +145,10 @@ def _gpu_processes(reader: Reader, facts: Facts) -> Mapping[int, Process]:
 
 def _find_ranks(gpu: Mapping[int, Process], quotas: Mapping[str, float | None]) -> tuple[Rank, ...]:
     trees = Counter(_find_tops(gpu).values())
-    return tuple(_make_rank(gpu[pid], size - 1, quotas[gpu[pid].cgroup]) for pid, size in sorted(trees.items()))
+    return tuple(
+        _make_rank(gpu[pid], size - 1, quotas[gpu[pid].cgroup])
+        for pid, size in sorted(trees.items())
+    )
 
 
 def _find_tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
@@ -164,7 +178,9 @@ def _make_rank(process: Process, workers: int, quota: float | None) -> Rank:
         is_python=program.startswith("python"),
         is_contained=bool(container_of(process.cgroup)),
         workers=workers,
-        cpus=min(float(process.cpus), quota) if quota is not None and process.cpus else float(process.cpus),
+        cpus=min(float(process.cpus), quota)
+        if quota is not None and process.cpus
+        else float(process.cpus),
         threads=int(threads) if threads.isdecimal() and len(threads) < 5 else cut or 0,
         affinity=process.cpus,
         debug=cut or debug_in(process.variables),
@@ -181,12 +197,16 @@ def _read_quota(reader: Reader, group: str) -> float | None:
     return min(found, default=None)
 
 
-def _combine_ranks(ranks: tuple[Rank, ...], groups: Mapping[int, str], quotas: Mapping[str, float | None]) -> float:
-    """Ranks that may use many CPUs share them: the most of any; ranks bound to CPUs of their own, or with a quota each,
-    add up to no less.
+def _combine_ranks(
+    ranks: tuple[Rank, ...], groups: Mapping[int, str], quotas: Mapping[str, float | None]
+) -> float:
+    """Ranks that may use many CPUs share them: the most of any; ranks bound to CPUs of their own,
+    or with a quota each, add up to no less.
     """
     if any(not rank.cpus for rank in ranks):
         return 0.0
-    limited = {groups[rank.pid]: rank.cpus for rank in ranks if quotas[groups[rank.pid]] is not None}
+    limited = {
+        groups[rank.pid]: rank.cpus for rank in ranks if quotas[groups[rank.pid]] is not None
+    }
     free = [rank.cpus for rank in ranks if quotas[groups[rank.pid]] is None]
     return sum(limited.values()) + max(free, default=0.0)

@@ -1,7 +1,8 @@
-"""Values of the host that rules ask for by name, each read when it is first asked for: sysctls, attributes, files.
+"""Values of the host that rules ask for by name, each read when it is first asked for: sysctls,
+attributes, files.
 
-Which names those are is not known before (`sysfs["/sys/block/" + item.name + "/queue/scheduler"]`), so the mapping of
-such a fact reads behind its keys, through the door, once for each.
+Which names those are is not known before (`sysfs["/sys/block/" + item.name + "/queue/scheduler"]`),
+so the mapping of such a fact reads behind its keys, through the door, once for each.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 _HEXADECIMAL = regex(r"-?0[xX][0-9a-fA-F]{1,32}")
-LONGEST = 4096  # bytes of a kernel value: a page, as sysfs gives it (Documentation/filesystems/sysfs.rst)
+# bytes of a kernel value: a page, as sysfs gives it (Documentation/filesystems/sysfs.rst)
+LONGEST = 4096
 
 
 class Lookup(dict[str, T]):
@@ -64,8 +66,13 @@ class Attribute(Fact):
 
     @property
     def chosen(self) -> str:
-        """Of a list of choices the one in brackets (`mq-deadline` of `[mq-deadline] none`), else the whole value."""
-        return next((word[1:-1] for word in self.text.split() if word[:1] == "[" and word[-1:] == "]"), self.text)
+        """Of a list of choices the one in brackets (`mq-deadline` of `[mq-deadline] none`), else
+        the whole value.
+        """
+        return next(
+            (word[1:-1] for word in self.text.split() if word[:1] == "[" and word[-1:] == "]"),
+            self.text,
+        )
 
 
 def whole_number(name: str, word: str) -> int:
@@ -76,7 +83,9 @@ def whole_number(name: str, word: str) -> int:
         raise UnknownFact(f"{name} holds {word[:40]!r}, which is not a whole number") from None
 
 
-def make_attribute(name: str, read: Callable[P, str | Absent], *arguments: P.args, **named: P.kwargs) -> Attribute:
+def make_attribute(
+    name: str, read: Callable[P, str | Absent], *arguments: P.args, **named: P.kwargs
+) -> Attribute:
     """The value of the kernel that `read` gives: one that is binary is unknown."""
     content = make_shared(read, *arguments, **named)
 
@@ -92,7 +101,9 @@ def make_attribute(name: str, read: Callable[P, str | Absent], *arguments: P.arg
 
 
 def small_text(reader: Reader, path: str, most: int = LONGEST) -> str | Absent:
-    """A file as text; unknown where it has more than `most` bytes, or is one that keeps a secret."""
+    """A file as text; unknown where it has more than `most` bytes, or is one that keeps a
+    secret.
+    """
     if is_secret_file(path):
         raise UnknownFact(f"{path} keeps what is not shown")
     content = read_text(reader, path)

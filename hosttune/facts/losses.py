@@ -1,7 +1,8 @@
 """What a host has lost since it was looked at before a trial. Pure.
 
-Only losses count, each held against this same host before: what did not stand then is no loss now, and what is more,
-or otherwise, is none either. A check against an ideal makes healthy hosts go back.
+Only losses count, each held against this same host before: what did not stand then is no loss now,
+and what is more, or otherwise, is none either. A check against an ideal makes healthy hosts go
+back.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ class Aspect(str, Enum):
 
 @frozen
 class Sign:
-    """One thing that is, or, of FAILED_UNIT, HEALTH and PLANNED, that does not. `state` is a word of its aspect: rw
-    or ro of a mount, the slot of a GPU, the kernel driver of a slot, a sentence of health.
+    """One thing that is, or, of FAILED_UNIT, HEALTH and PLANNED, that does not. `state` is a word
+    of its aspect: rw or ro of a mount, the slot of a GPU, the kernel driver of a slot, a sentence
+    of health.
     """
 
     aspect: Aspect
-    name: str  # the unit, the path, `eth0 IPv4`, `0.0.0.0:22`, the UUID of a GPU; empty where there is only one
+    # the unit, the path, `eth0 IPv4`, `0.0.0.0:22`, the UUID of a GPU; empty where there is only
+    # one
+    name: str
     state: str = ""
     grade: int = 0  # of HEALTH: how bad it is, a rank of Fitness
 
@@ -71,7 +75,9 @@ class HostStanding:
 
 @frozen
 class Loss:
-    """One thing that was there before. Not `is_known`: it could not be checked any more: reported, and not a loss."""
+    """One thing that was there before. Not `is_known`: it could not be checked any more: reported,
+    and not a loss.
+    """
 
     aspect: Aspect
     name: str
@@ -106,7 +112,8 @@ _GONE: Mapping[Aspect, str] = {
     Aspect.FABRIC: "GPU {name} has not joined its NVLink fabric",
     Aspect.CLOCK: "the clock is not synchronised any more",
 }
-# What does not answer in the time that the largest hosts need does not work; elsewhere silence proves nothing.
+# What does not answer in the time that the largest hosts need does not work; elsewhere silence
+# proves nothing.
 _SILENT = frozenset({Aspect.GPU, Aspect.FABRIC})
 
 
@@ -115,16 +122,22 @@ def find_losses(
 ) -> tuple[Loss, ...]:
     """What stood before and does not now, in the order of before; then faults that are new.
 
-    `expected`: slot -> kernel driver that the trial itself is to bring there. What could be read before and cannot be
-    now is `not known`; of GPUs and their fabric that is a loss.
+    `expected`: slot -> kernel driver that the trial itself is to bring there. What could be read
+    before and cannot be now is `not known`; of GPUs and their fabric that is a loss.
     """
     now = {(one.aspect, one.name): one for one in after.signs}
     slots = _match_slots(before, after)
     found: list[Loss] = []
     for one in before.signs:
         if one.aspect not in _FAULTS:
-            place = slots.get(one.name, one.name) if one.aspect in {Aspect.DRIVER, Aspect.FABRIC} else one.name
-            found += _find_losses(one, now.get((one.aspect, place)), after, (expected or {}).get(place, one.state))
+            place = (
+                slots.get(one.name, one.name)
+                if one.aspect in {Aspect.DRIVER, Aspect.FABRIC}
+                else one.name
+            )
+            found += _find_losses(
+                one, now.get((one.aspect, place)), after, (expected or {}).get(place, one.state)
+            )
     return (*found, *_new_faults(before, after))
 
 
@@ -134,16 +147,20 @@ def select_counted(found: Iterable[Loss]) -> tuple[Loss, ...]:
 
 
 def select_lasting(first: Iterable[Loss], second: Iterable[Loss]) -> tuple[Loss, ...]:
-    """What counts of two looks a while apart: of what may flap what both show, of all else what the second shows."""
+    """What counts of two looks a while apart: of what may flap what both show, of all else what the
+    second shows.
+    """
     seen = {(one.aspect, one.name) for one in first}
     return tuple(one for one in second if not one.may_flap or (one.aspect, one.name) in seen)
 
 
 def _new_faults(before: HostStanding, after: HostStanding) -> list[Loss]:
-    """Faults that before did not have, or not as badly. Where it could not tell of any, none is new.
+    """Faults that before did not have, or not as badly. Where it could not tell of any, none is
+    new.
 
-    What one rule of health cannot say is none: any user can have the kernel log more than journald reads, and rules
-    that need the log are unknown then. GPUs, mounts, links and services that a boot has lost are signs of their own.
+    What one rule of health cannot say is none: any user can have the kernel log more than journald
+    reads, and rules that need the log are unknown then. GPUs, mounts, links and services that a
+    boot has lost are signs of their own.
     """
     was = {(one.aspect, one.name): one.grade for one in before.signs}
     blind = {(one.aspect, one.name) for one in before.unseen}
@@ -169,12 +186,23 @@ def _not_known(aspect: Aspect, name: str, reason: str) -> Loss:
 def _match_slots(before: HostStanding, after: HostStanding) -> Mapping[str, str]:
     """Where a GPU was -> where it is now: arguments of the kernel may number the bus anew."""
     now = {one.name: one.state for one in after.signs if one.aspect is Aspect.GPU}
-    return {one.state: now[one.name] for one in before.signs if one.aspect is Aspect.GPU and one.name in now}
+    return {
+        one.state: now[one.name]
+        for one in before.signs
+        if one.aspect is Aspect.GPU and one.name in now
+    }
 
 
 def _find_losses(one: Sign, now: Sign | None, after: HostStanding, expected: str) -> list[Loss]:
     if now is None:
-        why = next((gone for gone in after.unseen if gone.aspect is one.aspect and gone.name in {"", one.name}), None)
+        why = next(
+            (
+                gone
+                for gone in after.unseen
+                if gone.aspect is one.aspect and gone.name in {"", one.name}
+            ),
+            None,
+        )
         sentence = _describe_sign(_GONE, one)
         if why is None:
             return [Loss(one.aspect, one.name, sentence)]
@@ -185,7 +213,13 @@ def _find_losses(one: Sign, now: Sign | None, after: HostStanding, expected: str
         return []
     if one.aspect is Aspect.DRIVER:
         holder = f"is held by {now.state}" if now.state else "has no driver"
-        return [Loss(one.aspect, one.name, f"GPU {one.name} {holder}; it was {one.state or 'without one'} before")]
+        return [
+            Loss(
+                one.aspect,
+                one.name,
+                f"GPU {one.name} {holder}; it was {one.state or 'without one'} before",
+            )
+        ]
     if one.aspect is Aspect.MOUNT and now.state == "ro":
         return [Loss(one.aspect, one.name, f"{one.name} is read-only now")]
     return []

@@ -1,7 +1,7 @@
 """Who else manages this machine: tools and agents that set what hosttune would set.
 
-A tool counts as present when it acts: its service is enabled or runs, or its traces on the running system say so. What
-is installed and switched off owns nothing and is not present.
+A tool counts as present when it acts: its service is enabled or runs, or its traces on the running
+system say so. What is installed and switched off owns nothing and is not present.
 """
 
 from __future__ import annotations
@@ -43,15 +43,19 @@ _SERVICES: Mapping[str, tuple[str, ...]] = {
     "ray": ("ray.service", "ray-head.service", "ray-worker.service"),
     "azure-agent": ("walinuxagent.service", "waagent.service"),
     "google-guest-agent": ("google-guest-agent.service", "google-guest-agent-manager.service"),
-    "amazon-ssm-agent": ("amazon-ssm-agent.service", "snap.amazon-ssm-agent.amazon-ssm-agent.service"),
-}  # fmt: skip
+    "amazon-ssm-agent": (
+        "amazon-ssm-agent.service",
+        "snap.amazon-ssm-agent.amazon-ssm-agent.service",
+    ),
+}
 # manager -> paths that exist only where it works: state of the running system, or of a node agent.
 _TRACES: Mapping[str, tuple[str, ...]] = {
     "gpu-operator": ("/run/nvidia/driver", "/run/nvidia/validations"),
     "network-operator": ("/run/mellanox/drivers",),
     "skyhook": ("/etc/skyhook/history", "/etc/skyhook/flags", "/var/lib/skyhook"),
 }
-# They set the same: governors, energy preferences, parameters of disks. Their services show all of them.
+# They set the same: governors, energy preferences, parameters of disks. Their services show all of
+# them.
 _TUNERS = ("auto-cpufreq", "laptop-mode", "power-profiles-daemon", "tlp", "tuned")
 # Of version 2 of control groups, and systemd's own hierarchy where there is version 1 (cgroups(7)).
 _CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")
@@ -71,7 +75,9 @@ class ConfigurationManager(Fact):
 
 @frozen
 class Managers(Subject):
-    """All that are present, by name, and what TuneD's active profile sets (empty where TuneD is not present)."""
+    """All that are present, by name, and what TuneD's active profile sets (empty where TuneD is not
+    present).
+    """
 
     @fact
     def present(self) -> tuple[ConfigurationManager, ...]:
@@ -139,11 +145,17 @@ class Managers(Subject):
 
     def _look_for(self, name: str) -> str:
         find_own = _OF_ITS_OWN.get(name)
-        return self._of_services(name) or self._of_traces(name) or (find_own(self) if find_own else "")
+        return (
+            self._of_services(name) or self._of_traces(name) or (find_own(self) if find_own else "")
+        )
 
     def _find(self, names: Iterable[str]) -> tuple[ConfigurationManager, ...]:
         """Those of these that are present."""
-        return tuple(ConfigurationManager(name, self._evidence[name]) for name in names if self._evidence[name])
+        return tuple(
+            ConfigurationManager(name, self._evidence[name])
+            for name in names
+            if self._evidence[name]
+        )
 
     @fact
     def _running(self) -> frozenset[str]:
@@ -152,7 +164,8 @@ class Managers(Subject):
     def _of_services(self, name: str) -> str:
         for pattern in _SERVICES.get(name, ()):
             enabled = self.facts.units.enabled
-            # systemd makes a control group for a service when it starts it: cheaper than asking systemctl.
+            # systemd makes a control group for a service when it starts it: cheaper than asking
+            # systemctl.
             if service := _find_first(self._running, pattern):
                 return f"{service} runs"
             if service := _find_first(enabled, pattern):
@@ -160,7 +173,9 @@ class Managers(Subject):
         return ""
 
     def _of_traces(self, name: str) -> str:
-        return next((f"{path} exists" for path in _TRACES.get(name, ()) if _exists(self.reader, path)), "")
+        return next(
+            (f"{path} exists" for path in _TRACES.get(name, ()) if _exists(self.reader, path)), ""
+        )
 
     @fact
     def _settings(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -189,7 +204,9 @@ def _exists(reader: Reader, path: str) -> bool:
 
 
 def running_services(reader: Reader) -> frozenset[str]:
-    """The services that have a control group; only one of the two hierarchies has system.slice. None of an image."""
+    """The services that have a control group; only one of the two hierarchies has system.slice.
+    None of an image.
+    """
     if reader.persistent_only:
         return frozenset()
     found = (require_sure(reader.list(f"{root}/system.slice")) for root in _CGROUP_ROOTS)
@@ -203,7 +220,9 @@ def _find_first(units: Collection[str], pattern: str) -> str:
 
 
 def _find_pods(managers: Managers) -> str:
-    """A kubelet that no known unit starts. Its files are leftovers where the control groups show no pods."""
+    """A kubelet that no known unit starts. Its files are leftovers where the control groups show no
+    pods.
+    """
     groups: tuple[str, ...] = ()
     for root in () if managers.reader.persistent_only else _CGROUP_ROOTS:
         names = managers.reader.list(root)
@@ -216,15 +235,28 @@ def _find_pods(managers: Managers) -> str:
         return ""
     if _exists(managers.reader, kubernetes.CONFIG):
         return f"{kubernetes.CONFIG} exists"
-    return next((f"{folder} is not empty" for folder in kubernetes.FOLDERS if names_in(managers.reader, folder)), "")
+    return next(
+        (
+            f"{folder} is not empty"
+            for folder in kubernetes.FOLDERS
+            if names_in(managers.reader, folder)
+        ),
+        "",
+    )
 
 
 def _cloud_init(managers: Managers) -> str:
-    """cloud-init's own generator decides at boot and leaves its decision in /run; of an image the package tells."""
+    """cloud-init's own generator decides at boot and leaves its decision in /run; of an image the
+    package tells.
+    """
     if not managers.reader.persistent_only:
-        is_off = _exists(managers.reader, "/run/cloud-init/disabled") or not _exists(managers.reader, "/run/cloud-init")
+        is_off = _exists(managers.reader, "/run/cloud-init/disabled") or not _exists(
+            managers.reader, "/run/cloud-init"
+        )
         return "" if is_off else "/run/cloud-init exists: it ran in this boot"
-    if "cloud-init" in managers.facts.packages.names and not _exists(managers.reader, "/etc/cloud/cloud-init.disabled"):
+    if "cloud-init" in managers.facts.packages.names and not _exists(
+        managers.reader, "/etc/cloud/cloud-init.disabled"
+    ):
         return "the package is installed, and /etc/cloud/cloud-init.disabled does not exist"
     return ""
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @frozen
 class Os(Fact):
-    """The installed operating system; words are spelled as os-release(5) has them, empty where it does not say."""
+    """The installed operating system; words are spelled as os-release(5) has them, empty where it
+    does not say.
+    """
 
     id: str  # ubuntu, debian
     id_like: tuple[str, ...]  # the distributions it is made from, closest first
@@ -26,7 +28,9 @@ class Os(Fact):
 
     @classmethod
     def look(cls, reader: Reader, facts: Facts) -> Os:  # noqa: ARG003 - as of all subjects
-        return read_at_once(cls, lambda: parse(require_known(reader.os_release(), "/etc/os-release")))
+        return read_at_once(
+            cls, lambda: parse(require_known(reader.os_release(), "/etc/os-release"))
+        )
 
     @property
     def is_ubuntu(self) -> bool:
@@ -40,7 +44,9 @@ class Os(Fact):
 
 
 def parse(release: Mapping[str, str]) -> Os:
-    """The keys of os-release(5), in lower case. An id that is not given is `linux`, as that page says."""
+    """The keys of os-release(5), in lower case. An id that is not given is `linux`, as that page
+    says.
+    """
     return Os(
         id=release.get("id", "linux").lower(),
         id_like=tuple(release.get("id_like", "").lower().split()),

@@ -1,5 +1,5 @@
-"""The package's own tables of outside knowledge, hosttune/tables/*.tsv: each names its sources, its day (`as of:`), and
-until when it counts as whole (`good until:`); pure.
+"""The package's own tables of outside knowledge, hosttune/tables/*.tsv: each names its sources, its
+day (`as of:`), and until when it counts as whole (`good until:`); pure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def read_own_table(name: str) -> OwnTable:
     """The table of this name (known-holes). Raises HosttuneError if the package lacks it."""
     content = own_file(f"{FOLDER}/{name}.tsv")
     if content is None:
-        raise HosttuneError(f"{FOLDER}/{name}.tsv of the package is missing", hint="install hosttune again")
+        raise HosttuneError(
+            f"{FOLDER}/{name}.tsv of the package is missing", hint="install hosttune again"
+        )
     return parse_own_table(content.decode())
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 DATABASE = "/var/lib/dpkg/status"
 _LISTS = "/var/lib/dpkg/info"
 UPDATES = "/var/lib/dpkg/updates"
-# With `&&` the second would not run where a script fails again, and it is what takes such a package away.
+# With `&&` the second would not run where a script fails again, and it is what takes such a package
+# away.
 REPAIR: Final = "sudo dpkg --configure -a; sudo apt-get -f install"
 INTERRUPTED: Final = "dpkg is at work, or was interrupted: apt does nothing before that is over"
 _HALF = frozenset({"half-installed", "unpacked", "half-configured"})
@@ -40,14 +41,17 @@ _REINSTALL = ", reinst-required"  # behind the state: dpkg(1), "Package flags"
 
 @frozen
 class Package(Fact):
-    """One package. `status` is dpkg's package state; one that is only half there, that dpkg wants installed again
-    (reinst-required), or that is removed and not purged (config-files), is not installed."""
+    """One package. `status` is dpkg's package state; one that is only half there, that dpkg wants
+    installed again (reinst-required), or that is removed and not purged (config-files), is not
+    installed.
+    """
 
     name: str  # without the architecture
     version: str  # empty unless dpkg knows one
     is_installed: bool  # dpkg has it installed and configured
     is_held: bool  # apt-mark hold
-    status: str  # installed, config-files, half-configured ...; not-installed where dpkg does not know the name
+    # installed, config-files, half-configured ...; not-installed where dpkg does not know the name
+    status: str
 
     @property
     def is_brought(self) -> bool:
@@ -61,16 +65,21 @@ class Package(Fact):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether dpkg has more to do with it, if only to run triggers (ldconfig, update-initramfs)."""
+        """Whether dpkg has more to do with it, if only to run triggers (ldconfig,
+        update-initramfs).
+        """
         return is_unfinished(self.status)
 
 
 @frozen
 class Packages(Fact):
-    """`packages["tuned"]`: every name has an answer. Packages of a foreign architecture are called NAME:ARCH."""
+    """`packages["tuned"]`: every name has an answer. Packages of a foreign architecture are called
+    NAME:ARCH.
+    """
 
     entries: Mapping[str, tuple[str, str]]  # name -> (version, the three words of the Status field)
-    is_interrupted: bool = False  # dpkg is at work, or was stopped before it had written its own journal off
+    # dpkg is at work, or was stopped before it had written its own journal off
+    is_interrupted: bool = False
     unpacked_on: Mapping[str, str] = field(
         default_factory=dict
     )  # by name: the date of what is installed, ISO 8601, UTC
@@ -115,12 +124,19 @@ class Packages(Fact):
 
     @property
     def repair(self) -> str:
-        """What a person types to make all of them whole. For one that is to be reinstalled `-f` alone can fail over and
-        over: it configures what depends on it first.
+        """What a person types to make all of them whole. For one that is to be reinstalled `-f`
+        alone can fail over and over: it configures what depends on it first.
         """
         again = [one.name for one in self.to_reinstall]
         return "\n".join(
-            [REPAIR, *([f"sudo apt-get install --reinstall {' '.join(map(quote, again))}"] if again else [])]
+            [
+                REPAIR,
+                *(
+                    [f"sudo apt-get install --reinstall {' '.join(map(quote, again))}"]
+                    if again
+                    else []
+                ),
+            ]
         )
 
     @property
@@ -131,12 +147,22 @@ class Packages(Fact):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The installed packages, sorted. Those that dpkg left half-way are not among them: `brought` has them."""
-        return tuple(sorted(name for name, (_, status) in self.entries.items() if status.split(" ")[2] in _INSTALLED))
+        """The installed packages, sorted. Those that dpkg left half-way are not among them:
+        `brought` has them.
+        """
+        return tuple(
+            sorted(
+                name
+                for name, (_, status) in self.entries.items()
+                if status.split(" ")[2] in _INSTALLED
+            )
+        )
 
     @property
     def brought(self) -> tuple[str, ...]:
-        """The packages that have files here, sorted: the installed ones, and those that dpkg left half-way."""
+        """The packages that have files here, sorted: the installed ones, and those that dpkg left
+        half-way.
+        """
         return tuple(sorted({*self.names, *(one.name for one in self.broken)}))
 
 
@@ -146,11 +172,12 @@ def is_unfinished(status: str) -> bool:
 
 
 def parse_status(database: bytes) -> Mapping[str, tuple[str, str]]:
-    """The table in dpkg's status file: name -> (version, Status field), without what is not-installed; a later
-    paragraph wins.
+    """The table in dpkg's status file: name -> (version, Status field), without what is
+    not-installed; a later paragraph wins.
 
-    The file has megabytes and three of its fields matter, so they are looked for one behind the other, in the order in
-    which dpkg writes them (lib/dpkg/parse.c, fieldinfos); a paragraph in another order is read field by field.
+    The file has megabytes and three of its fields matter, so they are looked for one behind the
+    other, in the order in which dpkg writes them (lib/dpkg/parse.c, fieldinfos); a paragraph in
+    another order is read field by field.
     """
     find = database.find
     found: list[tuple[str, str, str, str]] = []
@@ -175,12 +202,16 @@ def parse_status(database: bytes) -> Mapping[str, tuple[str, str]]:
 
 
 def is_package_name(name: str) -> bool:
-    """Whether dpkg takes it for the name of a package, maybe with an architecture: in a command it is no option."""
+    """Whether dpkg takes it for the name of a package, maybe with an architecture: in a command it
+    is no option.
+    """
     return _PACKAGE_NAME.fullmatch(name) is not None
 
 
 def parse_held_absent(database: bytes) -> tuple[str, ...]:
-    """The packages that are held and not installed: `apt-mark hold` of a name or a pattern enters them so."""
+    """The packages that are held and not installed: `apt-mark hold` of a name or a pattern enters
+    them so.
+    """
     if b"\nStatus: hold ok not-installed" not in database:
         return ()
     found = {match[1].decode("utf-8", "replace") for match in _HELD_ABSENT.finditer(database)}
@@ -195,10 +226,18 @@ def _read_rest(database: bytes, start: int, end: int) -> str:
 def _parse_paragraph(paragraph: bytes) -> tuple[str, str, str, str] | None:
     """(name, architecture, version, status), in whatever order; None for what is no package."""
     lines = paragraph.decode("utf-8", "replace").splitlines()
-    pairs = {key: value.strip() for key, _, value in (line.partition(":") for line in lines if line[:1].strip())}
+    pairs = {
+        key: value.strip()
+        for key, _, value in (line.partition(":") for line in lines if line[:1].strip())
+    }
     if "Package" not in pairs or "Status" not in pairs:
         return None
-    return pairs["Package"], pairs.get("Architecture", ""), pairs.get("Version", ""), pairs["Status"]
+    return (
+        pairs["Package"],
+        pairs.get("Architecture", ""),
+        pairs.get("Version", ""),
+        pairs["Status"],
+    )
 
 
 def _make_table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[str, str]]:
@@ -250,7 +289,8 @@ def _unpacked_on(reader: Reader, name: str) -> str:
 
 
 def _read_journal(reader: Reader) -> bytes:
-    """What dpkg has written since the status file: one numbered paragraph per state, later ones win.
+    """What dpkg has written since the status file: one numbered paragraph per state, later ones
+    win.
 
     It is there while dpkg runs, and after it was interrupted (dpkg source: lib/dpkg/dbmodify.c).
     """

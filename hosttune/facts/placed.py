@@ -26,7 +26,9 @@ class Placed(Fact):
 
     @property
     def quoted_place(self) -> str:
-        """The same for a line that people copy into a shell: a file's name in quotes where a shell would act on it."""
+        """The same for a line that people copy into a shell: a file's name in quotes where a shell
+        would act on it.
+        """
         return quote(self.place) if self.line else self.path
 
     @property
@@ -35,12 +37,20 @@ class Placed(Fact):
         return posixpath.basename(self.path)
 
     def set_by(self, what: str) -> str:
-        """Whose decision it is, and where it is written, as a sentence that can be part of a line for a shell."""
-        return f"{self.quoted_place} sets {what}" + ("" if self.is_of_distribution else ", an administrator's decision")
+        """Whose decision it is, and where it is written, as a sentence that can be part of a line
+        for a shell.
+        """
+        return f"{self.quoted_place} sets {what}" + (
+            "" if self.is_of_distribution else ", an administrator's decision"
+        )
 
     def is_read_after(self, path: str) -> bool:
-        """Whether its file is a drop-in that is read after the one at `path`: files of all folders are read by name."""
-        return posixpath.dirname(self.path).endswith(".d") and self.file_name > posixpath.basename(path)
+        """Whether its file is a drop-in that is read after the one at `path`: files of all folders
+        are read by name.
+        """
+        return posixpath.dirname(self.path).endswith(".d") and self.file_name > posixpath.basename(
+            path
+        )
 
     @property
     def is_of_distribution(self) -> bool:

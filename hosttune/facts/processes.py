@@ -1,8 +1,9 @@
 """The processes of a program of this host: `processes["dockerd"].started_at`.
 
-Every process chooses its name and its command line. So a process counts if its executable has this name, and it runs
-outside of containers with root's rights or as a user of the system (uid below 1000, adduser.conf(5)). Names have at
-most 15 characters (proc_pid_comm(5)); the start is in proc_pid_stat(5). In an image none runs.
+Every process chooses its name and its command line. So a process counts if its executable has this
+name, and it runs outside of containers with root's rights or as a user of the system (uid below
+1000, adduser.conf(5)). Names have at most 15 characters (proc_pid_comm(5)); the start is in
+proc_pid_stat(5). In an image none runs.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
 NAME_LENGTH = 15
 CONTAINER = regex(
-    r"(docker|cri-containerd|crio|libpod|nerdctl)[-/]([0-9a-f]{12,64})|/(lxc)(?:\.payload)?[./]([\w.-]+)"
-    r"|/(kubepods)(?:(?!/kubepods)[^ ])*/([0-9a-f]{64})$|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
+    r"(docker|cri-containerd|crio|libpod|nerdctl)[-/]([0-9a-f]{12,64})"
+    r"|/(lxc)(?:\.payload)?[./]([\w.-]+)"
+    r"|/(kubepods)(?:(?!/kubepods)[^ ])*/([0-9a-f]{64})$"
+    r"|machine\.slice/(systemd-nspawn)@([^/]+)\.service"
 )
 
 
@@ -36,7 +39,8 @@ class NamedProcesses(Fact):
     """All processes of one program."""
 
     commands: tuple[str, ...]  # their command lines; empty where none runs
-    started_at: int  # when the first of them was started, in whole seconds since the epoch; 0 where none runs
+    # when the first of them was started, in whole seconds since the epoch; 0 where none runs
+    started_at: int
 
 
 @frozen
@@ -67,22 +71,31 @@ class Processes(Subject):
 
 
 def program_of(process: Process) -> str:
-    """The name of the executable, as long as the kernel keeps names; empty where it is not known."""
+    """The name of the executable, as long as the kernel keeps names; empty where it is not
+    known.
+    """
     return process.program.removesuffix(" (deleted)").rpartition("/")[2][:NAME_LENGTH]
 
 
 def container_of(cgroup: str) -> str:
-    """`docker 0123456789ab` for the control group of a container's process; empty for all others."""
+    """`docker 0123456789ab` for the control group of a container's process; empty for all
+    others.
+    """
     found = tuple(CONTAINER.finditer(cgroup))
     if not found:
         return ""
-    kind, name = (group for group in found[-1].groups() if group)  # the innermost one: docker in docker, kind
-    short = {"cri-containerd": "containerd", "libpod": "podman", "kubepods": "containerd"}.get(kind, kind)
+    # the innermost one: docker in docker, kind
+    kind, name = (group for group in found[-1].groups() if group)
+    short = {"cri-containerd": "containerd", "libpod": "podman", "kubepods": "containerd"}.get(
+        kind, kind
+    )
     return f"{short} {name[:12] if re.fullmatch('[0-9a-f]{12,64}', name) else name}"
 
 
 def is_of_system(process: Process) -> bool:
-    """Whether it runs with root's rights, or as a user of the system, of this host or of a container."""
+    """Whether it runs with root's rights, or as a user of the system, of this host or of a
+    container.
+    """
     return 0 <= process.uid < FIRST_PERSON
 
 
@@ -98,7 +111,9 @@ def is_daemon(process: Process, names: Collection[str]) -> bool:
 
 
 def is_nameless(process: Process) -> bool:
-    """Whether nothing tells whose process this is, or what it runs: in a record of before, or without root's rights."""
+    """Whether nothing tells whose process this is, or what it runs: in a record of before, or
+    without root's rights.
+    """
     return process.uid < 0 or (is_of_host(process) and not process.program)
 
 
@@ -106,11 +121,16 @@ def _select_by_name(listed: tuple[Process, ...], name: str) -> tuple[Process, ..
     short = name[:NAME_LENGTH]
     for one in listed:
         if one.name[:NAME_LENGTH] == short and is_nameless(one):
-            raise UnknownFact(f"whether process {one.pid} is {name} is not known: that needs root, and no older record")
+            raise UnknownFact(
+                f"whether process {one.pid} is {name} is not known: that needs root, and no older "
+                "record"
+            )
     return tuple(one for one in listed if is_daemon(one, (short,)))
 
 
 def _list_commands(found: Iterable[Process]) -> tuple[str, ...]:
     if silent := next((one for one in found if one.command == (CUT,)), None):
-        raise UnknownFact(f"the command line of process {silent.pid} ({silent.name}) could not be read")
+        raise UnknownFact(
+            f"the command line of process {silent.pid} ({silent.name}) could not be read"
+        )
     return tuple(" ".join(one.command) for one in found)

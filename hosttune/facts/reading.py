@@ -1,5 +1,5 @@
-"""Reading for facts: a value, or ABSENT where it is certain that there is none. What could not be looked at raises
-UnknownFact, which a lazy field keeps as its reason (facts/base.py).
+"""Reading for facts: a value, or ABSENT where it is certain that there is none. What could not be
+looked at raises UnknownFact, which a lazy field keeps as its reason (facts/base.py).
 """
 
 from __future__ import annotations
@@ -68,13 +68,17 @@ def read_line(reader: Reader, path: str) -> str | Absent:
 
 
 def hint(reader: Reader, path: str) -> str:
-    """What a file says of what is decided elsewhere: empty where it is not there, and where it cannot be read, too."""
+    """What a file says of what is decided elsewhere: empty where it is not there, and where it
+    cannot be read, too.
+    """
     content = reader.read(path)
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
 
 def ask(reader: Reader, argv: Sequence[str], *, timeout_s: float = 10.0) -> Completed:
-    """What a program that only looks ended with; raises UnknownFact where it is not installed, too."""
+    """What a program that only looks ended with; raises UnknownFact where it is not installed,
+    too.
+    """
     answer = require_sure(reader.query(argv, timeout_s=timeout_s))
     if answer is ABSENT:
         raise UnknownFact(f"{argv[0]} is not installed")
@@ -98,8 +102,8 @@ def read_integer(reader: Reader, path: str) -> int | Absent:
 
 
 def read_counter(reader: Reader, path: str) -> int:
-    """A counter of the kernel, 0 where its driver does not count: there is no such file, or a look answers EINVAL or
-    EOPNOTSUPP. Such a counter is optional, and never makes a state unknown.
+    """A counter of the kernel, 0 where its driver does not count: there is no such file, or a look
+    answers EINVAL or EOPNOTSUPP. Such a counter is optional, and never makes a state unknown.
     """
     content = reader.read(path)
     if isinstance(content, Unreadable) and content.reason in _NOT_COUNTED:
@@ -108,8 +112,8 @@ def read_counter(reader: Reader, path: str) -> int:
 
 
 def derive(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:
-    """What `function` makes of what must be there; the ValueError that it raises is the reason of UnknownFact. So is
-    text that is nested too deeply.
+    """What `function` makes of what must be there; the ValueError that it raises is the reason of
+    UnknownFact. So is text that is nested too deeply.
     """
     value = require_known(answer, path)
     try:
@@ -119,7 +123,9 @@ def derive(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:
 
 
 def parse_or_unknown(parse: Callable[P, D], *arguments: P.args, **named: P.kwargs) -> D:
-    """What a parser makes; the ValueError that it raises, a sentence, is the reason of UnknownFact."""
+    """What a parser makes; the ValueError that it raises, a sentence, is the reason of
+    UnknownFact.
+    """
     try:
         return parse(*arguments, **named)
     except (ValueError, RecursionError) as error:
@@ -145,8 +151,8 @@ def is_there(reader: Reader, path: str) -> bool:
 
 
 def _in_order(reader: Reader, folders: Iterable[str], suffix: str) -> list[str]:
-    """The files of several configuration folders as they are read: by name, of one name that of the first folder. Of
-    an image /run is no one's: it is made anew at boot.
+    """The files of several configuration folders as they are read: by name, of one name that of the
+    first folder. Of an image /run is no one's: it is made anew at boot.
     """
     chosen: dict[str, str] = {}
     for folder in folders:
@@ -159,15 +165,19 @@ def _in_order(reader: Reader, folders: Iterable[str], suffix: str) -> list[str]:
 
 
 def drop_ins(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> tuple[str, ...]:
-    """The files of several configuration folders in the order in which they are read, without those that a link to
-    /dev/null masks (sysctl.d(5), tmpfiles.d(5), modprobe.d(5), udev(7)).
+    """The files of several configuration folders in the order in which they are read, without those
+    that a link to /dev/null masks (sysctl.d(5), tmpfiles.d(5), modprobe.d(5), udev(7)).
     """
-    return tuple(path for path in _in_order(reader, folders, suffix) if not _is_masked(reader, path))
+    return tuple(
+        path for path in _in_order(reader, folders, suffix) if not _is_masked(reader, path)
+    )
 
 
-def drop_in_texts(reader: Reader, folders: Iterable[str], suffix: str = ".conf") -> Iterator[tuple[str, str]]:
-    """(path, text) of these files. What can be read is no device, so only of the others it is asked whether they are
-    masked.
+def drop_in_texts(
+    reader: Reader, folders: Iterable[str], suffix: str = ".conf"
+) -> Iterator[tuple[str, str]]:
+    """(path, text) of these files. What can be read is no device, so only of the others it is asked
+    whether they are masked.
     """
     for path in _in_order(reader, folders, suffix):
         try:
@@ -181,9 +191,11 @@ def _is_masked(reader: Reader, path: str) -> bool:
     return reader.link(path) == "/dev/null"
 
 
-def run_looking(reader: Reader, argv: tuple[str, ...], statuses: tuple[int, ...] = (0,)) -> Completed:
-    """What a program that only looks says; raises UnknownFact where it is not installed, or ends with a status that is
-    none of these.
+def run_looking(
+    reader: Reader, argv: tuple[str, ...], statuses: tuple[int, ...] = (0,)
+) -> Completed:
+    """What a program that only looks says; raises UnknownFact where it is not installed, or ends
+    with a status that is none of these.
     """
     answer = ask(reader, argv)
     if answer.status not in statuses:

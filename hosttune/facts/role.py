@@ -1,10 +1,11 @@
-"""What the machine is there for, as far as files show: a screen that someone sits at, an image of a vendor, network
-cards that do RDMA. Who hands out the work (the kubelet, slurmd) is in `managers`.
+"""What the machine is there for, as far as files show: a screen that someone sits at, an image of a
+vendor, network cards that do RDMA. Who hands out the work (the kubelet, slurmd) is in `managers`.
 
-Sources: systemd.special(7) (display-manager.service, which the installed display manager links to itself),
-sysfs-class-infiniband (kernel: Documentation/ABI/stable; one folder per RDMA device, EFA included), SMBIOS 7.4.1 (types
-of chassis), systemd-logind's state of the seat (/run/systemd/seats/seat0: UIDS=); Lambda's own installation guide (its
-packages); the message of the day of AWS's Deep Learning AMIs (/opt/aws/dlami).
+Sources: systemd.special(7) (display-manager.service, which the installed display manager links to
+itself), sysfs-class-infiniband (kernel: Documentation/ABI/stable; one folder per RDMA device, EFA
+included), SMBIOS 7.4.1 (types of chassis), systemd-logind's state of the seat
+(/run/systemd/seats/seat0: UIDS=); Lambda's own installation guide (its packages); the message of
+the day of AWS's Deep Learning AMIs (/opt/aws/dlami).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _LAMBDA = ("lambda-stack-cuda", "lambda-stack", "lambda-server")
 _LAPTOPS = frozenset({"8", "9", "10", "11", "14", "30", "31", "32"})
 _DESKTOPS = frozenset({"3", "4", "5", "6", "7", "13", "15", "16", "24", "34", "35", "36"})
 
-_FIRST_USER, _LAST_USER = 1000, 60000  # uids of people (adduser.conf(5); systemd's UIDS-GIDS: 60000 and up are made)
+# uids of people (adduser.conf(5); systemd's UIDS-GIDS: 60000 and up are made)
+_FIRST_USER, _LAST_USER = 1000, 60000
 
 
 @frozen
@@ -41,16 +43,21 @@ class Role(Subject):
         return "" if name == "/dev/null" else name.rpartition("/")[2]
 
     # laptop | desktop, as the firmware says; empty for a server, and where it does not say
-    chassis: str = read_with(lambda self: _chassis_of(if_absent(read_line(self.reader, CHASSIS), "")))
+    chassis: str = read_with(
+        lambda self: _chassis_of(if_absent(read_line(self.reader, CHASSIS), ""))
+    )
 
     @fact
     def is_seated(self) -> bool:
         """A person is logged in at the screen of the machine now.
 
-        Whether a person has a session at the seat; the user of a login screen is one of the system, or made for it.
+        Whether a person has a session at the seat; the user of a login screen is one of the system,
+        or made for it.
         """
         rows = "" if self.reader.persistent_only else if_absent(read_text(self.reader, SEAT), "")
-        uids = " ".join(row.removeprefix("UIDS=") for row in rows.splitlines() if row.startswith("UIDS=")).split()
+        uids = " ".join(
+            row.removeprefix("UIDS=") for row in rows.splitlines() if row.startswith("UIDS=")
+        ).split()
         return any(_FIRST_USER <= parse_digits(uid, 0) < _LAST_USER for uid in uids)
 
     @fact
@@ -62,16 +69,21 @@ class Role(Subject):
             return "Lambda Stack"
         return "AWS Deep Learning AMI" if is_there(self.reader, DLAMI) else ""
 
-    rdma_devices: tuple[str, ...] = read_with(lambda self: names_in(self.reader, RDMA))  # mlx5_0, rdmap0s6 (EFA) ...
+    # mlx5_0, rdmap0s6 (EFA) ...
+    rdma_devices: tuple[str, ...] = read_with(lambda self: names_in(self.reader, RDMA))
 
     @property
     def is_desktop(self) -> bool:
-        """A graphical session starts with the machine, and it is a laptop or a desktop, or someone sits there."""
+        """A graphical session starts with the machine, and it is a laptop or a desktop, or someone
+        sits there.
+        """
         return self.display_manager != "" and (self.chassis != "" or self.is_seated)
 
     @property
     def has_somebody(self) -> bool:
-        """It is a desktop that someone has in front of him: a laptop, or one with a session at its screen."""
+        """It is a desktop that someone has in front of him: a laptop, or one with a session at its
+        screen.
+        """
         return self.is_desktop and (self.chassis == "laptop" or self.is_seated)
 
 

@@ -1,5 +1,6 @@
-"""Signs of how a host is: what is and what has failed, one thing each, to be held against the same host before
-(losses.py). What is read here needs no look that may change something, and no time but that of programs.
+"""Signs of how a host is: what is and what has failed, one thing each, to be held against the same
+host before (losses.py). What is read here needs no look that may change something, and no time but
+that of programs.
 """
 
 from __future__ import annotations
@@ -28,38 +29,48 @@ if TYPE_CHECKING:
 UUIDS = ("nvidia-smi", "--query-gpu=pci.bus_id,uuid", "--format=csv,noheader")
 # Of NVIDIA and of InfiniBand, as packages of Debian, Ubuntu, NVIDIA and DOCA name them.
 SERVICES = (
-    "dcgm-exporter.service", "nvidia-dcgm.service", "nvidia-fabricmanager.service", "nvidia-gridd.service",
-    "nvidia-imex.service", "nvidia-persistenced.service", "nvlsm.service", "openibd.service", "opensm.service",
-    "opensmd.service", "rdma-ndd.service", "srp_daemon.service",
+    "dcgm-exporter.service", "nvidia-dcgm.service", "nvidia-fabricmanager.service",
+    "nvidia-gridd.service", "nvidia-imex.service", "nvidia-persistenced.service", "nvlsm.service",
+    "openibd.service", "opensm.service", "opensmd.service", "rdma-ndd.service",
+    "srp_daemon.service",
 )  # fmt: skip
-_ROW = regex(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*")
-# Units that say nothing of the host: a service of Accept=yes has an instance for each connection, and a user ends
-# sessions, the own service manager (user@.service(5)) and mounts of sticks in any way. Scopes are what programs start
-# for users, containers and jobs (systemd.scope(5)). dbus-broker starts dbus-:N.N-NAME@N.service for any caller (from
-# memory). A connection is named by number, of newer systemd cookie, and two addresses with ports or process and user
-# (its instance_from_socket).
+_ROW = regex(
+    r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?, (GPU-[0-9A-Fa-f-]+)\s*"
+)
+# Units that say nothing of the host: a service of Accept=yes has an instance for each connection,
+# and a user ends sessions, the own service manager (user@.service(5)) and mounts of sticks in any
+# way. Scopes are what programs start for users, containers and jobs (systemd.scope(5)). dbus-broker
+# starts dbus-:N.N-NAME@N.service for any caller (from memory). A connection is named by number, of
+# newer systemd cookie, and two addresses with ports or process and user (its instance_from_socket).
 _OF_OTHERS = regex(
     r"[^@]*@\d+-(?:\d+-)?(?:\d+(?:_\d+)?-\d+|unknown|[\w.:]+:\d+-[\w.:]+:\d+)\.service"
     r"|user(?:-runtime-dir)?@\d+\.service|dbus-:.+@\d+\.service|.+\.scope|user-\d+\.slice"
     r"|(?:run-user|run-media|media)-.*\.mount"
-    # udev starts these for an array or a volume group on a file that any user can attach (udisks2: loop-setup);
-    # mdmonitor ends with a failure where mdadm.conf has no MAILADDR. What a host's own array lacks storage-raid tells.
-    r"|mdadm-(?:last-resort|grow-continue)@.*\.service|mdmon@.*\.service|mdmonitor(?:-oneshot)?\.service|lvm-activate-.*\.service"
+    # udev starts these for an array or a volume group on a file that any user can attach (udisks2:
+    # loop-setup); mdmonitor ends with a failure where mdadm.conf has no MAILADDR. What a host's own
+    # array lacks storage-raid tells.
+    r"|mdadm-(?:last-resort|grow-continue)@.*\.service|mdmon@.*\.service"
+    r"|mdmonitor(?:-oneshot)?\.service|lvm-activate-.*\.service"
     r"|lvm2-pvscan@\d+:\d+\.service"
-    # Checks of each array, and of each file system that is mounted (mdadm; e2scrub_all(8), xfs_scrub_all(8)), a user's
-    # image too; and what reads /var/crash, where any user writes (apport).
-    r"|mdcheck_(?:start|continue)\.service|(?:e2scrub|xfs_scrub)(?:_fail)?@.*\.service|apport-autoreport\.service"
+    # Checks of each array, and of each file system that is mounted (mdadm; e2scrub_all(8),
+    # xfs_scrub_all(8)), a user's image too; and what reads /var/crash, where any user writes
+    # (apport).
+    r"|mdcheck_(?:start|continue)\.service|(?:e2scrub|xfs_scrub)(?:_fail)?@.*\.service"
+    r"|apport-autoreport\.service"
 )
 
-# systemd gives up a socket to which too many connect, which any user can do to some (systemd-coredump.socket by
-# crashes), and a path unit whose service it had to start too often (apport-autoreport.path, which looks at /var/crash).
-# What is behind it has not failed; a socket that sshd is lost with counts by itself. And what the kernel kills for
-# memory, which any user can use up.
+# systemd gives up a socket to which too many connect, which any user can do to some
+# (systemd-coredump.socket by crashes), and a path unit whose service it had to start too often
+# (apport-autoreport.path, which looks at /var/crash). What is behind it has not failed; a socket
+# that sshd is lost with counts by itself. And what the kernel kills for memory, which any user can
+# use up.
 _FLOODED = frozenset({"trigger-limit-hit", "unit-start-limit-hit", "oom-kill"})
-_OF_PACKAGES = range(60514, 65536)  # Debian policy, 9.2.2; those below are of systemd-homed (systemd.io/UIDS-GIDS)
+# Debian policy, 9.2.2; those below are of systemd-homed (systemd.io/UIDS-GIDS)
+_OF_PACKAGES = range(60514, 65536)
 _PASSWD = 7  # fields of a line (passwd(5))
 _NO_LOGIN = ("/nologin", "/false")
-# Of a service: each start before ended well (systemd, service.c: service_enter_dead keeps what failed first).
+# Of a service: each start before ended well (systemd, service.c: service_enter_dead keeps what
+# failed first).
 _TOO_OFTEN = "start-limit-hit"
 
 Found = Sign | Unseen
@@ -71,33 +82,47 @@ def read_failed_units(reader: Reader) -> Iterator[Found]:
             yield Sign(Aspect.FAILED_UNIT, name)
 
 
-def failed_by_itself(reader: Reader, *, are_loaded: bool = False) -> Mapping[str, Mapping[str, str]]:
-    """The failed units that no user can have had fail, with their properties FAILURE; none of these where systemd did
-    not tell them. Raises UnknownFact where it does not answer.
+def failed_by_itself(
+    reader: Reader, *, are_loaded: bool = False
+) -> Mapping[str, Mapping[str, str]]:
+    """The failed units that no user can have had fail, with their properties FAILURE; none of these
+    where systemd did not tell them. Raises UnknownFact where it does not answer.
     """
-    names = (name for name in failed_units(reader, are_loaded=are_loaded) if not _OF_OTHERS.fullmatch(name))
+    names = (
+        name
+        for name in failed_units(reader, are_loaded=are_loaded)
+        if not _OF_OTHERS.fullmatch(name)
+    )
     failed = list(dict.fromkeys(names))
     failures = read_failures(reader, failed) if failed else {}
-    return {name: unit for name in failed if not _is_by_users(reader, unit := failures.get(name, {}))}
+    return {
+        name: unit for name in failed if not _is_by_users(reader, unit := failures.get(name, {}))
+    }
 
 
 def _is_by_users(reader: Reader, unit: Mapping[str, str]) -> bool:
-    """Whether any user may have had a unit fail: a person ends each process that runs as that person. A service with a
-    name on the system bus that no boot wants is started by any caller (dbus-daemon(1), SystemdService=): fwupd on a
-    machine that has nothing for it.
+    """Whether any user may have had a unit fail: a person ends each process that runs as that
+    person. A service with a name on the system bus that no boot wants is started by any caller
+    (dbus-daemon(1), SystemdService=): fwupd on a machine that has nothing for it.
     """
     is_wanted = unit.get("WantedBy") or unit.get("RequiredBy")
-    is_triggered = any(one.endswith((".path", ".socket")) for one in unit.get("TriggeredBy", "").split())
+    is_triggered = any(
+        one.endswith((".path", ".socket")) for one in unit.get("TriggeredBy", "").split()
+    )
     result = unit.get("Result")
     if unit.get("DynamicUser") != "yes" and _is_person(reader, unit.get("User", "")):
         return True
-    return result in _FLOODED or (result == _TOO_OFTEN and is_triggered) or bool(unit.get("BusName") and not is_wanted)
+    return (
+        result in _FLOODED
+        or (result == _TOO_OFTEN and is_triggered)
+        or bool(unit.get("BusName") and not is_wanted)
+    )
 
 
 def _is_person(reader: Reader, account: str) -> bool:
-    """Whether a person has this account (User= of systemd.exec(5), a name or a number); one that /etc/passwd does not
-    have comes from a directory of persons. With such a shell no one logs in: clusters give munge and slurm one user ID
-    on all nodes, mostly above 1000.
+    """Whether a person has this account (User= of systemd.exec(5), a name or a number); one that
+    /etc/passwd does not have comes from a directory of persons. With such a shell no one logs in:
+    clusters give munge and slurm one user ID on all nodes, mostly above 1000.
     """
     if account in {"", "root"}:
         return False
@@ -116,12 +141,16 @@ def read_services(reader: Reader) -> Iterator[Found]:
 
 
 def mounts_of_boot(facts: Facts, others: Iterable[str] = ()) -> Iterator[Mount]:
-    """What is mounted at /, where a boot mounts something, and at `others`; not by a user, nor where any user may
-    unmount it.
+    """What is mounted at /, where a boot mounts something, and at `others`; not by a user, nor
+    where any user may unmount it.
     """
     entries = (one for one in facts.fstab.at_boot if "users" not in one.options)
     asked = {*(one.path or one.target for one in entries), "/", *others}
-    return (mount for target, mount in facts.mounts.at.items() if target in asked and not mount.is_of_user)
+    return (
+        mount
+        for target, mount in facts.mounts.at.items()
+        if target in asked and not mount.is_of_user
+    )
 
 
 def read_routes(reader: Reader) -> Iterator[Found]:

@@ -1,9 +1,10 @@
-"""What Slurm's files say: slurm.conf, gres.conf and cgroup.conf have one grammar. Pure but for `read`.
+"""What Slurm's files say: slurm.conf, gres.conf and cgroup.conf have one grammar. Pure but for
+`read`.
 
-slurm.conf(5): keys in any case, several `key=value` on a line, a value in quotes or without blanks, `#` to the end of
-the line, a backslash at its end goes on with the next, `Include FILE` in place (relative to the folder of the first
-file; %c is the name of the cluster), and lists of hosts such as gpu[01-04,07]. A `NodeName=DEFAULT` counts for the
-lines below it.
+slurm.conf(5): keys in any case, several `key=value` on a line, a value in quotes or without blanks,
+`#` to the end of the line, a backslash at its end goes on with the next, `Include FILE` in place
+(relative to the folder of the first file; %c is the name of the cluster), and lists of hosts such
+as gpu[01-04,07]. A `NodeName=DEFAULT` counts for the lines below it.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-CONFIGLESS = ("/run/slurm/conf/slurm.conf", "/var/spool/slurmd/conf-cache/slurm.conf")  # what the controller handed out
+# what the controller handed out
+CONFIGLESS = ("/run/slurm/conf/slurm.conf", "/var/spool/slurmd/conf-cache/slurm.conf")
 SLURM_CONF = (
-    "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf",
-    *reversed(CONFIGLESS),
+    "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf",
+    "/opt/slurm/etc/slurm.conf", *reversed(CONFIGLESS),
 )  # fmt: skip
 _MOST_FILES = 100
 _MOST_HOSTS = 65536  # of one list: MAX_SLURM_NODES of slurm.h
@@ -54,7 +56,9 @@ class SlurmRow:
 
 
 def slurm_rows(main: str, read: Callable[[str], str]) -> Iterator[SlurmRow]:
-    """The lines of a file, and of all that it includes where it does; each file once, what is absent reads as empty."""
+    """The lines of a file, and of all that it includes where it does; each file once, what is
+    absent reads as empty.
+    """
     return _read_rows(main, posixpath.dirname(main), read, {main}, {})
 
 
@@ -76,7 +80,9 @@ def _read_rows(
 ) -> Iterator[SlurmRow]:
     for line, text in _join_lines(read(path)):
         if include := _INCLUDE.fullmatch(text):
-            inner = posixpath.join(folder, include[1].replace("%c", cluster.get("clustername", "%c")))
+            inner = posixpath.join(
+                folder, include[1].replace("%c", cluster.get("clustername", "%c"))
+            )
             if inner not in seen and len(seen) < _MOST_FILES:
                 seen.add(inner)
                 yield from _read_rows(inner, folder, read, seen, cluster)
@@ -86,7 +92,9 @@ def _read_rows(
 
 
 def _join_lines(content: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, text without comments) of each line, joined where a backslash says so."""
+    """(number of its first line, text without comments) of each line, joined where a backslash says
+    so.
+    """
     first, kept = 0, ""
     for number, raw in enumerate(content.splitlines(), 1):
         text = _COMMENT.sub("", raw)
@@ -101,13 +109,21 @@ def _join_lines(content: str) -> Iterator[tuple[int, str]]:
 
 
 def settings_of(rows: Iterable[SlurmRow]) -> dict[str, str]:
-    """What a file sets for all: the last of each key, of the lines that are not about some nodes."""
-    return {key: value for row in rows if not _ABOUT_SOME & row.values.keys() for key, value in row.values.items()}
+    """What a file sets for all: the last of each key, of the lines that are not about some
+    nodes.
+    """
+    return {
+        key: value
+        for row in rows
+        if not _ABOUT_SOME & row.values.keys()
+        for key, value in row.values.items()
+    }
 
 
 def with_defaults(rows: Iterable[SlurmRow], kind: str) -> Iterator[SlurmRow]:
-    """The lines that begin with a kind of thing (`nodename`), each with what the DEFAULT lines above it say. The values
-    of a line hold until the next one is asked for: a copy for each would grow with the lines times the keys.
+    """The lines that begin with a kind of thing (`nodename`), each with what the DEFAULT lines
+    above it say. The values of a line hold until the next one is asked for: a copy for each would
+    grow with the lines times the keys.
     """
     defaults: dict[str, str] = {}
     for row in rows:
@@ -118,7 +134,9 @@ def with_defaults(rows: Iterable[SlurmRow], kind: str) -> Iterator[SlurmRow]:
 
 
 def hosts_in(expression: str) -> tuple[str, ...]:
-    """gpu[01-03],head -> gpu01, gpu02, gpu03, head. Raises ValueError for what is no list, or too long."""
+    """gpu[01-03],head -> gpu01, gpu02, gpu03, head. Raises ValueError for what is no list, or too
+    long.
+    """
     hosts: list[str] = []
     for part in _HOSTS.findall(expression):
         hosts += _expand_pieces(_split_pieces(part), part)
@@ -128,7 +146,9 @@ def hosts_in(expression: str) -> tuple[str, ...]:
 
 
 def names_host(expression: str, host: str) -> bool:
-    """Whether a list names a host. The list is not expanded. Raises ValueError if it is not a list."""
+    """Whether a list names a host. The list is not expanded. Raises ValueError if it is not a
+    list.
+    """
     parts = [part for part in _HOSTS.findall(expression) if host.startswith(part.partition("[")[0])]
     return any(_matches_host(_split_pieces(part), host) for part in parts)
 
@@ -144,7 +164,11 @@ def _split_pieces(part: str) -> list[_Piece]:
     while match := _RANGE.fullmatch(rest):
         try:
             words = [word.strip() for word in match[2].split(",")]
-            listed = tuple((*parse_ranges(word)[0], len(word.partition("-")[0].strip())) for word in words if word)
+            listed = tuple(
+                (*parse_ranges(word)[0], len(word.partition("-")[0].strip()))
+                for word in words
+                if word
+            )
         except ValueError:
             raise ValueError(f"{part[:40]!r} is not a list of hosts") from None
         pieces += [match[1], listed]
@@ -157,7 +181,11 @@ def _split_pieces(part: str) -> list[_Piece]:
 
 
 def _expand_pieces(pieces: list[_Piece], part: str) -> list[str]:
-    numbers = [sum(last - first + 1 for first, last, _ in piece) for piece in pieces if not isinstance(piece, str)]
+    numbers = [
+        sum(last - first + 1 for first, last, _ in piece)
+        for piece in pieces
+        if not isinstance(piece, str)
+    ]
     longest = sum(len(piece) if isinstance(piece, str) else 20 for piece in pieces)
     if math.prod(numbers) > _MOST_HOSTS or (numbers and longest > _LONGEST_HOST):
         raise _too_long(part)
@@ -166,7 +194,11 @@ def _expand_pieces(pieces: list[_Piece], part: str) -> list[str]:
         if isinstance(piece, str):
             found = [f"{begin}{piece}" for begin in found]
         else:
-            ends = [str(one).zfill(width) for first, last, width in piece for one in range(first, last + 1)]
+            ends = [
+                str(one).zfill(width)
+                for first, last, width in piece
+                for one in range(first, last + 1)
+            ]
             found = [f"{begin}{end}" for begin in found for end in ends]
     return found
 
@@ -182,7 +214,8 @@ def _matches_host(pieces: Sequence[_Piece], host: str) -> bool:
         if not (digits.isascii() and digits.isdecimal()):
             return False
         fits = any(
-            first <= int(digits) <= last and str(int(digits)).zfill(width) == digits for first, last, width in piece
+            first <= int(digits) <= last and str(int(digits)).zfill(width) == digits
+            for first, last, width in piece
         )
         if fits and _matches_host(rest, host[size:]):
             return True

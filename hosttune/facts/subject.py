@@ -1,17 +1,21 @@
-"""A subject of facts, declared: each field says in one place what it means, what type it has and where it is read.
+"""A subject of facts, declared: each field says in one place what it means, what type it has and
+where it is read.
 
     @frozen
     class Writing(Subject):
-        dirty_ratio: int = number("/proc/sys/vm/dirty_ratio")  # where programs that write are made to wait
-        has_snap: bool = read_with(lambda self: is_there(self.reader, "/var/snap"))  # snapd is set up
+        # where programs that write are made to wait
+        dirty_ratio: int = number("/proc/sys/vm/dirty_ratio")
+        # snapd is set up
+        has_snap: bool = read_with(lambda self: is_there(self.reader, "/var/snap"))
 
         @fact
         def waiting_bytes(self) -> int:
             '''Written by programs and not yet on a disk.'''
             return derive(read_text(self.reader, MEMINFO), MEMINFO, waiting_in)
 
-A field is made when it is first touched, then kept; so is the reason why it could not be read. A fact whose name begins
-with an underscore is a part that several fields are made of: rules and documents do not see it.
+A field is made when it is first touched, then kept; so is the reason why it could not be read. A
+fact whose name begins with an underscore is a part that several fields are made of: rules and
+documents do not see it.
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ class FactMaker(Generic[T]):
             return self
         made: Any = subject.parts.get(self.name)
         if made is None:
-            made = subject.parts.setdefault(self.name, lazy(self.make, subject))  # one step: all threads meet at one
+            # one step: all threads meet at one
+            made = subject.parts.setdefault(self.name, lazy(self.make, subject))
         value = made.value()
         if type(value) is Unreadable:
             raise UnknownFact(value.reason)
@@ -68,24 +73,35 @@ def fact(make: Callable[[Any], T]) -> FactMaker[T]:
 
 
 class SubjectType(type):
-    """Makes the facts of a class fields, in the order in which they are written. Raises TypeError for one that is
-    written as a field of a dataclass, which nothing would read.
+    """Makes the facts of a class fields, in the order in which they are written. Raises TypeError
+    for one that is written as a field of a dataclass, which nothing would read.
     """
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
-        if "MAKERS" not in members:  # `frozen` makes a second class of the first, which has fields and makers already
+        # `frozen` makes a second class of the first, which has fields and makers already
+        if "MAKERS" not in members:
             types: dict[str, Any] = members.get("__annotations__", {})
-            facts = {field: member for field, member in members.items() if isinstance(member, FactMaker)}
+            facts = {
+                field: member for field, member in members.items() if isinstance(member, FactMaker)
+            }
             if unread := types.keys() - facts.keys():
                 raise TypeError(f"{name} does not say how {', '.join(sorted(unread))} is read")
             makers = {field: one.make for field, one in facts.items() if not field.startswith("_")}
-            given = {field: types.get(field) or make.__annotations__["return"] for field, make in makers.items()}
-            members |= dict.fromkeys(makers, NOT_GIVEN) | {"__annotations__": given, "MAKERS": MappingProxyType(makers)}
+            given = {
+                field: types.get(field) or make.__annotations__["return"]
+                for field, make in makers.items()
+            }
+            members |= dict.fromkeys(makers, NOT_GIVEN) | {
+                "__annotations__": given,
+                "MAKERS": MappingProxyType(makers),
+            }
         return super().__new__(cls, name, bases, members)
 
 
 class Subject(Fact, metaclass=SubjectType):
-    """What a host is in one respect: base of the classes that `Facts` has, each decorated with `frozen`."""
+    """What a host is in one respect: base of the classes that `Facts` has, each decorated with
+    `frozen`.
+    """
 
     __slots__ = ("facts", "parts", "reader")
     MAKERS = NO_MAKERS  # field -> how it is made
@@ -110,12 +126,14 @@ def read_with(make: Callable[[Subject], T]) -> T:
 
 
 def number(path: str, *, absent: int | None = None, times: int = 1) -> int:
-    """A field: the number in a file of the kernel, `times` this; `absent` where there is no such file. Without `absent`
-    a missing file is an unknown fact.
+    """A field: the number in a file of the kernel, `times` this; `absent` where there is no such
+    file. Without `absent` a missing file is an unknown fact.
     """
 
     def make(subject: Subject) -> int:
         found = read_integer(subject.reader, path)
-        return absent if found is ABSENT and absent is not None else require_known(found, path) * times
+        return (
+            absent if found is ABSENT and absent is not None else require_known(found, path) * times
+        )
 
     return cast("int", fact(make))

@@ -1,9 +1,11 @@
-"""Whether the installed release and the running kernel still get security updates, by the package's own table.
+"""Whether the installed release and the running kernel still get security updates, by the package's
+own table.
 
-Only kernels of Ubuntu's archive are judged that follow its schedule of HWE kernels: those of NVIDIA, OEM and others
-have ends of their own, which no public table has.
+Only kernels of Ubuntu's archive are judged that follow its schedule of HWE kernels: those of
+NVIDIA, OEM and others have ends of their own, which no public table has.
 
-Sources: hosttune/tables/support-ends.tsv; pro(1): with Ubuntu Pro esm-infra is a source of apt of its own.
+Sources: hosttune/tables/support-ends.tsv; pro(1): with Ubuntu Pro esm-infra is a source of apt of
+its own.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 TABLE = "support-ends"
-_ESM = ("/etc/apt/sources.list.d/ubuntu-esm-infra.sources", "/etc/apt/sources.list.d/ubuntu-esm-infra.list")
+_ESM = (
+    "/etc/apt/sources.list.d/ubuntu-esm-infra.sources",
+    "/etc/apt/sources.list.d/ubuntu-esm-infra.list",
+)
 _OF_LTS = frozenset({"generic", "lowlatency"})  # their packages of HWE kernels name the release
 _OF_CLOUDS = frozenset({"aws", "azure", "gcp", "gke", "ibm", "oracle"})
 _NOTHING = "-"
@@ -28,9 +33,12 @@ _NOTHING = "-"
 
 @frozen
 class Support(Subject):
-    """The ends of support. A date is empty if support has not ended, or no row of the table says when it does."""
+    """The ends of support. A date is empty if support has not ended, or no row of the table says
+    when it does.
+    """
 
-    is_listed: bool = read_with(lambda self: bool(_release_row(self.facts)))  # the table has the release
+    # the table has the release
+    is_listed: bool = read_with(lambda self: bool(_release_row(self.facts)))
 
     @fact
     def release_ended(self) -> str:
@@ -45,7 +53,12 @@ class Support(Subject):
     def release_ends_with_pro(self) -> str:
         """2030-04-23, if Ubuntu Pro would still cover it; else empty."""
         return next(
-            (esm for _, esm in _release_row(self.facts) if esm != _NOTHING and esm >= self.facts.host.today), ""
+            (
+                esm
+                for _, esm in _release_row(self.facts)
+                if esm != _NOTHING and esm >= self.facts.host.today
+            ),
+            "",
         )
 
     @fact
@@ -65,13 +78,17 @@ class Support(Subject):
     @fact
     def unhold(self) -> str:
         """How a person takes the holds off it and off the running kernel; empty for none."""
-        names = filter(None, (_kernel_package(self.facts), f"linux-image-{self.facts.kernel.release}"))
+        names = filter(
+            None, (_kernel_package(self.facts), f"linux-image-{self.facts.kernel.release}")
+        )
         held = [name for name in names if self.facts.packages[name].is_held]
         return make_unhold_command(held) if held else ""
 
 
 def _release_row(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """(the last day, the last day with Ubuntu Pro) of the installed release; none if the table has not got it."""
+    """(the last day, the last day with Ubuntu Pro) of the installed release; none if the table has
+    not got it.
+    """
     key = ["release", facts.os.id, facts.os.version_id]
     return tuple((row[3], row[4]) for row in read_own_table(TABLE).rows if list(row[:3]) == key)
 

@@ -1,7 +1,8 @@
-"""Any attribute below /sys by its path: `sysfs["/sys/block/sda/queue/scheduler"].chosen` (sysfs(5)).
+"""Any attribute below /sys by its path: `sysfs["/sys/block/sda/queue/scheduler"].chosen`
+(sysfs(5)).
 
-Not those of other file systems that are mounted there, where a read can do something or take something away: debugfs,
-tracefs, bpf, the firmware's variables.
+Not those of other file systems that are mounted there, where a read can do something or take
+something away: debugfs, tracefs, bpf, the firmware's variables.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
     from hosttune.values import Absent
 
-_MOST_EXPANDED = 8 << 20  # characters of the paths that a pattern means: a folder behind links may have long paths
+# characters of the paths that a pattern means: a folder behind links may have long paths
+_MOST_EXPANDED = 8 << 20
 _SHOWN = 80
 _WILD = regex(r"[*?\[]")
 _MOST_BRACES, _MOST_PATTERNS = 20, 256
@@ -34,11 +36,16 @@ _BESIDE = {
     "current_clocksource": "available_clocksource",
 }
 _SCHEDULER = regex(r"(bfq|kyber|mq-deadline)(?:-iosched)?\.ko")
-_OTHERS = regex(r"/sys/(?:kernel/(?:debug|tracing|config)|fs/(?:bpf|pstore|selinux)|firmware/efi/efivars)(?:/|$)")
+_OTHERS = regex(
+    r"/sys/(?:kernel/(?:debug|tracing|config)|fs/(?:bpf|pstore|selinux)|firmware/efi/efivars)(?:/"
+    r"|$)"
+)
 
 
 def fits(path: str, pattern: str) -> bool:
-    """Whether a pattern of glob(7), braces included, means this path: wildcards do not reach over a slash."""
+    """Whether a pattern of glob(7), braces included, means this path: wildcards do not reach over a
+    slash.
+    """
     parts = _make_plain(path).split("/")
     every = _expand_braces(pattern)
     return every is None or any(fits_parts(parts, _make_plain(one).split("/")) for one in every)
@@ -49,7 +56,9 @@ def _make_plain(path: str) -> str:
 
 
 def _expand_braces(pattern: str) -> list[str] | None:
-    """The patterns without braces that it means; None where these are too many: it may mean any path."""
+    """The patterns without braces that it means; None where these are too many: it may mean any
+    path.
+    """
     found = [pattern]
     for _ in range(_MOST_BRACES):
         match = _BRACES.search(found[0])
@@ -63,7 +72,9 @@ def _expand_braces(pattern: str) -> list[str] | None:
 
 
 def expand(reader: Reader, pattern: str) -> tuple[str, ...]:
-    """The files that a pattern means now, sorted; the folders of /sys are walked, links followed."""
+    """The files that a pattern means now, sorted; the folders of /sys are walked, links
+    followed.
+    """
     found = ["/"]
     for part in pattern.strip("/").split("/"):
         if not _WILD.search(part):
@@ -77,7 +88,10 @@ def expand(reader: Reader, pattern: str) -> tuple[str, ...]:
                     below.append(path)
                     size += len(path)
                     if size > _MOST_EXPANDED:
-                        raise UnknownFact(f"{pattern[:_SHOWN]} means more than {_MOST_EXPANDED >> 20} MiB of paths")
+                        raise UnknownFact(
+                            f"{pattern[:_SHOWN]} means more than {_MOST_EXPANDED >> 20} MiB of "
+                            "paths"
+                        )
         found = below
         EFFORT.spent += size
     return tuple(sorted(path for path in found if is_there(reader, path)))
@@ -107,10 +121,20 @@ class Sysfs(Subject):
     @staticmethod
     def name_fault(path: str) -> tuple[str, str] | None:
         """What is wrong with a path as a rule writes it, and the way out."""
-        if not path.startswith("/sys/") or posixpath.normpath(path) != path or re.search(r"[*?\[\0]", path):
-            return f"{path!r} is no path below /sys", 'write all of it, without wildcards: sysfs["/sys/kernel/mm/..."]'
+        if (
+            not path.startswith("/sys/")
+            or posixpath.normpath(path) != path
+            or re.search(r"[*?\[\0]", path)
+        ):
+            return (
+                f"{path!r} is no path below /sys",
+                'write all of it, without wildcards: sysfs["/sys/kernel/mm/..."]',
+            )
         if _OTHERS.match(path):
-            return f"{path} is not asked: reading there can do something", "only attributes of sysfs itself are read"
+            return (
+                f"{path} is not asked: reading there can do something",
+                "only attributes of sysfs itself are read",
+            )
         return None
 
 
@@ -141,9 +165,9 @@ def _read_choices(reader: Reader, path: str) -> tuple[str, ...]:
 
 
 def scheduler_modules(reader: Reader) -> tuple[str, ...]:
-    """I/O schedulers that are modules of the running kernel: bfq, kyber, mq-deadline. A disk lists them once they are
-    loaded, which writing the name does (kernel: block/elevator.c, elv_iosched_load_module); before that no disk gets
-    one by itself.
+    """I/O schedulers that are modules of the running kernel: bfq, kyber, mq-deadline. A disk lists
+    them once they are loaded, which writing the name does (kernel: block/elevator.c,
+    elv_iosched_load_module); before that no disk gets one by itself.
     """
     release = hint(reader, "/proc/sys/kernel/osrelease").strip()
     names = names_in(reader, f"/lib/modules/{release}/kernel/block") if release else ()

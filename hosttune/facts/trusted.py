@@ -18,15 +18,19 @@ _MAX_LINKS = 40  # as the kernel follows
 
 
 def find_stranger(reader: Reader, place: str) -> str:
-    """Who besides root could have written a file, or put another in its place, as a sentence; empty for no one.
+    """Who besides root could have written a file, or put another in its place, as a sentence; empty
+    for no one.
 
-    `place` is canonical (Reader.resolve)."""
+    `place` is canonical (Reader.resolve).
+    """
     while True:
         info = reader.stat(place)
         if not isinstance(info, Stat):
             return f"{place}: {why_no_answer(info)}"
         if info.uid != 0:
-            return f"{place} belongs to uid {info.uid}, not to root (sudo chown root: {quote(place)})"
+            return (
+                f"{place} belongs to uid {info.uid}, not to root (sudo chown root: {quote(place)})"
+            )
         if info.mode & 0o022:
             return f"others than root can write {place} (sudo chmod go-w {quote(place)})"
         if place == "/":
@@ -35,7 +39,9 @@ def find_stranger(reader: Reader, place: str) -> str:
 
 
 def link_stranger(reader: Reader, path: str) -> str:
-    """As `find_stranger`, of a path that may be a link or lead over links: only root can lead it elsewhere."""
+    """As `find_stranger`, of a path that may be a link or lead over links: only root can lead it
+    elsewhere.
+    """
     for _ in range(_MAX_LINKS):
         above = posixpath.dirname(path)
         folder = reader.resolve(above)
@@ -57,21 +63,27 @@ def link_stranger(reader: Reader, path: str) -> str:
 
 
 def of_root(reader: Reader, path: str, most: int) -> bytes | Absent:
-    """A file that root alone can have written; unknown where someone else could have, or above `most` bytes. An old
-    record that does not hold it is without it."""
+    """A file that root alone can have written; unknown where someone else could have, or above
+    `most` bytes. An old record that does not hold it is without it.
+    """
     place = reader.resolve(path)
     if place is ABSENT or is_unrecorded(place):
         return ABSENT
     if not isinstance(place, str):
         raise UnknownFact(f"{path} cannot be read: {place.reason}")
     if who := link_stranger(reader, path):
-        way_out = "" if "(sudo" in who else f": sudo install -m 644 -o root -g root FILE {quote(path)}"
+        way_out = (
+            "" if "(sudo" in who else f": sudo install -m 644 -o root -g root FILE {quote(path)}"
+        )
         raise UnknownFact(f"{path} is not followed, because {who}{way_out}")
     content = reader.read(place)
     if not isinstance(content, bytes):
         raise UnknownFact(f"{path} cannot be read: {why_no_answer(content)}")
     if len(content) > most:
-        raise UnknownFact(f"{path} has {len(content)} bytes, more than {most}: take out what does not belong there")
+        raise UnknownFact(
+            f"{path} has {len(content)} bytes, more than {most}: take out what does not belong "
+            "there"
+        )
     return content
 
 

@@ -1,9 +1,10 @@
-"""Which packages unattended-upgrades may upgrade by itself, by apt's configuration and the archives that have them.
+"""Which packages unattended-upgrades may upgrade by itself, by apt's configuration and the archives
+that have them.
 
-Source: unattended-upgrade (github.com/mvo5/unattended-upgrades, 2.13: get_allowed_origins, match_whitelist_string,
-is_pkgname_in_blacklist), and apt.systemd.daily of apt (APT::Periodic). An origin is matched with fnmatch, a
-package with Python's re.match. A pattern that could take long, as one in a record from elsewhere may, counts as one
-that matches.
+Source: unattended-upgrade (github.com/mvo5/unattended-upgrades, 2.13: get_allowed_origins,
+match_whitelist_string, is_pkgname_in_blacklist), and apt.systemd.daily of apt (APT::Periodic). An
+origin is matched with fnmatch, a package with Python's re.match. A pattern that could take long, as
+one in a record from elsewhere may, counts as one that matches.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ TIMER: Final = "apt-daily-upgrade.timer"
 _DISTRIBUTIONS = {"ubuntu": "Ubuntu", "debian": "Debian"}  # as lsb_release -i spells them
 # The letter of a field in a Release line of `apt-cache policy`, by the words of Origins-Pattern.
 _LETTERS = {
-    "o": "o", "origin": "o", "l": "l", "label": "l", "a": "a", "suite": "a", "archive": "a", "c": "c", "component": "c",
-    "n": "n", "codename": "n", "site": "site",
+    "o": "o", "origin": "o", "l": "l", "label": "l", "a": "a", "suite": "a", "archive": "a",
+    "c": "c", "component": "c", "n": "n", "codename": "n", "site": "site",
 }  # fmt: skip
 _COLON = regex(r"(?<!\\):")
 _COMMA = regex(r"(?<!\\),")
-_MOST_LINES = 500  # of a list, each of which is held against each package; `re` keeps 512 patterns compiled
+# of a list, each of which is held against each package; `re` keeps 512 patterns compiled
+_MOST_LINES = 500
 _LONGEST = 200  # characters of a pattern that is matched
 # A repeated group, a reference to one, and what Python warns of in a set
 _MANY_WAYS = regex(r"\)[*+{]|\\[1-9]|\(\?P=|\[\[|--|&&|\|\||~~")
@@ -58,7 +60,10 @@ class _BrokenLineError(ValueError):
 
 def why_not_at_all(facts: Facts) -> str:
     """Why unattended-upgrades upgrades nothing by itself, as a clause; empty where it does."""
-    for name, otherwise in (("APT::Periodic::Enable", "1"), ("APT::Periodic::Unattended-Upgrade", "0")):
+    for name, otherwise in (
+        ("APT::Periodic::Enable", "1"),
+        ("APT::Periodic::Unattended-Upgrade", "0"),
+    ):
         last = facts.apt[name].last
         if (last.value if last else otherwise) == "0":
             return f"{name} is 0 ({last.place if last else 'no file sets it'})"
@@ -70,10 +75,15 @@ def why_not_at_all(facts: Facts) -> str:
 
 
 def find_upgradable(
-    facts: Facts, offers: Iterable[Offer], releases: Mapping[str, Mapping[str, str]], *, without: str = ""
+    facts: Facts,
+    offers: Iterable[Offer],
+    releases: Mapping[str, Mapping[str, str]],
+    *,
+    without: str = "",
 ) -> tuple[tuple[Upgradable, ...], str]:
-    """(the packages that it may upgrade, why it upgrades none of them as a clause). `releases`: the fields of each
-    archive by the line that `apt-cache policy` shows of it; `without`: the Package-Blacklist of this file is not there.
+    """(the packages that it may upgrade, why it upgrades none of them as a clause). `releases`: the
+    fields of each archive by the line that `apt-cache policy` shows of it; `without`: the
+    Package-Blacklist of this file is not there.
     """
     try:
         allowed = _allowed_origins(facts)
@@ -101,7 +111,9 @@ def _read_lines(facts: Facts, name: str) -> tuple[Placed, ...]:
     """The entries of a list after the last line that empties it."""
     lines = facts.apt[f"{PREFIX}{name}"].lines
     if len(lines) > _MOST_LINES:
-        raise UnknownFact(f"apt's configuration has more than {_MOST_LINES} lines of {PREFIX}{name}")
+        raise UnknownFact(
+            f"apt's configuration has more than {_MOST_LINES} lines of {PREFIX}{name}"
+        )
     start = max((place + 1 for place, one in enumerate(lines) if one.value == CLEAR), default=0)
     return lines[start:]
 
@@ -150,7 +162,9 @@ def _parse_pattern(entry: str, words: Mapping[str, str]) -> dict[str, str]:
 
 
 def _origin_of(
-    offer: Offer, releases: Mapping[str, Mapping[str, str]], allowed: Iterable[tuple[dict[str, str], Placed]]
+    offer: Offer,
+    releases: Mapping[str, Mapping[str, str]],
+    allowed: Iterable[tuple[dict[str, str], Placed]],
 ) -> Placed | None:
     """The line that allows an archive from which a newer version of this package may come."""
     for version, source in offer.sources:
@@ -158,13 +172,17 @@ def _origin_of(
         if _is_frozen(release) and compare_versions(version, offer.installed) <= 0:
             continue
         for wanted, line in allowed:
-            if wanted and all(_fits(release.get(letter, ""), value) for letter, value in wanted.items()):
+            if wanted and all(
+                _fits(release.get(letter, ""), value) for letter, value in wanted.items()
+            ):
                 return line
     return None
 
 
 def _is_frozen(release: Mapping[str, str]) -> bool:
-    """The release pocket of an Ubuntu that is out (noble, not noble-updates): nothing new comes to it."""
+    """The release pocket of an Ubuntu that is out (noble, not noble-updates): nothing new comes to
+    it.
+    """
     return release.get("o") == "Ubuntu" and release.get("a", "") == release.get("n", "")
 
 
@@ -173,9 +191,16 @@ def _fits(value: str, pattern: str) -> bool:
 
 
 def matches_start(pattern: str, name: str) -> bool:
-    """Whether a pattern of Package-Blacklist matches the name, as Python's re.match; true for one that is not tried."""
+    """Whether a pattern of Package-Blacklist matches the name, as Python's re.match; true for one
+    that is not tried.
+    """
     has_few_ways = len(_REPEATS.findall(pattern)) <= 2 and len(_OPTIONAL.findall(pattern)) <= 4
-    if len(pattern) > _LONGEST or _MANY_WAYS.search(pattern) or not has_few_ways or not pattern.isascii():
+    if (
+        len(pattern) > _LONGEST
+        or _MANY_WAYS.search(pattern)
+        or not has_few_ways
+        or not pattern.isascii()
+    ):
         return True
     try:
         return re.match(pattern, name[:_LONGEST]) is not None
@@ -183,7 +208,9 @@ def matches_start(pattern: str, name: str) -> bool:
         return True
 
 
-def known_releases(rows: Iterable[tuple[Mapping[str, str], int]]) -> Mapping[str, Mapping[str, str]]:
+def known_releases(
+    rows: Iterable[tuple[Mapping[str, str], int]],
+) -> Mapping[str, Mapping[str, str]]:
     """The archives of `apt-cache policy` by their lines. Raises UnknownFact where there is none."""
     found = {release["source"]: release for release, _ in rows}
     if not found:

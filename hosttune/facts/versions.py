@@ -1,4 +1,6 @@
-"""Versions as Debian orders them (deb-version(7)); kernel releases in the file names of /boot are ordered the same."""
+"""Versions as Debian orders them (deb-version(7)); kernel releases in the file names of /boot are
+ordered the same.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ _UPSTREAM = regex(r"(?:\d+:)?(\d+(?:\.\d+)+)")
 def compare_versions(one: str, other: str) -> int:
     """Negative, 0 or positive: `one` is older than, as old as, or newer than `other`.
 
-    Epoch, upstream version and revision in turn; in each, runs of other characters by themselves and runs of digits as
-    numbers. `~` comes before everything, even before the end; letters come before all other characters. A missing
-    revision is as old as "0".
+    Epoch, upstream version and revision in turn; in each, runs of other characters by themselves
+    and runs of digits as numbers. `~` comes before everything, even before the end; letters come
+    before all other characters. A missing revision is as old as "0".
     """
     first, second = _split(one), _split(other)
     if first[0] != second[0]:
@@ -32,8 +34,9 @@ def sorted_versions(versions: Iterable[str]) -> tuple[str, ...]:
 
 
 def upstream_of(version: str) -> str:
-    """The driver's own number in the version of one of its packages: 580.126.20 of 1:580.126.20-0ubuntu0.24.04.1;
-    empty where it starts with no such number."""
+    """The driver's own number in the version of one of its packages: 580.126.20 of
+    1:580.126.20-0ubuntu0.24.04.1; empty where it starts with no such number.
+    """
     match = _UPSTREAM.match(version)
     return match[1] if match else ""
 

@@ -1,7 +1,8 @@
 """Which hypervisor and which cloud this machine runs on, from what firmware and kernel say.
 
-Sources: /sys/class/dmi/id (SMBIOS), the `hypervisor` flag of /proc/cpuinfo (CPUID leaf 1, ECX bit 31, which no bare
-metal sets), ACPI table headers (ACPI specification 5.2.6), the device tree, the kernel's clock sources.
+Sources: /sys/class/dmi/id (SMBIOS), the `hypervisor` flag of /proc/cpuinfo (CPUID leaf 1, ECX bit
+31, which no bare metal sets), ACPI table headers (ACPI specification 5.2.6), the device tree, the
+kernel's clock sources.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ _CLOUD_VENDORS = (
 # cloud-init's names for what we call otherwise; what says nothing about a cloud is empty.
 _NO_CLOUD = ("nocloud", "none", "configdrive", "lxd", "maas", "ovf")
 _CLOUD_IDS = {"gce": "gcp", "aliyun": "alibaba"} | dict.fromkeys(_NO_CLOUD, "")
-_AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"  # of every Azure machine (cloud-init: DataSourceAzure)
+# of every Azure machine (cloud-init: DataSourceAzure)
+_AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"
 _CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "microsoft"), ("xen", "xen"))
 
 
@@ -71,12 +73,19 @@ class Dmi(Fact):
     @property
     def words(self) -> str:
         """All that is known, in one line; empty where nothing is."""
-        return " ".join(word for name in ("sys_vendor", "product_name") if isinstance(word := get_raw(self, name), str))
+        return " ".join(
+            word
+            for name in ("sys_vendor", "product_name")
+            if isinstance(word := get_raw(self, name), str)
+        )
 
 
 def read_dmi(reader: Reader) -> Dmi:
     return Dmi(
-        *(lazy(read_line, reader, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name", "chassis_asset_tag"))
+        *(
+            lazy(read_line, reader, f"{_DMI}/{name}")
+            for name in ("sys_vendor", "product_name", "chassis_asset_tag")
+        )
     )
 
 
@@ -104,12 +113,16 @@ def _name_of(reader: Reader, dmi: Dmi) -> str:
     table = reader.read("/sys/firmware/acpi/tables/FACP")
     if isinstance(table, bytes) and table[10:16] == b"FIRECK":  # the OEM id that Firecracker sets
         return "firecracker"
-    offered = hint(reader, "/sys/devices/system/clocksource/clocksource0/available_clocksource").split()
+    offered = hint(
+        reader, "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+    ).split()
     return next((name for clock, name in _CLOCKS if clock in offered), named)
 
 
 def _without_flag(reader: Reader, dmi: Dmi) -> str:
-    """Arm and others have no CPU flag: the device tree names a hypervisor, SMBIOS the maker of a virtual machine."""
+    """Arm and others have no CPU flag: the device tree names a hypervisor, SMBIOS the maker of a
+    virtual machine.
+    """
     compatible = attempt(read_line, reader, "/proc/device-tree/hypervisor/compatible")
     if isinstance(compatible, str):
         return next((name for name in ("kvm", "xen", "vmware") if name in compatible), "unknown")
@@ -117,7 +130,8 @@ def _without_flag(reader: Reader, dmi: Dmi) -> str:
     if isinstance(board, str) and board.startswith(("linux,dummy-virt", "qemu,")):
         return "qemu"
     if dmi.words:
-        # The machines that a cloud sells as metal carry its name, too: their type ends in .metal or -metal.
+        # The machines that a cloud sells as metal carry its name, too: their type ends in .metal or
+        # -metal.
         return "" if "metal" in dmi.words else vendor_of(dmi)
     if isinstance(board, str):
         return ""
@@ -131,7 +145,9 @@ def is_tag_of_cloud(tag: str) -> bool:
 
 
 def cloud_of(reader: Reader, dmi: Dmi) -> str:
-    """The cloud: SMBIOS first, which no one configures, then cloud-init's finding (/run/cloud-init/cloud-id)."""
+    """The cloud: SMBIOS first, which no one configures, then cloud-init's finding
+    (/run/cloud-init/cloud-id).
+    """
     tag = get_raw(dmi, "chassis_asset_tag")
     if tag == _AZURE_ASSET_TAG:
         return "azure"

@@ -1,8 +1,10 @@
-"""GPU work that runs now: what must not be disturbed. The gates of a site report what no process shows (gates.py).
+"""GPU work that runs now: what must not be disturbed. The gates of a site report what no process
+shows (gates.py).
 
-A CUDA process holds /dev/nvidia-uvm and the /dev/nvidiaN of its GPUs open (proc_pid_fd(5); NVIDIA driver README, "The
-NVIDIA kernel modules"), a ROCm process /dev/kfd (Linux, drivers/gpu/drm/amd/amdkfd/kfd_chardev.c). Desktops, monitors
-and the vendors' own daemons hold some of them, too, and are no work.
+A CUDA process holds /dev/nvidia-uvm and the /dev/nvidiaN of its GPUs open (proc_pid_fd(5); NVIDIA
+driver README, "The NVIDIA kernel modules"), a ROCm process /dev/kfd (Linux,
+drivers/gpu/drm/amd/amdkfd/kfd_chardev.c). Desktops, monitors and the vendors' own daemons hold some
+of them, too, and are no work.
 """
 
 from __future__ import annotations
@@ -43,28 +45,66 @@ _WORK_DEVICE = regex(r"/dev/(?:nvidia(?:\d+|-uvm)|kfd)$")
 DISPLAYS = frozenset(
     name[:NAME_LENGTH]
     for name in (
-        "Xorg", "Xwayland", "X", "gnome-shell", "gnome-remote-desktop-daemon", "kwin_x11", "kwin_wayland",
-        "plasmashell", "sddm", "sddm-greeter", "gdm-x-session", "gdm-wayland-session", "lightdm", "mutter", "cinnamon",
-        "sway", "weston",
+        "Xorg",
+        "Xwayland",
+        "X",
+        "gnome-shell",
+        "gnome-remote-desktop-daemon",
+        "kwin_x11",
+        "kwin_wayland",
+        "plasmashell",
+        "sddm",
+        "sddm-greeter",
+        "gdm-x-session",
+        "gdm-wayland-session",
+        "lightdm",
+        "mutter",
+        "cinnamon",
+        "sway",
+        "weston",
     )
-)  # fmt: skip
+)
 NOT_WORK = DISPLAYS | frozenset(
     name[:NAME_LENGTH]
     for name in (
-        "nvidia-persistenced", "nv-fabricmanager", "nvidia-fabricmanager", "nvlsm", "nv-hostengine", "dcgm-exporter",
-        "nvidia-smi", "nvidia-powerd", "nvidia-modprobe", "nvidia-settings", "nvsm_core", "nvtop", "nvitop", "gpustat",
-        "glances", "nvidia-device-plugin", "gpu-feature-discovery", "nvidia-mig-manager", "nvidia-cuda-mps-control",
-        "nvidia-imex", "gpud", "dcgmi", "telegraf", "nvidia_gpu_exporter", "all-smi",
+        "nvidia-persistenced",
+        "nv-fabricmanager",
+        "nvidia-fabricmanager",
+        "nvlsm",
+        "nv-hostengine",
+        "dcgm-exporter",
+        "nvidia-smi",
+        "nvidia-powerd",
+        "nvidia-modprobe",
+        "nvidia-settings",
+        "nvsm_core",
+        "nvtop",
+        "nvitop",
+        "gpustat",
+        "glances",
+        "nvidia-device-plugin",
+        "gpu-feature-discovery",
+        "nvidia-mig-manager",
+        "nvidia-cuda-mps-control",
+        "nvidia-imex",
+        "gpud",
+        "dcgmi",
+        "telegraf",
+        "nvidia_gpu_exporter",
+        "all-smi",
     )
-)  # fmt: skip
+)
 # What people start themselves, beside what computes.
 _TOOLS = frozenset({
-    "nvidia-smi", "nvidia-settings", "nvidia-modprobe", "nvtop", "nvitop", "gpustat", "glances", "dcgmi", "all-smi",
+    "nvidia-smi", "nvidia-settings", "nvidia-modprobe", "nvtop", "nvitop", "gpustat", "glances",
+    "dcgmi", "all-smi",
 })  # fmt: skip
 _SERVICES = NOT_WORK - DISPLAYS - _TOOLS
-# Where only root makes control groups: users get those below user@UID.service, containers their own.
+# Where only root makes control groups: users get those below user@UID.service, containers their
+# own.
 SLURM_GROUP = regex(
-    r"/slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)|(?:/[^/]+\.slice)*/(?:[^/]+_)?slurmstepd\.scope/job_(\d+)(?:/|$)"
+    r"/slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)|(?:/[^/]+\.slice)*/"
+    r"(?:[^/]+_)?slurmstepd\.scope/job_(\d+)(?:/|$)"
 )
 _SLURM_STEP = regex(r"slurmstepd: \[(\d+)")
 _PBS = regex(r"(?:/[^/]+\.slice)*/pbs(?:pro|_jobs)?\.(?:service|slice)/jobid/([^/]+)")
@@ -72,7 +112,8 @@ _OF_USER = regex(r"/user@\d+\.service/")
 _GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # of version 2; systemd's own of version 1
 _QUOTED = regex(r'"([A-Za-z0-9_.:-]{1,64})"')
 _ID = regex(r"[0-9a-f]{12,64}$")  # of a container, at the end of its control group without a suffix
-# Device nodes that only a privileged container sees; it sees every GPU of the host whether it uses one or not.
+# Device nodes that only a privileged container sees; it sees every GPU of the host whether it uses
+# one or not.
 _PRIVILEGED = frozenset({"kmsg", "mem"})
 
 
@@ -90,11 +131,13 @@ class GpuProcess(Fact):
 
 @frozen
 class Work(Fact):
-    """What runs on the GPUs. Scheduler jobs count also when they hold no GPU yet; on a machine without a GPU
-    of NVIDIA or AMD that can be used nothing is looked for."""
+    """What runs on the GPUs. Scheduler jobs count also when they hold no GPU yet; on a machine
+    without a GPU of NVIDIA or AMD that can be used nothing is looked for.
+    """
 
     gpu_processes: tuple[GpuProcess, ...]
-    gpu_containers: tuple[str, ...]  # "docker 0123456789ab": those with GPU devices, idle ones included
+    # "docker 0123456789ab": those with GPU devices, idle ones included
+    gpu_containers: tuple[str, ...]
     scheduler_jobs: tuple[str, ...]  # "slurm job 123"
     is_gpu_busy: bool  # any of the three, or a gate of the site says so
     evidence: tuple[str, ...]  # sentences
@@ -106,8 +149,9 @@ class Work(Fact):
 
 
 def is_work(process: Process) -> bool:
-    """Whether a process holds a GPU and is not known to only watch or show something with it. Only of root's processes,
-    outside of containers, the name says that; of others the program, which has to run for the machine or for a display.
+    """Whether a process holds a GPU and is not known to only watch or show something with it. Only
+    of root's processes, outside of containers, the name says that; of others the program, which has
+    to run for the machine or for a display.
     """
     return holds_gpu(process) and not is_monitor(process)
 
@@ -125,7 +169,9 @@ def is_monitor(process: Process) -> bool:
 
 
 def _is_service(process: Process) -> bool:
-    """Whether a container is there for this process, which watches GPUs. People watch theirs in one that computes."""
+    """Whether a container is there for this process, which watches GPUs. People watch theirs in one
+    that computes.
+    """
     return is_of_system(process) and program_of(process) in _SERVICES
 
 
@@ -135,12 +181,18 @@ def is_display(process: Process) -> bool:
 
 
 def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
-    """The batch jobs whose processes run here, by control group; for Slurm without one, by its step daemon's title."""
+    """The batch jobs whose processes run here, by control group; for Slurm without one, by its step
+    daemon's title.
+    """
     jobs: set[str] = set()
     for process in processes:
         if match := SLURM_GROUP.match(process.cgroup):
             jobs.add(f"slurm job {match[1] or match[2]}")
-        elif process.uid == 0 and is_daemon(process, ("slurmstepd",)) and (number := _number_of_step(process)):
+        elif (
+            process.uid == 0
+            and is_daemon(process, ("slurmstepd",))
+            and (number := _number_of_step(process))
+        ):
             jobs.add(f"slurm job {number}")
         elif match := _PBS.match(process.cgroup):
             jobs.add(f"pbs job {match[1]}")
@@ -148,7 +200,9 @@ def jobs_of(processes: Iterable[Process]) -> tuple[str, ...]:
 
 
 def _number_of_step(process: Process) -> str:
-    """The number of the job of a step daemon. If its title could not be read, it counts as a job."""
+    """The number of the job of a step daemon. If its title could not be read, it counts as a
+    job.
+    """
     match = _step(process)
     return match[1] if match else "?" if process.command == (CUT,) else ""
 
@@ -161,7 +215,9 @@ def _find_work(reader: Reader, facts: Facts) -> Work:
     if reader.persistent_only:
         return _make_none("nothing runs under an alternate root")
     if not any(map(_GPU.fullmatch, require_known(reader.list("/dev"), "/dev"))):
-        return _make_none("there is no /dev/nvidia0 and no /dev/kfd: no process can use a GPU of NVIDIA or AMD")
+        return _make_none(
+            "there is no /dev/nvidia0 and no /dev/kfd: no process can use a GPU of NVIDIA or AMD"
+        )
     processes = require_known(reader.processes(), "the list of processes")
     working = [process for process in processes if is_work(process) and not _is_doubtful(process)]
     hidden = _why_hidden(reader, facts)
@@ -205,7 +261,10 @@ def _is_doubtful(process: Process) -> bool:
 
 
 def _describe_doubt(process: Process) -> str:
-    return f"whether process {process.pid} is what it calls itself is not known: this record is an older one"
+    return (
+        f"whether process {process.pid} is what it calls itself is not known: this record is an "
+        "older one"
+    )
 
 
 def _is_cut(process: Process) -> bool:
@@ -214,7 +273,10 @@ def _is_cut(process: Process) -> bool:
 
 
 def _cut(process: Process) -> str:
-    return f"whether process {process.pid} holds a GPU is not known: {process.user} has too many files open"
+    return (
+        f"whether process {process.pid} holds a GPU is not known: {process.user} has too many "
+        "files open"
+    )
 
 
 def _gpu_process(process: Process) -> GpuProcess:
@@ -228,7 +290,9 @@ def _why_hidden(reader: Reader, facts: Facts) -> str:
     if not reader.is_privileged:
         return "needs root: the open devices of other users' processes are hidden"
     try:
-        return "a container does not see the processes of its host" if facts.host.is_container else ""
+        return (
+            "a container does not see the processes of its host" if facts.host.is_container else ""
+        )
     except UnknownFact as unknown:
         return unknown.reason
 
@@ -236,9 +300,12 @@ def _why_hidden(reader: Reader, facts: Facts) -> str:
 def _gpu_containers(
     reader: Reader, processes: Iterable[Process], working: Iterable[Process]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The containers with a GPU, and why the first of those that could not be looked into could not be."""
+    """The containers with a GPU, and why the first of those that could not be looked into could not
+    be.
+    """
     busy = {process.pid for process in working}
-    members: dict[str, list[Process]] = {}  # by the path of the control group: a user can give a name a second time
+    # by the path of the control group: a user can give a name a second time
+    members: dict[str, list[Process]] = {}
     for process in processes:
         if group := _group_of(process.cgroup):
             members.setdefault(group, []).append(process)
@@ -262,7 +329,9 @@ def _gpu_containers(
 
 
 def _group_of(cgroup: str) -> str:
-    """The path of the control group by which the innermost container is known; empty for all others."""
+    """The path of the control group by which the innermost container is known; empty for all
+    others.
+    """
     matches = tuple(CONTAINER.finditer(cgroup))
     return cgroup[: matches[-1].end()] if matches else ""
 
@@ -271,22 +340,32 @@ def _is_delegated(reader: Reader, group: str) -> bool:
     """Whether another than root may have made the control group by which a container is known."""
     above = group[: tuple(CONTAINER.finditer(group))[-1].start() + 1].rpartition("/")[0]
     stats = (reader.stat(f"{root}{above}") for root in _GROUPS)
-    return bool(_OF_USER.search(group)) or any(isinstance(one, Stat) and one.uid != 0 for one in stats)
+    return bool(_OF_USER.search(group)) or any(
+        isinstance(one, Stat) and one.uid != 0 for one in stats
+    )
 
 
-def _given_devices(reader: Reader, group: str, inside: Iterable[Process]) -> frozenset[str] | Unreadable:
-    """The names below /dev that the engine gave to a container. What is in its /dev tells nothing: its root makes nodes
-    there. A mount of the host's own node is no work of its root, and what the engine wrote for the runtime neither.
+def _given_devices(
+    reader: Reader, group: str, inside: Iterable[Process]
+) -> frozenset[str] | Unreadable:
+    """The names below /dev that the engine gave to a container. What is in its /dev tells nothing:
+    its root makes nodes there. A mount of the host's own node is no work of its root, and what the
+    engine wrote for the runtime neither.
 
-    A process of the container can go into a mount namespace of its own, where it mounts what it has already under other
-    names, and makes the table longer than is read. So the names are those of the host, and such a table tells nothing.
+    A process of the container can go into a mount namespace of its own, where it mounts what it has
+    already under other names, and makes the table longer than is read. So the names are those of
+    the host, and such a table tells nothing.
     """
     first = min(inside, key=lambda process: (process.started_at, process.pid))
     table = reader.read(f"/proc/{first.pid}/mountinfo")
     if isinstance(table, Unreadable) and not isinstance(table.reason, TooLong):
         return table
     mounts = parse(table) if isinstance(table, bytes) else ()
-    names = {one.root[1:] for one in mounts if one.fstype == "devtmpfs" and one.target.startswith("/dev/")}
+    names = {
+        one.root[1:]
+        for one in mounts
+        if one.fstype == "devtmpfs" and one.target.startswith("/dev/")
+    }
     match = _ID.search(group)
     answer = reader.query(("devices-of", match[0])) if match else ABSENT
     if isinstance(answer, Unreadable):
@@ -302,6 +381,12 @@ def has_gpu(nodes: Iterable[str]) -> bool:
     return any(map(_GPU.fullmatch, names)) and not names >= _PRIVILEGED
 
 
-def _make_sentences(gpu: tuple[GpuProcess, ...], containers: tuple[str, ...], jobs: tuple[str, ...]) -> tuple[str, ...]:
+def _make_sentences(
+    gpu: tuple[GpuProcess, ...], containers: tuple[str, ...], jobs: tuple[str, ...]
+) -> tuple[str, ...]:
     processes = (f"process {one.pid} ({one.name}, {one.user}) holds a GPU" for one in gpu)
-    return (*processes, *(f"the container {name} has a GPU" for name in containers), *(f"{job} runs" for job in jobs))
+    return (
+        *processes,
+        *(f"the container {name} has a GPU" for name in containers),
+        *(f"{job} runs" for job in jobs),
+    )

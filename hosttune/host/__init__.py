@@ -1,7 +1,8 @@
-"""The one door to the system: everything hosttune reads or writes goes through a Reader or a Writer.
+"""The one door to the system: everything hosttune reads or writes goes through a Reader or a
+Writer.
 
-live: the running host. rooted: an alternate root. record: one file, replayed. overlay: changes in memory over any of
-them.
+live: the running host. rooted: an alternate root. record: one file, replayed. overlay: changes in
+memory over any of them.
 """
 
 from __future__ import annotations
@@ -15,20 +16,28 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader, Writer
 
 
-def open_reader(*, root: str | None = None, host: str | None = None, hardware: str | None = None) -> Reader:
-    """The reader that the command line asks for: --root DIR [--hardware RECORD], --host RECORD, or the running host.
+def open_reader(
+    *, root: str | None = None, host: str | None = None, hardware: str | None = None
+) -> Reader:
+    """The reader that the command line asks for: --root DIR [--hardware RECORD], --host RECORD, or
+    the running host.
 
     In a chroot `/` is the image, as if --root named it.
     """
     if host and (root or hardware):
-        raise HosttuneError("--host cannot be combined with --root or --hardware", hint="a record has its own hardware")
+        raise HosttuneError(
+            "--host cannot be combined with --root or --hardware",
+            hint="a record has its own hardware",
+        )
     if host:
         from hosttune.host.record.record import read_record
 
         return read_record(host)
     folder = _find_image(root)
     if hardware and not folder:
-        raise HosttuneError("--hardware needs --root", hint="to look at a record alone: --host RECORD")
+        raise HosttuneError(
+            "--hardware needs --root", hint="to look at a record alone: --host RECORD"
+        )
     if folder:
         from hosttune.host.reading.rooted import RootReader
 
@@ -52,7 +61,9 @@ def open_writer(*, root: str | None = None, hardware: str | None = None) -> Writ
 
 
 def _leave_callers_place() -> None:
-    """What is found and done on the running host does not depend on the shell that started this process."""
+    """What is found and done on the running host does not depend on the shell that started this
+    process.
+    """
     from hosttune.host.inherited import lift_limits, require_network_of_host
 
     require_network_of_host()
@@ -60,8 +71,8 @@ def _leave_callers_place() -> None:
 
 
 def _find_image(root: str | None) -> str | None:
-    """The folder whose files are another system than the one that runs here; None for that one. Raises HosttuneError
-    for a folder that holds no system.
+    """The folder whose files are another system than the one that runs here; None for that one.
+    Raises HosttuneError for a folder that holds no system.
     """
     from hosttune.host.reading.running import is_running_root
 

@@ -1,7 +1,9 @@
-"""Work on a path whose file system can be dead: done by a child, which is left behind when the time is up.
+"""Work on a path whose file system can be dead: done by a child, which is left behind when the time
+is up.
 
-A process that waits for a dead server cannot be ended, and a shell waits for a process that does not end (in_time.py).
-This is for a whole command: the child prints, answers signals, and gives the exit status.
+A process that waits for a dead server cannot be ended, and a shell waits for a process that does
+not end (in_time.py). This is for a whole command: the child prints, answers signals, and gives the
+exit status.
 """
 
 from __future__ import annotations
@@ -28,13 +30,14 @@ AFTER_SIGNAL_S: Final = 10.0  # what a signal has not ended in this time waits f
 _TO_TIDY_S: Final = 3.0
 _TO_DIE_S: Final = 1.0
 _EVERY_S: Final = 0.02
-SILENT_S: Final = 60.0  # without a limit: a child that the kernel has not run once in this time waits for a server
+# without a limit: a child that the kernel has not run once in this time waits for a server
+SILENT_S: Final = 60.0
 _PRINTING: Final = ("0x1", "0x2")  # the descriptors of standard output and standard error
 
 
 def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
-    """The exit status of `act`, done by a child; None where it does not end within `seconds`, or after a signal. With
-    None for `seconds` it has to come to its end as long as it does anything.
+    """The exit status of `act`, done by a child; None where it does not end within `seconds`, or
+    after a signal. With None for `seconds` it has to come to its end as long as it does anything.
     """
     end_progress()
     for stream in (sys.stdout, sys.stderr):
@@ -74,8 +77,8 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
 
 
 def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | None:
-    """`sources`: what the child prints, and where to. A reader of that would wait for a child that is left behind,
-    so it has none of our streams.
+    """`sources`: what the child prints, and where to. A reader of that would wait for a child that
+    is left behind, so it has none of our streams.
     """
     until = [time.monotonic() + (SILENT_S if seconds is None else seconds)]
     last = ""
@@ -90,7 +93,9 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
             os.kill(child, number)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        """Ctrl-Z: the child is in a group of its own, so it is stopped first, and goes on with this process."""
+        """Ctrl-Z: the child is in a group of its own, so it is stopped first, and goes on with this
+        process.
+        """
         del frame
         begin = time.monotonic()
         _signal_group(child, signal.SIGSTOP)
@@ -144,8 +149,9 @@ def _handle_stop(handler: Callable[[int, FrameType | None], None]) -> Iterator[N
 
 
 def _progress_of(child: int) -> str:
-    """What changes whenever its first thread has run (proc_pid_status(5), voluntary_ctxt_switches), and always while it
-    prints (proc_pid_syscall(5)): a terminal may be stopped. Changes always where that cannot be read.
+    """What changes whenever its first thread has run (proc_pid_status(5), voluntary_ctxt_switches),
+    and always while it prints (proc_pid_syscall(5)): a terminal may be stopped. Changes always
+    where that cannot be read.
     """
     is_printing = not {*_PRINTING}.isdisjoint(head_text(f"/proc/{child}/syscall").split()[1:2])
     lines = head_text(f"/proc/{child}/status").splitlines()
@@ -198,7 +204,9 @@ def status_of(child: int) -> int | None:
 
 @contextmanager
 def handle_ending(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within, the signals of ENDING go to `handler`. One that is ignored already stays so: nohup(1) relies on it."""
+    """Within, the signals of ENDING go to `handler`. One that is ignored already stays so: nohup(1)
+    relies on it.
+    """
     before = {one: signal.getsignal(one) for one in ENDING}
     try:
         for one, was in before.items():

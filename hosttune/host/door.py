@@ -1,8 +1,8 @@
 """The two ports of the door, and the plain values that pass through it.
 
-A `Reader` can only look; a `Writer` can also change. `check`, `plan` and a dry-run `apply` are handed a
-Reader, so the type checker holds the promise that they change nothing. Paths are absolute, `/`-separated and mean
-the path inside the reader's root; symbolic links resolve inside that root.
+A `Reader` can only look; a `Writer` can also change. `check`, `plan` and a dry-run `apply` are
+handed a Reader, so the type checker holds the promise that they change nothing. Paths are absolute,
+`/`-separated and mean the path inside the reader's root; symbolic links resolve inside that root.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Space:
     available_bytes: int  # to an ordinary user
     total_inodes: int
     available_inodes: int
-    reserved_bytes: int = -1  # free, and for root alone (f_bfree less f_bavail); -1 in records of before
+    # free, and for root alone (f_bfree less f_bavail); -1 in records of before
+    reserved_bytes: int = -1
 
 
 @frozen
@@ -70,8 +71,8 @@ class Completed:
 
 @frozen
 class Usage:
-    """What is below a folder. Not `is_complete`: it is more than that, because the count stopped at its bound or
-    could not look everywhere.
+    """What is below a folder. Not `is_complete`: it is more than that, because the count stopped at
+    its bound or could not look everywhere.
     """
 
     size_bytes: int  # of regular files
@@ -85,12 +86,15 @@ class FstabReading:
 
     verify: Completed | None  # findmnt --verify
     generator: Completed | None  # systemd-fstab-generator
-    units: tuple[tuple[str, str], ...]  # what the generator wrote: (path below its folder, text or `-> link`)
+    # what the generator wrote: (path below its folder, text or `-> link`)
+    units: tuple[tuple[str, str], ...]
 
 
 @frozen
 class Trial:
-    """A tmpfs mounted in a private namespace with `options`; `mountinfo` is its line, empty when it failed."""
+    """A tmpfs mounted in a private namespace with `options`; `mountinfo` is its line, empty when it
+    failed.
+    """
 
     options: str
     mount: Completed | None
@@ -99,7 +103,9 @@ class Trial:
 
 @frozen
 class Rehearsal:
-    """An fstab before and after an edit, as the programs of a boot read it, and trial mounts of its tmpfs lines."""
+    """An fstab before and after an edit, as the programs of a boot read it, and trial mounts of its
+    tmpfs lines.
+    """
 
     before: FstabReading
     after: FstabReading
@@ -107,8 +113,10 @@ class Rehearsal:
 
 
 FIRST_PERSON = 1000  # user id: those below are of the system (Debian policy, 9.2.2)
-LOCK_HOLDER = "lock-holder"  # `lock-holder PATH` is no program: it is how a Reader is asked who holds a lock on a file
-CONTAINED = "container:"  # before the path of what root runs in a container, where any file can have any path
+# `lock-holder PATH` is no program: it is how a Reader is asked who holds a lock on a file
+LOCK_HOLDER = "lock-holder"
+# before the path of what root runs in a container, where any file can have any path
+CONTAINED = "container:"
 
 
 @frozen
@@ -121,21 +129,27 @@ class Process:
     command: tuple[str, ...]  # argv with secrets masked
     rss_bytes: int
     swap_bytes: int
-    devices: tuple[str, ...]  # device nodes held open, by the names of this host, such as /dev/nvidia0; CUT: not all
+    # device nodes held open, by the names of this host, such as /dev/nvidia0; CUT: not all
+    devices: tuple[str, ...]
     cgroup: str  # path of the v2 (or name=systemd) cgroup
     started_at: float  # seconds since the epoch
     parent: int = 0  # its parent's pid
     cpus: int = 0  # how many it may run on; 0 where that is not known
-    variables: tuple[str, ...] = ()  # NAME=value of its environment, of known names alone (host/processes/proc.py)
-    uid: int = -1  # of the user with whose rights it runs; -1 where that is not known, as in records of before
-    program: str = ""  # path of its executable, of root or the system; in a container of root's behind CONTAINED
+    # NAME=value of its environment, of known names alone (host/processes/proc.py)
+    variables: tuple[str, ...] = ()
+    # of the user with whose rights it runs; -1 where that is not known, as in records of before
+    uid: int = -1
+    # path of its executable, of root or the system; in a container of root's behind CONTAINED
+    program: str = ""
 
 
 ReaderKind: TypeAlias = Literal["live", "root", "record", "overlay"]
 
 
 class Reader(Protocol):
-    """Looks at a host. No method changes anything; none raises for what is merely absent or forbidden."""
+    """Looks at a host. No method changes anything; none raises for what is merely absent or
+    forbidden.
+    """
 
     @property
     def kind(self) -> ReaderKind: ...
@@ -147,7 +161,9 @@ class Reader(Protocol):
 
     @property
     def persistent_only(self) -> bool:
-        """True where no kernel runs under these files (`--root`): live values are not to be compared or set."""
+        """True where no kernel runs under these files (`--root`): live values are not to be
+        compared or set.
+        """
         ...
 
     @property
@@ -157,7 +173,9 @@ class Reader(Protocol):
 
     @property
     def has_tried_packages(self) -> bool:
-        """True where packages were entered in dpkg's list to try a plan, and nothing of what they bring is there."""
+        """True where packages were entered in dpkg's list to try a plan, and nothing of what they
+        bring is there.
+        """
         ...
 
     def read(self, path: str) -> Answer[bytes]:
@@ -185,28 +203,36 @@ class Reader(Protocol):
         ...
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
-        """Run a program that only looks. ABSENT: not installed. Unreadable: timed out, or not possible here.
+        """Run a program that only looks. ABSENT: not installed. Unreadable: timed out, or not
+        possible here.
 
-        C locale, closed stdin, separate stderr, a fixed PATH. A program that writes caches or logs while it looks gets
-        private folders (host/process.py).
+        C locale, closed stdin, separate stderr, a fixed PATH. A program that writes caches or logs
+        while it looks gets private folders (host/process.py).
         """
         ...
 
-    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
-        """How the programs of this host read two versions of its fstab, and whether the kernel takes these tmpfs
-        options. Nothing outside a private namespace is touched. Unreadable where it cannot be tried.
+    def rehearse_fstab(
+        self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]
+    ) -> Answer[Rehearsal]:
+        """How the programs of this host read two versions of its fstab, and whether the kernel
+        takes these tmpfs options. Nothing outside a private namespace is touched. Unreadable where
+        it cannot be tried.
 
-        Under `--root` the programs of this machine are asked, and no kernel: the image will boot another one.
+        Under `--root` the programs of this machine are asked, and no kernel: the image will boot
+        another one.
         """
         ...
 
     def fstab_untried_by(self) -> tuple[str, ...]:
-        """Which programs `rehearse_fstab` cannot ask here, each with the reason; nothing where it asks all."""
+        """Which programs `rehearse_fstab` cannot ask here, each with the reason; nothing where it
+        asks all.
+        """
         ...
 
     def refused_write(self, path: str) -> Refused | None:
-        """Why a file cannot be written at this path, whatever its content: the refusal that `Writer.replace` would
-        raise. None where nothing is known to be in the way; nothing is written.
+        """Why a file cannot be written at this path, whatever its content: the refusal that
+        `Writer.replace` would raise. None where nothing is known to be in the way; nothing is
+        written.
         """
         ...
 
@@ -222,25 +248,29 @@ class Reader(Protocol):
 
 
 class Writer(Reader, Protocol):
-    """A Reader that can also change the host. Only `actions/` holds one. Every method raises HosttuneError
-    (`Refused`, `Conflict`) with the reason when it cannot; the system is then as it was.
+    """A Reader that can also change the host. Only `actions/` holds one. Every method raises
+    HosttuneError (`Refused`, `Conflict`) with the reason when it cannot; the system is then as it
+    was.
     """
 
     def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
         """Put `new` in place of a file whose content is `expected`, atomically and durably.
 
-        For an existing file owner, mode, ACL and extended attributes are kept, and `new.mode`, uid and gid apply to a
-        new file only. Missing parent folders are made (0755, root).
+        For an existing file owner, mode, ACL and extended attributes are kept, and `new.mode`, uid
+        and gid apply to a new file only. Missing parent folders are made (0755, root).
         """
         ...
 
     def remove(self, path: str, *, expected: bytes) -> None:
-        """Remove a file whose content is `expected`, durably; with the last drop-in of a unit its folder too."""
+        """Remove a file whose content is `expected`, durably; with the last drop-in of a unit its
+        folder too.
+        """
         ...
 
     def overwrite(self, path: str, content: bytes, *, expected: bytes) -> None:
-        """Write as many bytes over those of a file whose content is `expected`, in place and durably: GRUB's
-        environment block, which GRUB finds by its place on the disk, without the file system's journal.
+        """Write as many bytes over those of a file whose content is `expected`, in place and
+        durably: GRUB's environment block, which GRUB finds by its place on the disk, without the
+        file system's journal.
         """
         ...
 
@@ -249,7 +279,9 @@ class Writer(Reader, Protocol):
         ...
 
     def set_atime(self, target: str, mode: str) -> None:
-        """Set the atime mode (noatime, relatime, strictatime) of the topmost mount at `target`, nothing else."""
+        """Set the atime mode (noatime, relatime, strictatime) of the topmost mount at `target`,
+        nothing else.
+        """
         ...
 
     def make_folder(self, path: str) -> None:
@@ -269,7 +301,9 @@ class Writer(Reader, Protocol):
         ...
 
     def make_link(self, path: str, target: str) -> None:
-        """Make a symbolic link whose text is `target`, durably. Missing parent folders are made (0755)."""
+        """Make a symbolic link whose text is `target`, durably. Missing parent folders are made
+        (0755).
+        """
         ...
 
     def remove_link(self, path: str, *, expected: str) -> None:
@@ -277,13 +311,14 @@ class Writer(Reader, Protocol):
         ...
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
-        """Run a program that changes the host. Raises Refused when it is missing, does not end in time
-        or exits non-zero."""
+        """Run a program that changes the host. Raises Refused when it is missing, does not end in
+        time or exits non-zero.
+        """
         ...
 
     def append(self, path: str, data: bytes) -> None:
-        """Append to a file of hosttune's own and sync it; the file (0600) and its folders (0700) are made when
-        missing.
+        """Append to a file of hosttune's own and sync it; the file (0600) and its folders (0700)
+        are made when missing.
         """
         ...
 
@@ -294,8 +329,8 @@ class Writer(Reader, Protocol):
         ...
 
     def log(self, message: Cleaned, message_id: str = "") -> None:
-        """One line for the system log, identifier `hosttune`. `message_id`: 32 hex digits by which systemd's journal
-        finds it (systemd.journal-fields(7)).
+        """One line for the system log, identifier `hosttune`. `message_id`: 32 hex digits by which
+        systemd's journal finds it (systemd.journal-fields(7)).
         """
         ...
 
@@ -333,7 +368,9 @@ class BeforeReader:
     def usage(self, path: str) -> Answer[Usage]:
         return self.base.usage(path)
 
-    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+    def rehearse_fstab(
+        self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]
+    ) -> Answer[Rehearsal]:
         return self.base.rehearse_fstab(before, after, tmpfs_options)
 
     def fstab_untried_by(self) -> tuple[str, ...]:
@@ -344,5 +381,7 @@ class BeforeReader:
 
 
 def source_of(reader: Reader) -> str:
-    """The program other than hosttune whose file this reader reads as a record: nvidia-bug-report.sh 34275367."""
+    """The program other than hosttune whose file this reader reads as a record:
+    nvidia-bug-report.sh 34275367.
+    """
     return str(getattr(reader, "source", ""))

@@ -1,8 +1,9 @@
-"""Work that has to answer in time, whatever it touches hangs: done by a process of its own that can be left behind.
+"""Work that has to answer in time, whatever it touches hangs: done by a process of its own that can
+be left behind.
 
-A thread, or a process, that waits in the kernel for a disk or a driver cannot be ended, not even by signal 9
-(signal(7), proc_pid_stat(5): state D), and who waits for it hangs as well. So the work goes on in a child; this
-process reads what it says, and goes when the time is up.
+A thread, or a process, that waits in the kernel for a disk or a driver cannot be ended, not even by
+signal 9 (signal(7), proc_pid_stat(5): state D), and who waits for it hangs as well. So the work
+goes on in a child; this process reads what it says, and goes when the time is up.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _PATIENCE_S = 0.02  # what takes longer waits for something: a rule takes 1 ms
 
 @frozen
 class Waiting:
-    """What a piece of work waits for when its time is up. `stuck`: in the kernel, where not even signal 9 ends it."""
+    """What a piece of work waits for when its time is up. `stuck`: in the kernel, where not even
+    signal 9 ends it.
+    """
 
     what: str  # a program's name, or a path; empty if that is not known
     stuck: bool
@@ -40,8 +43,9 @@ class Waiting:
 
 
 def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str, bytes | Waiting]:
-    """What each piece of work answers, done side by side; of those that do not answer in time, what they wait for. An
-    exception in one ends it without an answer, as a Waiting for nothing. The programs that they started are ended.
+    """What each piece of work answers, done side by side; of those that do not answer in time, what
+    they wait for. An exception in one ends it without an answer, as a Waiting for nothing. The
+    programs that they started are ended.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -76,8 +80,9 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
 
 
 def forget_imports() -> None:
-    """None of the parent's other threads goes on in the child. What one of them was importing would be waited for
-    without end, under a lock that no one gives back: it is imported anew (importlib/_bootstrap.py, `_ModuleLock`).
+    """None of the parent's other threads goes on in the child. What one of them was importing would
+    be waited for without end, under a lock that no one gives back: it is imported anew
+    (importlib/_bootstrap.py, `_ModuleLock`).
     """
     getattr(importlib._bootstrap, "_module_locks", {}).clear()  # noqa: SLF001 - there is no other way to them
     for name, module in tuple(sys.modules.items()):
@@ -86,9 +91,9 @@ def forget_imports() -> None:
 
 
 def forget_streams() -> None:
-    """Let go of what others read to its end: a child that the kernel holds would keep them waiting. What a person sees
-    on a terminal stays, and standard input, which may be a file that is to be read, if it is not the output, too, as
-    the socket of a service is.
+    """Let go of what others read to its end: a child that the kernel holds would keep them waiting.
+    What a person sees on a terminal stays, and standard input, which may be a file that is to be
+    read, if it is not the output, too, as the socket of a service is.
     """
     with suppress(OSError):  # a chroot may have none
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
@@ -123,7 +128,9 @@ def _is_gone(child: int) -> bool:
 
 
 def _read_frames(reading: int, until: float) -> list[tuple[str, str, bytes]]:
-    """What the child says: (name, kind, answer), each a frame of its length and `name NUL kind NUL answer`."""
+    """What the child says: (name, kind, answer), each a frame of its length and `name NUL kind NUL
+    answer`.
+    """
     got = bytearray()
     while (left := until - time.monotonic()) > 0:
         ready, _, _ = select.select([reading], [], [], left)
@@ -162,11 +169,13 @@ def _work_off(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: 
             at[current_thread()] = name
             answer = do()
             with lock:
-                if not is_over.is_set():  # an answer that a program gave because it was ended here is none
+                # an answer that a program gave because it was ended here is none
+                if not is_over.is_set():
                     say(name, "answer", answer)
                 del at[current_thread()]
 
-    # One thread does what answers at once; where one piece takes longer, another thread goes on with the next.
+    # One thread does what answers at once; where one piece takes longer, another thread goes on
+    # with the next.
     patience = min(_PATIENCE_S, seconds / (4 * len(work))) if work else 0.0
     threads: list[Thread] = []
     while todo and time.monotonic() < until:
@@ -182,35 +191,56 @@ def _work_off(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: 
         is_over.set()
     pending = {name: thread for thread, name in tuple(at.items()) if thread.is_alive()}
     waits = {name: os.fsencode(_waits_for(thread.ident)) for name, thread in pending.items()}
-    held = {name for name, thread in pending.items() if _read_state(f"task/{thread.native_id}", "self") == "D"}
+    held = {
+        name
+        for name, thread in pending.items()
+        if _read_state(f"task/{thread.native_id}", "self") == "D"
+    }
     left = _end({name: _list_programs(thread) for name, thread in pending.items()})
     for name, thread in pending.items():
         still = name in held and _read_state(f"task/{thread.native_id}", "self") == "D"
-        where = _read_text(f"/proc/{left[name]}/wchan" if name in left else f"/proc/self/task/{thread.native_id}/wchan")
+        where = _read_text(
+            f"/proc/{left[name]}/wchan"
+            if name in left
+            else f"/proc/self/task/{thread.native_id}/wchan"
+        )
         kind = "stuck" if name in left else "held" if still else "waits"
         say(name, kind, waits[name] + b"\0" + os.fsencode(where))
 
 
 def _list_programs(thread: Thread) -> tuple[int, ...]:
     """The programs that a thread has started and that have not ended (proc_tid_children(5))."""
-    return tuple(int(pid) for pid in _read_text(f"/proc/self/task/{thread.native_id}/children").split())
+    return tuple(
+        int(pid) for pid in _read_text(f"/proc/self/task/{thread.native_id}/children").split()
+    )
 
 
 def _end(programs: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """End these programs, each with the group that it leads; whose do not end, because the kernel holds this one."""
+    """End these programs, each with the group that it leads; whose do not end, because the kernel
+    holds this one.
+    """
     for pid in {pid for own in programs.values() for pid in own}:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(
+                pid, signal.SIGKILL
+            )
     until = time.monotonic() + _TO_DIE_S
     while True:
-        left = {name: pid for name, own in programs.items() for pid in own if _read_state("", str(pid)) not in "ZX"}
+        left = {
+            name: pid
+            for name, own in programs.items()
+            for pid in own
+            if _read_state("", str(pid)) not in "ZX"
+        }
         if not left or time.monotonic() > until:
             return left
         time.sleep(0.01)
 
 
 def _read_state(task: str, process: str) -> str:
-    """The letter of proc_pid_stat(5): D waits where no signal comes; Z has ended; X for one that is not there."""
+    """The letter of proc_pid_stat(5): D waits where no signal comes; Z has ended; X for one that is
+    not there.
+    """
     words = _read_text(f"/proc/{process}/{task}/stat").rpartition(")")[2].split()
     return words[0] if words else "X"
 
@@ -220,7 +250,9 @@ def _read_text(path: str) -> str:
 
 
 def _waits_for(thread: int | None) -> str:
-    """The program or the path that a thread has asked the host for; empty where it waits for another thread."""
+    """The program or the path that a thread has asked the host for; empty where it waits for
+    another thread.
+    """
     frame = sys._current_frames().get(thread or 0)  # noqa: SLF001 - the documented way to another thread's frame
     found = ""
     while frame is not None:

@@ -1,11 +1,14 @@
-"""A command with root's rights ends, whatever it comes upon: a child does it, and this process stays outside.
+"""A command with root's rights ends, whatever it comes upon: a child does it, and this process
+stays outside.
 
-What waits for a server that does not answer cannot be ended (host/in_time.py), and nor does a shell, cron or Ansible
-go on that waits for it. So this process touches no path that a user can mount at. It hands on what is printed and the
-signals, and ends with the child's exit status. A child that is held is left behind with signal 9 pending (signal(7)):
-once it is let go it does nothing more. One that takes more memory or CPU time than any host needs is ended, too.
+What waits for a server that does not answer cannot be ended (host/in_time.py), and nor does a
+shell, cron or Ansible go on that waits for it. So this process touches no path that a user can
+mount at. It hands on what is printed and the signals, and ends with the child's exit status. A
+child that is held is left behind with signal 9 pending (signal(7)): once it is let go it does
+nothing more. One that takes more memory or CPU time than any host needs is ended, too.
 
-The child is in the same process group, so the terminal is its as well: prompts, pagers, Ctrl-C and Ctrl-Z work.
+The child is in the same process group, so the terminal is its as well: prompts, pagers, Ctrl-C and
+Ctrl-Z work.
 """
 
 from __future__ import annotations
@@ -26,10 +29,12 @@ from hosttune.host.known.wait_channels import waits_for_lock, waits_for_server
 from hosttune.host.progress import CLEAR
 from hosttune.host.reading.bounded import head_text, names_in
 
-HELD_S: Final = 60.0  # a child that waits for a server and has not run once in this time is left behind
+# a child that waits for a server and has not run once in this time is left behind
+HELD_S: Final = 60.0
 HELD_AFTER_SIGNAL_S: Final = 10.0
 MOST_CPU_S: Final = 1800.0  # a host with 100,000 processes takes a minute
-_LEAST_MEMORY: Final = 4 << 30  # bytes that a command may take on any host, or half of a smaller one; else a 32nd
+# bytes that a command may take on any host, or half of a smaller one; else a 32nd
+_LEAST_MEMORY: Final = 4 << 30
 _TO_DIE_S: Final = 1.0
 _TWICE_S: Final = 0.1  # a signal to the whole group comes to both within this time
 _EVERY_S: Final = (1.0, 5.0)  # how often the child is looked at in the first minute, and later
@@ -39,9 +44,11 @@ _MOST_FILES: Final = 4096
 _PIDFD_GETFD: Final = 438  # the same number on every architecture
 _CHUNK: Final = 1 << 16
 _BLOCK: Final = 4096  # bytes that a pipe which takes any takes at once (pipe(7), PIPE_BUF)
-_INFO: Final = struct.Struct("=Ii120x")  # struct signalfd_siginfo: ssi_signo, ssi_code (signalfd(2))
+# struct signalfd_siginfo: ssi_signo, ssi_code (signalfd(2))
+_INFO: Final = struct.Struct("=Ii120x")
 _OF_KERNEL: Final = 0x80  # SI_KERNEL: of the terminal, which sent it to the child, too
-_GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL  # of a pipe, of a socket, of a closed descriptor
+# of a pipe, of a socket, of a closed descriptor
+_GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -60,14 +67,18 @@ def stay_outside_as_root(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
 
 
 def stay_outside(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
-    """Go on in a child, which gets None. This process gets the exit status of that, or why it was cut off. Where no
-    process can be started, this one gets None as well.
+    """Go on in a child, which gets None. This process gets the exit status of that, or why it was
+    cut off. Where no process can be started, this one gets None as well.
     """
     relays = [_Relay(*pipe, outputs) for outputs in _list_piped() if (pipe := os.pipe())]
     got, getting = os.pipe()
     parent = os.getpid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, the end of the child would be lost (sigaction(2))
-    heard = {signal.SIGCHLD, *(one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN)}
+    # ignored, the end of the child would be lost (sigaction(2))
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    heard = {
+        signal.SIGCHLD,
+        *(one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN),
+    }
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     try:
         child = os.fork()
@@ -80,7 +91,8 @@ def stay_outside(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
         _begin_child(parent, relays)
         os.close(got)
         os.set_blocking(getting, False)
-        signal.set_wakeup_fd(getting, warn_on_full_buffer=False)  # it says here which signals it has got
+        # it says here which signals it has got
+        signal.set_wakeup_fd(getting, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return None
     os.close(getting)
@@ -98,10 +110,16 @@ class _Relay:
         self._left = b""
 
     def masks(self) -> dict[int, int]:
-        """What poll(2) is asked for: the next output, or room for the last; and always whether its reader is gone."""
+        """What poll(2) is asked for: the next output, or room for the last; and always whether its
+        reader is gone.
+        """
         if self.is_over:
             return {}
-        return {self.outputs[0]: select.POLLOUT} if self._left else {self.reading: select.POLLIN, self.outputs[0]: 0}
+        return (
+            {self.outputs[0]: select.POLLOUT}
+            if self._left
+            else {self.reading: select.POLLIN, self.outputs[0]: 0}
+        )
 
     def move(self, ready: dict[int, int]) -> None:
         to = self.outputs[0]
@@ -113,7 +131,8 @@ class _Relay:
             elif ready.get(self.reading):
                 self._left = os.read(self.reading, _CHUNK)
                 self.is_over = not self._left
-        except OSError:  # who reads us is gone, or the disk is full: the child learns it by a broken pipe
+        # who reads us is gone, or the disk is full: the child learns it by a broken pipe
+        except OSError:
             self.is_over = True
         if self.is_over:
             os.close(self.reading)
@@ -124,11 +143,16 @@ class _Relay:
 
 
 def _list_piped() -> list[tuple[int, ...]]:
-    """Which of standard output and standard error a reader may read to its end, as that of a pipe does: such a reader
-    would wait for a child that is left behind. Those that are one file are relayed together, in their order.
+    """Which of standard output and standard error a reader may read to its end, as that of a pipe
+    does: such a reader would wait for a child that is left behind. Those that are one file are
+    relayed together, in their order.
     """
     piped = [number for number in (1, 2) if is_read_to_its_end(number)]
-    return [(1, 2)] if piped == [1, 2] and os.path.sameopenfile(1, 2) else [(number,) for number in piped]
+    return (
+        [(1, 2)]
+        if piped == [1, 2] and os.path.sameopenfile(1, 2)
+        else [(number,) for number in piped]
+    )
 
 
 def _begin_child(parent: int, relays: list[_Relay]) -> None:
@@ -145,7 +169,9 @@ def _begin_child(parent: int, relays: list[_Relay]) -> None:
 
 
 class _Keeper:
-    def __init__(self, child: int, relays: list[_Relay], got: int, signals: int, most_cpu_s: float) -> None:
+    def __init__(
+        self, child: int, relays: list[_Relay], got: int, signals: int, most_cpu_s: float
+    ) -> None:
         self._child, self._relays, self._got, self._signals = child, relays, got, signals
         self._most_cpu_s = most_cpu_s
         self._most_memory = most_memory()
@@ -154,7 +180,8 @@ class _Keeper:
         self._look_at = self._begun + _EVERY_S[0]
         self._progress = ""
         self._asked_at = -HELD_S  # when the last signal that asks it to end came
-        self._due: dict[int, float] = {}  # signals to hand on, unless the child has got them itself by then
+        # signals to hand on, unless the child has got them itself by then
+        self._due: dict[int, float] = {}
         self._heard: dict[int, float] = {}
 
     def wait(self) -> int | Cut:
@@ -179,8 +206,8 @@ class _Keeper:
         return self._status
 
     def _relay_rest(self) -> None:
-        """What the child has printed before it ended. Its reader may take its time, as where no one stays outside; but
-        not after a signal that has ended the child, or comes now.
+        """What the child has printed before it ended. Its reader may take its time, as where no one
+        stays outside; but not after a signal that has ended the child, or comes now.
         """
         end = time.monotonic()
         while any(one.has_more() for one in self._relays):
@@ -192,7 +219,10 @@ class _Keeper:
     def _move_once(self, seconds: float) -> None:
         """Wait for the next thing to do, and do it."""
         poll = select.poll()
-        masks = {self._signals: select.POLLIN, **({self._got: select.POLLIN} if self._got >= 0 else {})}
+        masks = {
+            self._signals: select.POLLIN,
+            **({self._got: select.POLLIN} if self._got >= 0 else {}),
+        }
         for one in self._relays:
             masks |= one.masks()
         for fd, mask in masks.items():
@@ -239,19 +269,35 @@ class _Keeper:
         held_s = now - max(self._moved, self._asked_at)
         if held_s >= patience and (function := _find_wait(child)):
             mounts = served_mounts()
-            suspects = ", ".join(mounts[:4]) + (f" and {len(mounts) - 4} more" if len(mounts) > 4 else "")
-            hint = f"one of these has a server that could be dead: {suspects}" if mounts else "see what it waits for: "
+            suspects = ", ".join(mounts[:4]) + (
+                f" and {len(mounts) - 4} more" if len(mounts) > 4 else ""
+            )
+            hint = (
+                f"one of these has a server that could be dead: {suspects}"
+                if mounts
+                else "see what it waits for: "
+            )
             hint += "" if mounts else "ps -eo pid,user,stat,wchan:25,args"
-            return Cut(f"a file system has not answered for {held_s:.0f} s (the kernel waits in {function})", hint)
+            return Cut(
+                f"a file system has not answered for {held_s:.0f} s (the kernel waits in "
+                f"{function})",
+                hint,
+            )
         if (memory := sum(map(_memory_of, _list_forks(self._child)))) > self._most_memory:
             most = f"{self._most_memory / (1 << 30):.1f} GiB"
-            return Cut(f"more than {most} of memory would be needed ({memory / (1 << 30):.1f} GiB were taken)", "")
+            return Cut(
+                f"more than {most} of memory would be needed ({memory / (1 << 30):.1f} GiB were "
+                "taken)",
+                "",
+            )
         if (spent := _cpu_of(child)) > self._most_cpu_s:
             return Cut(f"{spent / 60:.0f} minutes of a CPU have not sufficed", "")
         return None
 
     def _end(self) -> None:
-        """Signal 9 for the child and what it has forked; it is left behind where the kernel holds it."""
+        """Signal 9 for the child and what it has forked; it is left behind where the kernel holds
+        it.
+        """
         if os.isatty(2):
             os.write(2, CLEAR)
         for pid in reversed(_list_forks(self._child)):
@@ -266,7 +312,9 @@ class _Keeper:
 
 
 def most_memory() -> int:
-    """Bytes that a command may take on this host: more than the largest needs, and less than it misses."""
+    """Bytes that a command may take on this host: more than the largest needs, and less than it
+    misses.
+    """
     total = os.sysconf("SC_PHYS_PAGES") * _PAGE
     return min(total // 2, max(_LEAST_MEMORY, total // 32))
 
@@ -283,8 +331,8 @@ def _open_signals(numbers: Iterable[int]) -> int:
 
 
 def _let_locks_go(pid: int) -> None:
-    """Let go what a process that is left behind holds by flock(2), so that the next run need not wait for it. It takes
-    one of its descriptors for that (pidfd_getfd(2), Linux 5.6).
+    """Let go what a process that is left behind holds by flock(2), so that the next run need not
+    wait for it. It takes one of its descriptors for that (pidfd_getfd(2), Linux 5.6).
     """
     import ctypes
 
@@ -298,8 +346,9 @@ def _let_locks_go(pid: int) -> None:
 
 
 def _find_wait(process: str) -> str:
-    """The function of the kernel in which one of its threads waits for a server; empty where none does. In functions
-    that take a lock it also waits for data, which a pipe may bring late, but no signal ends only the former.
+    """The function of the kernel in which one of its threads waits for a server; empty where none
+    does. In functions that take a lock it also waits for data, which a pipe may bring late, but no
+    signal ends only the former.
     """
     with suppress(OSError):
         for thread in names_in(f"{process}/task", _MOST_THREADS)[0]:
@@ -311,7 +360,9 @@ def _find_wait(process: str) -> str:
 
 
 def _list_forks(pid: int, depth: int = _DEEPEST) -> list[int]:
-    """This process and those that it has forked, and not what it starts: a user's program may be below that."""
+    """This process and those that it has forked, and not what it starts: a user's program may be
+    below that.
+    """
     found = [pid]
     if depth:
         place = _place_of_words(pid)
@@ -322,9 +373,9 @@ def _list_forks(pid: int, depth: int = _DEEPEST) -> list[int]:
 
 
 def _place_of_words(pid: int) -> list[str]:
-    """Where in memory its words and its environment are (proc_pid_stat(5), arg_start to env_end). What is forked has
-    them in the same place until it starts a program. Reading this waits for no lock of that memory; reading the words
-    does.
+    """Where in memory its words and its environment are (proc_pid_stat(5), arg_start to env_end).
+    What is forked has them in the same place until it starts a program. Reading this waits for no
+    lock of that memory; reading the words does.
     """
     return _stat_of(f"/proc/{pid}")[45:49]
 

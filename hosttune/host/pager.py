@@ -1,8 +1,8 @@
 """The pager of a terminal: a report that is longer than the screen is shown in it, as git(1) does.
 
-With rights that are lent (root, sudo) it is only less(1), with LESSSECURE=1: by `!`, `v`, `|` and lesskey files its
-pager would be a shell for each user who may type `sudo hosttune check`. systemd does the same (SYSTEMD_PAGERSECURE,
-systemctl(1)).
+With rights that are lent (root, sudo) it is only less(1), with LESSSECURE=1: by `!`, `v`, `|` and
+lesskey files its pager would be a shell for each user who may type `sudo hosttune check`. systemd
+does the same (SYSTEMD_PAGERSECURE, systemctl(1)).
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _state = {"is_off": False}
-# F: end at once where all fits, R: colours, X: leave the text on the screen; what git sets where nothing is set.
+# F: end at once where all fits, R: colours, X: leave the text on the screen; what git sets where
+# nothing is set.
 _LESS = {"LESS": "FRX", "LV": "-c"}
 _HARMLESS = ("TERM", "LANG", "LC_ALL", "LC_CTYPE", "COLORTERM")
 _LENT_BY = ("SUDO_UID", "PKEXEC_UID", "DOAS_USER")  # sudo(8), pkexec(1), doas(1)
 
 
 def switch_pager_off(*, when: bool = True) -> None:
-    """Print every answer of this process as it is: for --no-pager, and where nothing is to wait for a key."""
+    """Print every answer of this process as it is: for --no-pager, and where nothing is to wait for
+    a key.
+    """
     _state["is_off"] |= when
 
 
 def show_in_pager(text: str) -> bool:
-    """Show `text` and wait until its reader is done. False, and nothing shown, where no pager is to be used."""
+    """Show `text` and wait until its reader is done. False, and nothing shown, where no pager is to
+    be used.
+    """
     if _state["is_off"] or not _is_longer_than_screen(text):
         return False
     is_lent = os.geteuid() == 0 or any(name in os.environ for name in _LENT_BY)
@@ -67,8 +72,8 @@ def _is_longer_than_screen(text: str) -> bool:
 
 
 def pager_of(given: Mapping[str, str], *, is_lent: bool) -> tuple[list[str], dict[str, str]]:
-    """The words that start the pager, none where `cat` or nothing is asked for, and its environment. PAGER is a program
-    with its arguments; no shell reads it.
+    """The words that start the pager, none where `cat` or nothing is asked for, and its
+    environment. PAGER is a program with its arguments; no shell reads it.
     """
     import shlex
 
@@ -81,5 +86,10 @@ def pager_of(given: Mapping[str, str], *, is_lent: bool) -> tuple[list[str], dic
     if not is_lent:
         return words, {**_LESS, **given}
     kept = {name: given[name] for name in _HARMLESS if name in given}
-    own = {"PATH": os.pathsep.join(SECURE_PATH), "LESSSECURE": "1", "LESSSECURE_ALLOW": "stop", "LESSHISTFILE": "-"}
+    own = {
+        "PATH": os.pathsep.join(SECURE_PATH),
+        "LESSSECURE": "1",
+        "LESSSECURE_ALLOW": "stop",
+        "LESSHISTFILE": "-",
+    }
     return ["less"], {**_LESS, **kept, **own}

@@ -1,7 +1,8 @@
 """Running programs: the only place that starts one.
 
-An argv list, never a shell; the program is looked for on a fixed PATH, never the caller's; a small environment of our
-own; stdin is /dev/null; stdout and stderr are apart and bounded; a timeout ends the whole process group.
+An argv list, never a shell; the program is looked for on a fixed PATH, never the caller's; a small
+environment of our own; stdin is /dev/null; stdout and stderr are apart and bounded; a timeout ends
+the whole process group.
 """
 
 from __future__ import annotations
@@ -38,11 +39,21 @@ _CONSEQUENCES = regex(
     r"^Errors were encountered while processing:\n(?: [^\n]*\n)*",
     re.MULTILINE | re.DOTALL,
 )
-WHOLE_REBOOT: Final = {"SYSTEMCTL_SKIP_AUTO_KEXEC": "1", "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT": "1"}  # systemctl(1)
-_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+# Both are variables of systemctl(1).
+WHOLE_REBOOT: Final = {"SYSTEMCTL_SKIP_AUTO_KEXEC": "1", "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT": "1"}
+_PROXIES = (
+    "http_proxy",
+    "https_proxy",
+    "ftp_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+)
 
-# apt rewrites its caches and, even with -s, the log of its planner (apt.conf(5), Dir::Log::Planner: eipp.log.xz).
-# The file that APT_CONFIG names is read before apt.conf.d, so programs of apt itself get `-o` as well, which is last.
+# apt rewrites its caches and, even with -s, the log of its planner (apt.conf(5), Dir::Log::Planner:
+# eipp.log.xz). The file that APT_CONFIG names is read before apt.conf.d, so programs of apt itself
+# get `-o` as well, which is last.
 _APT_PRIVATE = (
     ("Dir::Cache::pkgcache", ""), ("Dir::Cache::srcpkgcache", ""), ("Dir::Log::Planner", ""),
     ("Dir::Log::Solver", ""), ("Dir::Log::Terminal", ""), ("Dir::Log::History", ""),
@@ -66,9 +77,12 @@ class Ended:
 def locate(program: str) -> str | Absent:
     """The absolute path of a program on the fixed PATH; an absolute path is taken as it is.
 
-    With root's rights a program counts as missing if another user can write it, or a folder or link on the way to it.
+    With root's rights a program counts as missing if another user can write it, or a folder or link
+    on the way to it.
     """
-    candidates = (program,) if program.startswith("/") else tuple(f"{folder}/{program}" for folder in SEARCH)
+    candidates = (
+        (program,) if program.startswith("/") else tuple(f"{folder}/{program}" for folder in SEARCH)
+    )
     if "/" in program.lstrip("/") and not program.startswith("/"):
         return ABSENT
     for path in candidates:
@@ -96,21 +110,29 @@ def look(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended
     if os.path.basename(program) in _APT_PROGRAMS:
         command[1:1] = [word for key, value in _APT_PRIVATE for word in ("-o", f"{key}={value}")]
     with _apt_config() as config:
-        scratch = "/dev/shm" if os.path.isdir("/dev/shm") else "/tmp"  # apt: an unnamed O_TMPFILE, in memory
-        environment = {"APT_CONFIG": config, "HOME": "/nonexistent", "TMPDIR": scratch, "SYSTEMD_PAGER": ""}
+        # apt: an unnamed O_TMPFILE, in memory
+        scratch = "/dev/shm" if os.path.isdir("/dev/shm") else "/tmp"
+        environment = {
+            "APT_CONFIG": config,
+            "HOME": "/nonexistent",
+            "TMPDIR": scratch,
+            "SYSTEMD_PAGER": "",
+        }
         return _run(command, {**_make_environment(), **environment}, timeout_s)
 
 
 def last_lines(text: str) -> tuple[str, ...]:
-    """The last lines of a program that failed, bounded. Of dpkg the first failure, and not each package that only
-    waits for that one."""
+    """The last lines of a program that failed, bounded. Of dpkg the first failure, and not each
+    package that only waits for that one.
+    """
     lines = _CONSEQUENCES.sub("", text).strip().splitlines()
     return tuple(line[:_LONGEST] for line in lines[-_MOST_LINES:])
 
 
 def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
-    """Run a program that changes the host: no questions, no restarts by needrestart, root's home, the site's proxy; and
-    a reboot is one of the machine, where systemd (257, not 252) would take a loaded kernel, or /run/nextroot, instead.
+    """Run a program that changes the host: no questions, no restarts by needrestart, root's home,
+    the site's proxy; and a reboot is one of the machine, where systemd (257, not 252) would take a
+    loaded kernel, or /run/nextroot, instead.
     """
     program = locate(argv[0])
     if isinstance(program, Absent):
@@ -138,8 +160,9 @@ def run_bounded(
     limit: int,
     passed: tuple[int, ...] = (),
 ) -> Completed | Ended:
-    """Run a program with this environment and no other, that may write `limit` bytes to each of its streams. It gets
-    the descriptors `passed` under their numbers, and no others."""
+    """Run a program with this environment and no other, that may write `limit` bytes to each of its
+    streams. It gets the descriptors `passed` under their numbers, and no others.
+    """
     return _run(command, environment, timeout_s, limit, passed)
 
 
@@ -157,7 +180,9 @@ def _make_environment() -> dict[str, str]:
 
 @contextmanager
 def _apt_config() -> Iterator[str]:
-    """An apt.conf in memory. Named by our pid, not "self": the program that reads it may be a grandchild."""
+    """An apt.conf in memory. Named by our pid, not "self": the program that reads it may be a
+    grandchild.
+    """
     fd = os.memfd_create("apt.conf", os.MFD_CLOEXEC)
     try:
         os.write(fd, "".join(f'{key} "{value}";\n' for key, value in _APT_PRIVATE).encode())
@@ -177,9 +202,17 @@ def _run(
 
     try:
         child = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd="/", close_fds=True, pass_fds=passed, start_new_session=True, umask=0o022,
-        )  # fmt: skip
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            close_fds=True,
+            pass_fds=passed,
+            start_new_session=True,
+            umask=0o022,
+        )
     except (OSError, ValueError) as error:
         return Ended("start", f"{command[0]} could not be started: {error}")
     try:
@@ -194,10 +227,13 @@ def _run(
                 pipe.close()
 
 
-def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Completed | Ended:
-    """Run a package manager, which comes to its end whatever becomes of us: a transaction that is cut off is worse than
-    one that no one waited for. Its output goes to files in memory, so that no broken pipe stops it; an interrupt is
-    handed on to it alone, which heeds it while it downloads and not while dpkg works.
+def _run_to_the_end(
+    command: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> Completed | Ended:
+    """Run a package manager, which comes to its end whatever becomes of us: a transaction that is
+    cut off is worse than one that no one waited for. Its output goes to files in memory, so that no
+    broken pipe stops it; an interrupt is handed on to it alone, which heeds it while it downloads
+    and not while dpkg works.
     """
     import subprocess
 
@@ -209,17 +245,27 @@ def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], time
         )  # fmt: skip
         try:
             name = os.path.basename(command[0])
-            progress = show_progress(f"waiting for {name}", most_s=timeout_s, stop="Ctrl-C stops it at a safe point")
+            progress = show_progress(
+                f"waiting for {name}", most_s=timeout_s, stop="Ctrl-C stops it at a safe point"
+            )
             with progress, handed_on(partial(child.send_signal, signal.SIGINT)):
                 child.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            return Ended("timeout", f"{os.path.basename(command[0])} did not end within {timeout_s:g} s{_stop(child)}")
+            return Ended(
+                "timeout",
+                f"{os.path.basename(command[0])} did not end within {timeout_s:g} s{_stop(child)}",
+            )
         except KeyboardInterrupt:
-            write_to_stderr(f"  interrupted; waiting until {os.path.basename(command[0])} has come to a safe end\n")
+            write_to_stderr(
+                f"  interrupted; waiting until {os.path.basename(command[0])} has come to a safe "
+                "end\n"
+            )
             child.send_signal(signal.SIGINT)
             child.wait(timeout_s)
             raise
-        out, errors = (os.pread(fd, OUTPUT_LIMIT, max(0, os.fstat(fd).st_size - OUTPUT_LIMIT)) for fd in files)
+        out, errors = (
+            os.pread(fd, OUTPUT_LIMIT, max(0, os.fstat(fd).st_size - OUTPUT_LIMIT)) for fd in files
+        )
         return Completed(child.returncode, out, errors)
     except (OSError, ValueError) as error:
         return Ended("start", f"{command[0]} could not be started: {error}")
@@ -228,8 +274,12 @@ def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], time
             os.close(fd)
 
 
-def _attend_child(child: subprocess.Popen[bytes], program: str, timeout_s: float, limit: int = 0) -> Completed | Ended:
-    """Collect both streams until the program ends. A daemon it left behind may keep the pipes open: not waited for."""
+def _attend_child(
+    child: subprocess.Popen[bytes], program: str, timeout_s: float, limit: int = 0
+) -> Completed | Ended:
+    """Collect both streams until the program ends. A daemon it left behind may keep the pipes open:
+    not waited for.
+    """
     import selectors
 
     assert child.stdout  # noqa: S101 - both are pipes
@@ -287,15 +337,21 @@ def _drain(fd: int, into: bytearray, limit: int) -> bool:
 
 
 def _stop(child: subprocess.Popen[bytes]) -> str:
-    """End the whole process group: first kindly, then for good. The sentence on one that stays, or nothing: a
-    process that waits inside of a driver (`D` in ps(1)) dies when the driver lets it, perhaps never."""
+    """End the whole process group: first kindly, then for good. The sentence on one that stays, or
+    nothing: a process that waits inside of a driver (`D` in ps(1)) dies when the driver lets it,
+    perhaps never.
+    """
     import subprocess
 
     for number in (signal.SIGTERM, signal.SIGKILL):
         _signal(child, number)
         with suppress(subprocess.TimeoutExpired):
             child.wait(_GRACE_S)
-    return "" if child.returncode is not None else f", and process {child.pid} does not end when it is killed"
+    return (
+        ""
+        if child.returncode is not None
+        else f", and process {child.pid} does not end when it is killed"
+    )
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -1,8 +1,10 @@
-"""One line on a terminal about what takes its time: what is done, how long so far and of how much, how to stop it.
+"""One line on a terminal about what takes its time: what is done, how long so far and of how much,
+how to stop it.
 
-It is drawn after a second on standard error, over itself, and is gone before anything else is printed. In a pipe, in a
-file and of a job in the background nothing is drawn. A thread draws it: the signals of a timer would cut calls short,
-and a FUSE file system may answer those with EINTR. A child made by fork has no such thread, and begins a line anew.
+It is drawn after a second on standard error, over itself, and is gone before anything else is
+printed. In a pipe, in a file and of a job in the background nothing is drawn. A thread draws it:
+the signals of a timer would cut calls short, and a FUSE file system may answer those with EINTR. A
+child made by fork has no such thread, and begins a line anew.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class _ProgressLine:
                 if not over.is_set() and _can_draw():
                     columns = os.get_terminal_size(_STDERR).columns or 80
                     seconds = time.monotonic() - self._begun
-                    text = format_line(self._what, self.step, seconds, self._limit, self._stop, columns)
+                    text = format_line(
+                        self._what, self.step, seconds, self._limit, self._stop, columns
+                    )
                     os.write(_STDERR, CLEAR + text.encode("utf-8", "replace"))
                     self.is_drawn = True
 
@@ -89,17 +93,23 @@ def _can_draw() -> bool:
 
 
 def _is_wanted() -> bool:
-    return os.environ.get("TERM", "dumb") != "dumb" and sys.stderr is sys.__stderr__ and os.isatty(_STDERR)
+    return (
+        os.environ.get("TERM", "dumb") != "dumb"
+        and sys.stderr is sys.__stderr__
+        and os.isatty(_STDERR)
+    )
 
 
 def format_line(what: str, step: str, seconds: float, limit: str, stop: str, columns: int) -> str:
-    """`  looking at this host: rule 9 of 80, 0:12 of about 1:00 (Ctrl-C stops it)`; what is too long is cut in front of
-    the time.
+    """`  looking at this host: rule 9 of 80, 0:12 of about 1:00 (Ctrl-C stops it)`; what is too
+    long is cut in front of the time.
     """
     tail = f", {format_clock(seconds)}{f' of {limit}' if limit else ''} ({stop})"
     head = f"  {what}{f': {step}' if step else ''}"
     room = columns - 1 - len(tail)
-    return (head if len(head) <= room else f"{head[: max(0, room - 3)]}...") + tail[: max(0, columns - 1)]
+    return (head if len(head) <= room else f"{head[: max(0, room - 3)]}...") + tail[
+        : max(0, columns - 1)
+    ]
 
 
 def format_clock(seconds: float) -> str:
@@ -110,11 +120,21 @@ def format_clock(seconds: float) -> str:
 
 
 @contextmanager
-def show_progress(what: str, *, about_s: float = 0, most_s: float = 0, stop: str = STOP) -> Iterator[None]:
-    """Within, the terminal shows what is done; a line that is there already gives way to this one meanwhile."""
+def show_progress(
+    what: str, *, about_s: float = 0, most_s: float = 0, stop: str = STOP
+) -> Iterator[None]:
+    """Within, the terminal shows what is done; a line that is there already gives way to this one
+    meanwhile.
+    """
     before = _get_line()
     end_progress()
-    limit = f"at most {format_clock(most_s)}" if most_s else f"about {format_clock(about_s)}" if about_s else ""
+    limit = (
+        f"at most {format_clock(most_s)}"
+        if most_s
+        else f"about {format_clock(about_s)}"
+        if about_s
+        else ""
+    )
     if _is_wanted():
         _Now.line, _Now.pid = _ProgressLine(what, limit, stop), os.getpid()
     try:

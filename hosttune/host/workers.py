@@ -1,7 +1,7 @@
 """Work on many things side by side, in processes of this program.
 
-What a thing holds is someone else's, and may take all memory or time. So a worker has a share of both, and where it
-ends at a thing, that thing has no answer; the others lose nothing.
+What a thing holds is someone else's, and may take all memory or time. So a worker has a share of
+both, and where it ends at a thing, that thing has no answer; the others lose nothing.
 """
 
 from __future__ import annotations
@@ -43,14 +43,24 @@ def usable_cpus() -> int:
 
 def fit_workers(wanted: int) -> int:
     """So many of these workers as the memory that is available has room for; at least 1."""
-    kib = next((line.split()[1] for line in head_text("/proc/meminfo").split("\n") if line.startswith("MemAvail")), "")
+    kib = next(
+        (
+            line.split()[1]
+            for line in head_text("/proc/meminfo").split("\n")
+            if line.startswith("MemAvail")
+        ),
+        "",
+    )
     available = parse_digits(kib, -1) << 10
     return wanted if available < 0 else max(1, min(wanted, available // MOST_BYTES))
 
 
-def map_in_order(work: Callable[[A], R], things: Iterable[A], jobs: int, lost: Callable[[A, str], R]) -> Iterator[R]:
-    """The answer for each thing, in their order, by so many forked processes, which know what this one knows by now.
-    Where a worker ends before its answer, it is what `lost` makes of the thing and a sentence.
+def map_in_order(
+    work: Callable[[A], R], things: Iterable[A], jobs: int, lost: Callable[[A, str], R]
+) -> Iterator[R]:
+    """The answer for each thing, in their order, by so many forked processes, which know what this
+    one knows by now. Where a worker ends before its answer, it is what `lost` makes of the thing
+    and a sentence.
     """
     from multiprocessing.connection import wait
 
@@ -62,7 +72,9 @@ def map_in_order(work: Callable[[A], R], things: Iterable[A], jobs: int, lost: C
     try:
         while waiting or busy:
             while waiting and len(busy) < jobs and waiting[0][0] < due + jobs * _AHEAD:
-                idle = next((one for one in crew if one not in busy), None) or _start_worker(work, crew)
+                idle = next((one for one in crew if one not in busy), None) or _start_worker(
+                    work, crew
+                )
                 if idle is None:
                     if not busy:
                         raise HosttuneError("no process could be started")
@@ -114,14 +126,17 @@ def _end_worker(pipe: Connection, process: ForkProcess) -> str:
     """Take leave of a worker that has ended. Why it gave no answer."""
     pipe.close()
     process.join()
-    return _WHY.get(process.exitcode or 0, f"the process that read it ended with {process.exitcode}")
+    return _WHY.get(
+        process.exitcode or 0, f"the process that read it ended with {process.exitcode}"
+    )
 
 
 def _serve(work: Callable[[A], R], pipe: Connection, others: list[Connection]) -> NoReturn:
     status = 1
     try:
         forget_imports()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; who hands out the work ends the others
+        # Ctrl-C reaches all; who hands out the work ends the others
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         for other in others:  # a worker ends when no end of its pipe is left elsewhere
             other.close()
@@ -146,7 +161,9 @@ def _serve(work: Callable[[A], R], pipe: Connection, others: list[Connection]) -
 
 
 def _limit_memory() -> None:
-    """By the kernel, which counts what can be written and is of no file (getrlimit(2), RLIMIT_DATA)."""
+    """By the kernel, which counts what can be written and is of no file (getrlimit(2),
+    RLIMIT_DATA).
+    """
     words = head_text("/proc/self/statm").split()
     if len(words) > 5:
         most = resource.getrlimit(resource.RLIMIT_DATA)[1]

@@ -1,1 +1,3 @@
-"""Measuring on this host: what a job waits for, whether a data set fits, whether a tweak pays. Changes nothing here."""
+"""Measuring on this host: what a job waits for, whether a data set fits, whether a tweak pays.
+Changes nothing here.
+"""

@@ -1,7 +1,9 @@
-"""How many CPUs a process can keep busy: those of its affinity, within the quotas of its control groups.
+"""How many CPUs a process can keep busy: those of its affinity, within the quotas of its control
+groups.
 
-Sources: sched_getaffinity(2); cpu.max (kernel: Documentation/admin-guide/cgroup-v2.rst); cpu.cfs_quota_us and
-cpu.cfs_period_us (Documentation/scheduler/sched-bwc.rst). A quota of a group above counts as well.
+Sources: sched_getaffinity(2); cpu.max (kernel: Documentation/admin-guide/cgroup-v2.rst);
+cpu.cfs_quota_us and cpu.cfs_period_us (Documentation/scheduler/sched-bwc.rst). A quota of a group
+above counts as well.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from hosttune.host.reading.bounded import head_text
 
 @frozen
 class Cpus:
-    """`usable` is a number of CPUs, with a fraction where a quota says so; `reason` a sentence that tells why."""
+    """`usable` is a number of CPUs, with a fraction where a quota says so; `reason` a sentence that
+    tells why.
+    """
 
     usable: float
     reason: str
@@ -54,7 +58,12 @@ def find_quotas(pid: int = 0, *, root: str = "") -> tuple[Quota, ...]:
     for folder in walk_upwards(mount, groups.get("cpu", groups.get("", "/"))):
         cpus = _read_v1(folder) if is_v1 else _read_v2(folder)
         if cpus is not None:
-            found.append(Quota(cpus, f"{folder.removeprefix(root)}/{'cpu.cfs_quota_us' if is_v1 else 'cpu.max'}"))
+            found.append(
+                Quota(
+                    cpus,
+                    f"{folder.removeprefix(root)}/{'cpu.cfs_quota_us' if is_v1 else 'cpu.max'}",
+                )
+            )
     return tuple(found)
 
 

@@ -1,8 +1,9 @@
-"""How much of a file is in the page cache, and how to let go of it; neither reads the file nor moves its atime.
+"""How much of a file is in the page cache, and how to let go of it; neither reads the file nor
+moves its atime.
 
-cachestat(2), Linux 6.5, counts a file's cached pages by its descriptor. Before, mincore(2) tells it by a mapping. Both
-hide the files of others (CVE-2019-5489): since Linux 5.2 mincore claims that all of such a file is resident, and since
-6.14 cachestat answers EPERM. So None is "not known", never 0.
+cachestat(2), Linux 6.5, counts a file's cached pages by its descriptor. Before, mincore(2) tells it
+by a mapping. Both hide the files of others (CVE-2019-5489): since Linux 5.2 mincore claims that all
+of such a file is resident, and since 6.14 cachestat answers EPERM. So None is "not known", never 0.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ class _Range(ctypes.Structure):
 
 
 class _Counts(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("cache", "dirty", "writeback", "evicted", "recently_evicted"))
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in ("cache", "dirty", "writeback", "evicted", "recently_evicted")
+    )
 
 
 @cache
@@ -48,11 +52,17 @@ def _load_libc() -> Any:
 def name_method() -> str:
     """`cachestat` where this kernel has it, else `mincore`."""
     answer = _load_libc().syscall(_CACHESTAT, -1, None, None, 0)
-    return "mincore" if answer == -1 and ctypes.get_errno() in {errno.ENOSYS, errno.EPERM} else "cachestat"
+    return (
+        "mincore"
+        if answer == -1 and ctypes.get_errno() in {errno.ENOSYS, errno.EPERM}
+        else "cachestat"
+    )
 
 
 def resident_bytes(fd: int, info: os.stat_result | None = None) -> int | None:
-    """The bytes of an open file that lie in the page cache, at most its size; None where the kernel does not tell."""
+    """The bytes of an open file that lie in the page cache, at most its size; None where the kernel
+    does not tell.
+    """
     info = info or os.fstat(fd)
     if info.st_size == 0:
         return 0
@@ -61,7 +71,9 @@ def resident_bytes(fd: int, info: os.stat_result | None = None) -> int | None:
 
 
 def drop(fd: int, offset: int = 0, length: int = 0) -> None:
-    """Let go of clean pages of an open file; length 0 means to its end. Pages that are dirty or mapped stay."""
+    """Let go of clean pages of an open file; length 0 means to its end. Pages that are dirty or
+    mapped stay.
+    """
     os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
 
 
@@ -89,7 +101,9 @@ def _ask_mincore(fd: int, info: os.stat_result) -> float | None:
 
 
 def _is_ours(fd: int, info: os.stat_result) -> bool:
-    """Whether mincore tells the truth: to the owner, and to who may write (mm/mincore.c, can_do_mincore)."""
+    """Whether mincore tells the truth: to the owner, and to who may write (mm/mincore.c,
+    can_do_mincore).
+    """
     if os.geteuid() in {0, info.st_uid}:
         return True
     return os.access(f"/proc/self/fd/{fd}", os.W_OK, effective_ids=True)

@@ -1,8 +1,10 @@
-"""What a path is on: the file system, the layers below it, the disks at the bottom and how they are attached.
+"""What a path is on: the file system, the layers below it, the disks at the bottom and how they are
+attached.
 
-Through partitions, device mapper, md, loop devices (down to their files), several disks of btrfs, bcachefs and ZFS,
-overlays, bind mounts and symbolic links, from the facts about mounts and disks; no program is started and no device
-opened. In a virtual machine the kernel's word on rotation is the hypervisor's guess: it is not passed on.
+Through partitions, device mapper, md, loop devices (down to their files), several disks of btrfs,
+bcachefs and ZFS, overlays, bind mounts and symbolic links, from the facts about mounts and disks;
+no program is started and no device opened. In a virtual machine the kernel's word on rotation is
+the hypervisor's guess: it is not passed on.
 """
 
 from __future__ import annotations
@@ -22,15 +24,17 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.disks import Disk
     from hosttune.facts.storage.mounts import Mount
 
-KERNEL: Final = OF_THE_KERNEL - {"autofs"}  # no data set is there, and reading such a file may do something
+# no data set is there, and reading such a file may do something
+KERNEL: Final = OF_THE_KERNEL - {"autofs"}
 _MOST_LAYERS: Final = 128  # of an overlay; Docker makes no more
 _DEEPEST: Final = 6  # a loop device on a file on a loop device ...
 
 
 @frozen
 class UnderlyingDisk:
-    """A disk at the bottom. `transport` is nvme, sata, sas, virtio, usb, mmc, scsi or empty; `medium` is flash,
-    rotating, or empty where no one can tell."""
+    """A disk at the bottom. `transport` is nvme, sata, sas, virtio, usb, mmc, scsi or empty;
+    `medium` is flash, rotating, or empty where no one can tell.
+    """
 
     name: str
     transport: str
@@ -40,8 +44,9 @@ class UnderlyingDisk:
 
 @frozen
 class Underneath:
-    """Where a path is. `kind` is disk, network, memory or unknown; `layers` are what is between the file system and
-    the disks, the uppermost first; `note` says why the disks are not known."""
+    """Where a path is. `kind` is disk, network, memory or unknown; `layers` are what is between the
+    file system and the disks, the uppermost first; `note` says why the disks are not known.
+    """
 
     target: str  # the mount point
     fstype: str
@@ -74,7 +79,9 @@ def find_underneath(path: str, facts: Facts, *, depth: int = 0) -> Underneath:
     except UnknownFact as unknown:
         return Underneath("", "", "", "unknown", "relatime", False, is_vm, note=unknown.reason)
     if mount is None:
-        return Underneath("", "", "", "unknown", "relatime", False, is_vm, note="no mount is known to hold it")
+        return Underneath(
+            "", "", "", "unknown", "relatime", False, is_vm, note="no mount is known to hold it"
+        )
     if mount.is_network:
         return _make_underneath(mount, is_vm, "network")
     if mount.fstype in IN_MEMORY:
@@ -94,9 +101,17 @@ def _make_underneath(
     note: str = "",
 ) -> Underneath:
     return Underneath(
-        mount.target, mount.fstype, mount.source, kind, mount.atime, mount.is_read_only, is_vm, tuple(layers),
-        tuple(disks), note,
-    )  # fmt: skip
+        mount.target,
+        mount.fstype,
+        mount.source,
+        kind,
+        mount.atime,
+        mount.is_read_only,
+        is_vm,
+        tuple(layers),
+        tuple(disks),
+        note,
+    )
 
 
 def _is_vm(facts: Facts) -> bool:
@@ -120,7 +135,12 @@ def _find_local(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Undernea
         return _make_underneath(mount, is_vm, "memory", layers)
     media = tuple(_describe_medium(disk, is_vm=is_vm) for disk in bottom if disk.kind == "disk")
     return _make_underneath(
-        mount, is_vm, "disk" if media else "unknown", layers, media, "" if media else "no disk below it"
+        mount,
+        is_vm,
+        "disk" if media else "unknown",
+        layers,
+        media,
+        "" if media else "no disk below it",
     )
 
 
@@ -131,11 +151,17 @@ def _find_tops(mount: Mount, facts: Facts) -> tuple[Disk, ...]:
         return (by_device[mount.device],)
     if mount.fstype == "zfs":
         pool = mount.source.partition("/")[0]
-        members = [one.path for one in facts.filesystems.all if one.fstype == "zfs_member" and one.label == pool]
+        members = [
+            one.path
+            for one in facts.filesystems.all
+            if one.fstype == "zfs_member" and one.label == pool
+        ]
         return tuple(disk for disk in facts.disks.all if disk.path in members)
     if mount.fstype == "bcachefs":
         return tuple(
-            by_name[name] for part in mount.source.split(":") if (name := part.removeprefix("/dev/")) in by_name
+            by_name[name]
+            for part in mount.source.split(":")
+            if (name := part.removeprefix("/dev/")) in by_name
         )
     names = mount.disks  # of btrfs all members, each as the disk that it ends on
     return tuple(by_name[name] for name in names if name in by_name)
@@ -154,7 +180,9 @@ def _descend_layers(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...]
         seen.add(disk.name)
         parents = get_raw(disk, "parents")
         if disk.kind in {"dm", "md"}:
-            layers[disk.path.removeprefix("/dev/mapper/").removeprefix("/dev/") + f" ({disk.kind})"] = None
+            layers[
+                disk.path.removeprefix("/dev/mapper/").removeprefix("/dev/") + f" ({disk.kind})"
+            ] = None
         if isinstance(parents, tuple) and parents:
             waiting += [by_name[name] for name in parents if name in by_name]
         else:
@@ -163,7 +191,9 @@ def _descend_layers(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...]
 
 
 def _describe_medium(disk: Disk, *, is_vm: bool) -> UnderlyingDisk:
-    transport, rotational, model = (get_raw(disk, name) for name in ("transport", "is_rotational", "model"))
+    transport, rotational, model = (
+        get_raw(disk, name) for name in ("transport", "is_rotational", "model")
+    )
     transport = transport if isinstance(transport, str) else ""
     if transport == "nvme":
         medium = "flash"
@@ -174,14 +204,24 @@ def _describe_medium(disk: Disk, *, is_vm: bool) -> UnderlyingDisk:
     return UnderlyingDisk(disk.name, transport, medium, model if isinstance(model, str) else "")
 
 
-def _find_loop(mount: Mount, loop: Disk, facts: Facts, layers: tuple[str, ...], depth: int) -> Underneath:
+def _find_loop(
+    mount: Mount, loop: Disk, facts: Facts, layers: tuple[str, ...], depth: int
+) -> Underneath:
     """A loop device is where its file is (kernel: Documentation/ABI/testing/sysfs-block-loop)."""
     content = facts.reader.read(f"/sys/block/{_name_whole_device(loop.name)}/loop/backing_file")
-    path = content.decode("utf-8", "surrogateescape").rstrip("\n") if isinstance(content, bytes) else ""
+    path = (
+        content.decode("utf-8", "surrogateescape").rstrip("\n")
+        if isinstance(content, bytes)
+        else ""
+    )
     is_vm = _is_vm(facts)
     if not path or path.endswith(" (deleted)"):
         return _make_underneath(
-            mount, is_vm, "unknown", (*layers, loop.name), note=f"the file behind {loop.name} is not known"
+            mount,
+            is_vm,
+            "unknown",
+            (*layers, loop.name),
+            note=f"the file behind {loop.name} is not known",
         )
     below = find_underneath(path, facts, depth=depth + 1)
     return _pass_through(mount, below, (*layers, f"{loop.name} ({path})"))
@@ -193,18 +233,23 @@ def _name_whole_device(name: str) -> str:
 
 
 def _find_overlay(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on
-    """The upper folder takes what is written, the lower ones hold what was there: both are often on one disk, and seen
-    from inside of a container neither can be found."""
+    """The upper folder takes what is written, the lower ones hold what was there: both are often on
+    one disk, and seen from inside of a container neither can be found.
+    """
     folders = _overlay_folders(mount)
     if depth < _DEEPEST and folders and isinstance(facts.reader.resolve(folders[0]), str):
         below = find_underneath(folders[0], facts, depth=depth + 1)
         if below.target != mount.target:
             return _pass_through(mount, below, ("overlay",))
-    return _make_underneath(mount, is_vm, "unknown", note="an overlay whose folders are not visible from here")
+    return _make_underneath(
+        mount, is_vm, "unknown", note="an overlay whose folders are not visible from here"
+    )
 
 
 def _overlay_folders(mount: Mount) -> tuple[str, ...]:
-    """The upper folder, where there is one, and the lower ones, the uppermost first (fs/overlayfs/params.c)."""
+    """The upper folder, where there is one, and the lower ones, the uppermost first
+    (fs/overlayfs/params.c).
+    """
     upper: list[str] = []
     lower: list[str] = []
     for option in mount.super_options:
@@ -217,8 +262,10 @@ def _overlay_folders(mount: Mount) -> tuple[str, ...]:
 
 
 def overlay_places(path: str, facts: Facts) -> tuple[Underneath, ...]:
-    """Where the layers of an overlay are from which the files at `path` can come, each place once; empty where it is no
-    overlay, or one of the first layers is not visible from here. Raises UnknownFact."""
+    """Where the layers of an overlay are from which the files at `path` can come, each place once;
+    empty where it is no overlay, or one of the first layers is not visible from here. Raises
+    UnknownFact.
+    """
     place = facts.reader.resolve(path)
     mount = mount_of(facts.mounts.visible, place if isinstance(place, str) else path)
     if mount is None or mount.fstype != "overlay":
@@ -235,4 +282,6 @@ def overlay_places(path: str, facts: Facts) -> tuple[Underneath, ...]:
 def _pass_through(mount: Mount, below: Underneath, layers: tuple[str, ...]) -> Underneath:
     """What is under the file system on `mount`, with the layers in between."""
     fs = (f"{below.fstype} on {below.target}",) if below.fstype else ()
-    return _make_underneath(mount, below.is_vm, below.kind, (*layers, *fs, *below.layers), below.disks, below.note)
+    return _make_underneath(
+        mount, below.is_vm, below.kind, (*layers, *fs, *below.layers), below.disks, below.note
+    )

@@ -1,9 +1,10 @@
 """With how many loader workers to start, and what limits them. Pure.
 
-The figure is one to start from: where loading is CPU-bound the best number is as many as CPUs or one more (measured on
-2 CPUs: 696 pictures a second without workers, 676 with one, 1,176 with two, 1,202 with three, 1,006 with sixteen);
-where a worker waits for disk or network, more of them overlap the waits (45 with one, 538 with sixteen at 20 ms an
-item). One worker alone brings less than none, because what it decodes travels: with two CPUs the start is two.
+The figure is one to start from: where loading is CPU-bound the best number is as many as CPUs or
+one more (measured on 2 CPUs: 696 pictures a second without workers, 676 with one, 1,176 with two,
+1,202 with three, 1,006 with sixteen); where a worker waits for disk or network, more of them
+overlap the waits (45 with one, 538 with sixteen at 20 ms an item). One worker alone brings less
+than none, because what it decodes travels: with two CPUs the start is two.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ WORKER_BYTES: Final = 512 << 20  # assumed: a fork with torch imported, and its 
 
 @frozen
 class Workers:
-    """`start` is num_workers for each GPU process; `formula` how it came about, with its numbers; `limits` what was
-    taken into account, a sentence each."""
+    """`start` is num_workers for each GPU process; `formula` how it came about, with its numbers;
+    `limits` what was taken into account, a sentence each.
+    """
 
     start: int
     formula: str
@@ -40,13 +42,14 @@ def start_workers(
     measured: int | None = None,
     shards: int | None = None,
 ) -> Workers:
-    """num_workers to start with: usable CPUs / GPU processes - 1, two where there are CPUs for two, or what memory
-    holds, at least 1.
+    """num_workers to start with: usable CPUs / GPU processes - 1, two where there are CPUs for two,
+    or what memory holds, at least 1.
 
-    `available_bytes` is memory for all workers of this host (None: not known), `wait_per_cpu` the time an item waits
-    for each second that it computes, as `bench read` measures it: from 1 on the CPUs count that much more.
-    `measured` is what `bench read` found best, for all GPU processes together; it takes the place of the formula.
-    `shards` are the files of a data set that is read shard by shard: a worker without one of its own does nothing.
+    `available_bytes` is memory for all workers of this host (None: not known), `wait_per_cpu` the
+    time an item waits for each second that it computes, as `bench read` measures it: from 1 on the
+    CPUs count that much more. `measured` is what `bench read` found best, for all GPU processes
+    together; it takes the place of the formula. `shards` are the files of a data set that is read
+    shard by shard: a worker without one of its own does nothing.
     """
     ranks = max(1, gpu_processes)
     share = cpus.usable / ranks
@@ -56,13 +59,18 @@ def start_workers(
         formula = f"{measured} as bench read found here / {_count_processes(ranks)}"
     elif is_waiting:
         by_cpu = int(share * (1 + (wait_per_cpu or 0.0)))
-        formula = f"{round(cpus.usable, 2):g} CPUs / {ranks} x (1 + {wait_per_cpu:.1f} wait per CPU time)"
+        formula = (
+            f"{round(cpus.usable, 2):g} CPUs / {ranks} x (1 + {wait_per_cpu:.1f} wait per CPU time)"
+        )
     else:
         by_cpu = int(share) - 1
         formula = f"{round(cpus.usable, 2):g} CPUs / {_count_processes(ranks)} - 1"
         if by_cpu == 1:
             by_cpu = 2
-            formula = f"{round(cpus.usable, 2):g} CPUs / {_count_processes(ranks)}, one worker is slower than none"
+            formula = (
+                f"{round(cpus.usable, 2):g} CPUs / {_count_processes(ranks)}, one worker is slower "
+                "than none"
+            )
     limits = [cpus.reason]
     wanted = max(1, by_cpu)
     if wanted > MOST:
@@ -81,7 +89,8 @@ def start_workers(
         limits.append("one shard feeds one worker")
     if share < 2 and measured is None:
         limits.append(
-            "less than two CPUs for each GPU process: a worker shares them with the training loop; try none, too"
+            "less than two CPUs for each GPU process: a worker shares them with the training loop; "
+            "try none, too"
         )
     return Workers(wanted, formula, tuple(limits))
 

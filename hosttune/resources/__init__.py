@@ -1,7 +1,9 @@
-"""Resources: what a rule can want, and the places that hold the values. The registry is the folder: a kind lives in the
-module of its name, `data-mount` in `<domain>/data_mount.py` or here, which exports it as `WISH`, as `ADDRESS`, or both.
+"""Resources: what a rule can want, and the places that hold the values. The registry is the folder:
+a kind lives in the module of its name, `data-mount` in `<domain>/data_mount.py` or here, which
+exports it as `WISH`, as `ADDRESS`, or both.
 
-A module is imported when its kind is asked for, so that a check imports only those that its rules use.
+A module is imported when its kind is asked for, so that a check imports only those that its rules
+use.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ LIST = "resources/modules.txt"
 
 @cache
 def list_modules() -> Mapping[str, str]:
-    """The modules in this folder by the last part of their names, `data_mount` -> `storage.data_mount`. The
-    self-contained file carries a list of them: to find one in an archive takes as long as to read it.
+    """The modules in this folder by the last part of their names, `data_mount` ->
+    `storage.data_mount`. The self-contained file carries a list of them: to find one in an archive
+    takes as long as to read it.
     """
     listed = own_file(LIST)
     names = listed.decode().split() if listed is not None else module_names(*__path__)
@@ -44,7 +47,11 @@ class _Kinds(Mapping[str, Any]):
         return self._found[kind]
 
     def _find(self, kind: str) -> Any:
-        found = getattr(import_module(f"{__name__}.{list_modules()[kind.replace('-', '_')]}"), self._export, None)
+        found = getattr(
+            import_module(f"{__name__}.{list_modules()[kind.replace('-', '_')]}"),
+            self._export,
+            None,
+        )
         if found is None:
             raise KeyError(kind)
         return found
@@ -70,7 +77,9 @@ def address_kinds() -> Mapping[str, AddressKind]:
 
 
 def kind_of(address: Address) -> AddressKind:
-    """The kind of this address; of one that only another version of hosttune knows, one that can nothing."""
+    """The kind of this address; of one that only another version of hosttune knows, one that can
+    nothing.
+    """
     kind = address_kinds().get(address.kind)
     if kind is None:
         from hosttune.resources.unknown import Unknown

@@ -1,11 +1,13 @@
 """The two interfaces of a resource, and the plain values between them and the engine.
 
-A *wish kind* is what a rule writes (`- sysctl: vm.swappiness`): it names the addresses it has to see and compares,
-purely. An *address kind* is one place that holds a value (`sysctl:vm.swappiness`, `file:/etc/sysctl.d/...`): it reads
-with a Reader and writes with a Writer. One wish often spans two addresses, the live value and the drop-in that the next
-boot reads. What can only be looked at is a fact.
+A *wish kind* is what a rule writes (`- sysctl: vm.swappiness`): it names the addresses it has to
+see and compares, purely. An *address kind* is one place that holds a value (`sysctl:vm.swappiness`,
+`file:/etc/sysctl.d/...`): it reads with a Reader and writes with a Writer. One wish often spans two
+addresses, the live value and the drop-in that the next boot reads. What can only be looked at is a
+fact.
 
-A module exports its kinds as `WISH` and `ADDRESS`, instances, and has their name: see `resources/__init__.py`.
+A module exports its kinds as `WISH` and `ADDRESS`, instances, and has their name: see
+`resources/__init__.py`.
 """
 
 from __future__ import annotations
@@ -56,8 +58,8 @@ class Bound:
 class Wish:
     """What one rule wants of one thing, its expressions evaluated.
 
-    `kind` and `name` come from the wish's first key (`sysctl: vm.swappiness`), `bounds` from exactly, at_least ...,
-    `fields` from the other keys.
+    `kind` and `name` come from the wish's first key (`sysctl: vm.swappiness`), `bounds` from
+    exactly, at_least ..., `fields` from the other keys.
     """
 
     kind: str
@@ -79,7 +81,8 @@ class Applied:
     rule: str
     after: Value
     times: int = 1  # how often in a row, none undone, this address was set to this value
-    goes_on: str = ""  # of one at which a run stopped half-way: what goes on with it, a phrase with the command
+    # of one at which a run stopped half-way: what goes on with it, a phrase with the command
+    goes_on: str = ""
 
 
 @frozen
@@ -113,7 +116,8 @@ class WishKind(ABC):
     activations: tuple[Activation, ...] = (Activation.NOW,)  # every activation its changes can have
     takes_list = False  # its name may be a list of names
     is_size = False  # its bounds are numbers of bytes
-    is_unit = False  # its name is that of a unit of systemd, which is read before rules are evaluated
+    # its name is that of a unit of systemd, which is read before rules are evaluated
+    is_unit = False
 
     @abstractmethod
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
@@ -123,31 +127,36 @@ class WishKind(ABC):
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         """Compare all wishes of this kind of one rule with the state. Pure.
 
-        One Finding or more per wish (verdict ok, differs or unknown; subject from the wish), with the changes that
-        would make it so, or the hold that forbids them. All wishes come at once because they may share one drop-in
-        file.
+        One Finding or more per wish (verdict ok, differs or unknown; subject from the wish), with
+        the changes that would make it so, or the hold that forbids them. All wishes come at once
+        because they may share one drop-in file.
         """
 
     @abstractmethod
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        """What these wishes of one rule write where nothing of it is there yet, for people: made of the texts that
-        `compare` plans; what only a host can tell is a word in capitals (`OLD`). Pure.
+        """What these wishes of one rule write where nothing of it is there yet, for people: made of
+        the texts that `compare` plans; what only a host can tell is a word in capitals (`OLD`).
+        Pure.
         """
 
     def doubt(self, name: str, entry: Mapping[str, Any]) -> str:  # noqa: ARG002 - the interface of all kinds
-        """Why nothing may be called so, as a sentence for `rules lint`; `entry` is the wish as the rule has it."""
+        """Why nothing may be called so, as a sentence for `rules lint`; `entry` is the wish as the
+        rule has it.
+        """
         return ""
 
 
 class AddressKind(ABC):
-    """A kind of place that holds a value, and all that is to be known of it. What it does not say itself is as here:
-    the value is one, is written by one act, and goes back as it came.
+    """A kind of place that holds a value, and all that is to be known of it. What it does not say
+    itself is as here: the value is one, is written by one act, and goes back as it came.
     """
 
     kind: str
     is_live = False  # its value ends with what has it: a mount, a module, a device
-    is_in_parts = False  # its change is several acts; else it is one rename, one write or one system call
-    is_set = False  # it holds many things, and the details of a change tell in sentences what becomes of each
+    # its change is several acts; else it is one rename, one write or one system call
+    is_in_parts = False
+    # it holds many things, and the details of a change tell in sentences what becomes of each
+    is_set = False
     goes_back = True  # with its rule, where another change of that fails
     shares = ""  # the kind that looks at the same places under the same names
 
@@ -161,13 +170,14 @@ class AddressKind(ABC):
 
     @abstractmethod
     def write(self, writer: Writer, change: Change) -> None:
-        """Bring `change.address` from `change.before` to `change.after`. Raises Conflict when it is not at `before`,
-        Refused when it cannot be done; then nothing has changed."""
+        """Bring `change.address` from `change.before` to `change.after`. Raises Conflict when it is
+        not at `before`, Refused when it cannot be done; then nothing has changed.
+        """
 
     @abstractmethod
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        """How a person makes these changes of one rule, and of this kind, without hosttune: steps that work as they
-        stand, made of the very values that would be written (`steps.py`).
+        """How a person makes these changes of one rule, and of this kind, without hosttune: steps
+        that work as they stand, made of the very values that would be written (`steps.py`).
         """
 
     def same(self, one: Value, other: Value) -> bool:
@@ -179,15 +189,21 @@ class AddressKind(ABC):
         return invert_change(change)
 
     def file_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
-        """The file that a change replaces as a whole, so that an interrupted one leaves a temporary file beside it."""
+        """The file that a change replaces as a whole, so that an interrupted one leaves a temporary
+        file beside it.
+        """
         return ""
 
     def unit_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
-        """The unit whose restart makes a change of this address effective; empty where none does."""
+        """The unit whose restart makes a change of this address effective; empty where none
+        does.
+        """
         return ""
 
     def way_back(self, reader: Reader, back: Change) -> Change:  # noqa: ARG002 - the interface of all kinds
-        """A change that takes another back, with the details that show it on this host, before it is made."""
+        """A change that takes another back, with the details that show it on this host, before it
+        is made.
+        """
         return back
 
     def as_of_now(self, change: Change, facts: Facts) -> Change:  # noqa: ARG002 - the interface of all kinds
@@ -197,8 +213,8 @@ class AddressKind(ABC):
     def prepare(  # noqa: B027
         self, writer: Writer, change: Change, on_progress: Callable[[str], None], *, is_undo: bool
     ) -> None:
-        """What must be before a change is made, beyond its own act: others have ended, what an undo needs is kept.
-        Raises Refused where that cannot be.
+        """What must be before a change is made, beyond its own act: others have ended, what an undo
+        needs is kept. Raises Refused where that cannot be.
         """
 
     def stand(self, changes: Sequence[Change], reader: Reader) -> bool:
@@ -210,12 +226,14 @@ class AddressKind(ABC):
         return ()
 
     def left_by(self, changes: Sequence[Change], reader: Reader) -> tuple[str, ...]:  # noqa: ARG002
-        """What these changes leave on the disk for someone to look at or remove: a sentence each."""
+        """What these changes leave on the disk for someone to look at or remove: a sentence
+        each.
+        """
         return ()
 
     def settle(self, writer: Writer, on_progress: Callable[[str], None]) -> bool:  # noqa: ARG002
-        """Wait until what an interrupted run had started has ended, which may be the rest of its change; returns
-        whether `mend` has something to do. Raises Refused where it does not end.
+        """Wait until what an interrupted run had started has ended, which may be the rest of its
+        change; returns whether `mend` has something to do. Raises Refused where it does not end.
         """
         return False
 
@@ -223,7 +241,9 @@ class AddressKind(ABC):
         """Bring what an interrupted change left half-made to an end."""
 
     def is_between(self, present: Value, change: Change) -> bool:  # noqa: ARG002 - the interface of all kinds
-        """Whether `present` is where this change may have stopped half-way, or what a repair makes of that."""
+        """Whether `present` is where this change may have stopped half-way, or what a repair makes
+        of that.
+        """
         return False
 
     def keep_for(self, changes: Sequence[Change], writer: Writer) -> None:  # noqa: B027
@@ -258,4 +278,6 @@ def in_general(
 def invert_change(change: Change) -> Change:
     """The plain inverse: the same change with before and after exchanged."""
     action = action_between(change.after, change.before)
-    return replace(change, action=action, before=change.after, after=change.before, reason="", details=())
+    return replace(
+        change, action=action, before=change.after, after=change.before, reason="", details=()
+    )

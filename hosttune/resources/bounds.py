@@ -38,25 +38,33 @@ def satisfies_wish(text: str, wish: Wish) -> bool:
 
 
 def choose_nearest(text: str, wish: Wish) -> str:
-    """The value to write: the present one where it satisfies the wish (never lower a better value), else the bound that
-    satisfies all of them, of those that the present value breaks first.
+    """The value to write: the present one where it satisfies the wish (never lower a better value),
+    else the bound that satisfies all of them, of those that the present value breaks first.
     """
     if text and satisfies_wish(text, wish):
         return text
-    broken = [bound for bound in wish.bounds if not satisfies_wish(text, replace(wish, bounds=(bound,)))]
+    broken = [
+        bound for bound in wish.bounds if not satisfies_wish(text, replace(wish, bounds=(bound,)))
+    ]
     values = [" ".join(str(bound.value).split()) for bound in (*broken, *wish.bounds)]
     return next((value for value in values if satisfies_wish(value, wish)), values[0])
 
 
 def is_better(text: str, than: str, wish: Wish) -> bool:
-    """Whether a value goes further than another one in the direction of the wish: not with bounds on both sides."""
+    """Whether a value goes further than another one in the direction of the wish: not with bounds
+    on both sides.
+    """
     value, other = parse_whole_number(text), parse_whole_number(than)
     if value is None or other is None:
         return False
     sides = {bound.operator for bound in wish.bounds}
-    return (sides == {Operator.AT_LEAST} and value > other) or (sides == {Operator.AT_MOST} and value < other)
+    return (sides == {Operator.AT_LEAST} and value > other) or (
+        sides == {Operator.AT_MOST} and value < other
+    )
 
 
 def describe_wish(wish: Wish) -> str:
     """What the wish says, as a sentence."""
-    return f"{wish.name} should be " + " and ".join(f"{_WORDS[bound.operator]}{bound.value}" for bound in wish.bounds)
+    return f"{wish.name} should be " + " and ".join(
+        f"{_WORDS[bound.operator]}{bound.value}" for bound in wish.bounds
+    )

@@ -1,4 +1,6 @@
-"""How a comparison of one wish makes its finding: what the kinds that compare a wish by itself have in common."""
+"""How a comparison of one wish makes its finding: what the kinds that compare a wish by itself have
+in common.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ T = TypeVar("T")
 
 
 def or_unknown(compare: Callable[[C], T]) -> Callable[[C], T | Finding]:
-    """A method that compares: its answer, or that it is unknown, where it touches a fact that could not be read."""
+    """A method that compares: its answer, or that it is unknown, where it touches a fact that could
+    not be read.
+    """
 
     @wraps(compare)
     def answer(self: C) -> T | Finding:
@@ -34,7 +38,9 @@ def or_unknown(compare: Callable[[C], T]) -> Callable[[C], T | Finding]:
 
 
 class Comparison:
-    """One wish against the state; a subclass says in `_wants` what should be, which is the reason of a finding."""
+    """One wish against the state; a subclass says in `_wants` what should be, which is the reason
+    of a finding.
+    """
 
     __slots__ = ()
     wish: Wish
@@ -49,14 +55,20 @@ class Comparison:
         return ()
 
     def missing(self, dropin: Dropin, changes: tuple[Change, ...]) -> Finding:
-        """The finding where a drop-in is needed: what it would change, or why it cannot be written."""
+        """The finding where a drop-in is needed: what it would change, or why it cannot be
+        written.
+        """
         if dropin.unknown:
             return self._says(Verdict.UNKNOWN, dropin.unknown)
         if dropin.hold:
-            return self._make_held(dropin.hold.kind, dropin.hold.detail, dropin.todo, dropin.evidence)
+            return self._make_held(
+                dropin.hold.kind, dropin.hold.detail, dropin.todo, dropin.evidence
+            )
         return self._says(Verdict.DIFFERS, self._wants, evidence=self._there, changes=changes)
 
-    def _make_held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
+    def _make_held(
+        self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()
+    ) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence, todo)
 
     def _says(
@@ -68,11 +80,15 @@ class Comparison:
         todo: str = "",
         changes: tuple[Change, ...] = (),
     ) -> Finding:
-        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
+        return Finding(
+            self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo
+        )
 
 
 class InDropin(Comparison):
-    """One of the wishes of a rule that share a drop-in: at `path`, which holds it now where `is_kept`."""
+    """One of the wishes of a rule that share a drop-in: at `path`, which holds it now where
+    `is_kept`.
+    """
 
     __slots__ = ()
 
@@ -90,8 +106,8 @@ class InDropin(Comparison):
 
 
 def in_dropins(looks: Sequence[D], compared: Callable[[list[D]], Dropin]) -> tuple[Finding, ...]:
-    """The findings of wishes that share drop-ins. Each file has one change, carried by the first wish that needs it;
-    `compared` looks at one for the wishes that need it and those that it keeps.
+    """The findings of wishes that share drop-ins. Each file has one change, carried by the first
+    wish that needs it; `compared` looks at one for the wishes that need it and those that it keeps.
     """
     answers = [(look, look.find_answer()) for look in looks]
     dropins: dict[str, Dropin] = {}
@@ -99,7 +115,11 @@ def in_dropins(looks: Sequence[D], compared: Callable[[list[D]], Dropin]) -> tup
     for look, answer in answers:
         changes: tuple[Change, ...] = ()
         if answer is None and look.path not in dropins:
-            own = [one for one, its in answers if one.path == look.path and (its is None or one.is_kept)]
+            own = [
+                one
+                for one, its in answers
+                if one.path == look.path and (its is None or one.is_kept)
+            ]
             dropins[look.path] = dropin = compared(own)
             changes = (dropin.change,) if dropin.change else ()
         findings.append(answer or look.missing(dropins[look.path], changes))

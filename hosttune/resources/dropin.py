@@ -21,14 +21,18 @@ _TEMPLATES = ("nfs-read-ahead.conf.j2", "scratch.sh.j2")
 
 
 class DropinWish(WishKind):
-    """`- dropin: PATH` with `template` and `vars`; `trigger` names the work that makes it effective."""
+    """`- dropin: PATH` with `template` and `vars`; `trigger` names the work that makes it
+    effective.
+    """
 
     kind = "dropin"
     fields: Mapping[str, FieldSpec] = {
         "template": FieldSpec(str, required=True, choices=_TEMPLATES, help="The text of the file"),
         "vars": FieldSpec(dict, help="Values for the template; it also sees `rule`"),
         "trigger": FieldSpec(str, choices=("daemon-reload",), help="What must follow a change"),
-        "activation": FieldSpec(str, choices=tuple(str(word) for word in Activation), help="When it takes effect"),
+        "activation": FieldSpec(
+            str, choices=tuple(str(word) for word in Activation), help="When it takes effect"
+        ),
     }
     operators: tuple[Operator, ...] = ()
     activations = tuple(Activation)
@@ -42,15 +46,20 @@ class DropinWish(WishKind):
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         return tuple(
             in_general(
-                wish, Address("file", wish.name), _render_text(wish), activation=_find_activation(wish),
-                triggers=_list_triggers(wish)
+                wish,
+                Address("file", wish.name),
+                _render_text(wish),
+                activation=_find_activation(wish),
+                triggers=_list_triggers(wish),
             )
             for wish in wishes
-        )  # fmt: skip
+        )
 
 
 def _render_text(wish: Wish) -> bytes:
-    return render(wish.fields["template"], **{**wish.fields.get("vars", {}), "rule": wish.rule}).encode()
+    return render(
+        wish.fields["template"], **{**wish.fields.get("vars", {}), "rule": wish.rule}
+    ).encode()
 
 
 def _find_activation(wish: Wish) -> Activation:
@@ -63,18 +72,34 @@ def _list_triggers(wish: Wish) -> tuple[Trigger, ...]:
 
 def _compare(wish: Wish, context: Context) -> Finding:
     dropin = compare_dropin(
-        wish.name, _render_text(wish), wish.rule, context, _find_activation(wish), _list_triggers(wish)
+        wish.name,
+        _render_text(wish),
+        wish.rule,
+        context,
+        _find_activation(wish),
+        _list_triggers(wish),
     )
     if dropin.unknown:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
     if dropin.hold:
         return Finding(
-            wish.rule, wish.subject, Verdict.DIFFERS, dropin.hold, evidence=dropin.evidence, todo=dropin.todo
+            wish.rule,
+            wish.subject,
+            Verdict.DIFFERS,
+            dropin.hold,
+            evidence=dropin.evidence,
+            todo=dropin.todo,
         )
     if dropin.change is None:
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=dropin.evidence)
     return Finding(
-        wish.rule, wish.subject, Verdict.DIFFERS, Hold(), f"{wish.name} is missing or old", (), (dropin.change,)
+        wish.rule,
+        wish.subject,
+        Verdict.DIFFERS,
+        Hold(),
+        f"{wish.name} is missing or old",
+        (),
+        (dropin.change,),
     )
 
 

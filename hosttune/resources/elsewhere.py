@@ -1,8 +1,9 @@
-"""Who else sets a kernel value at boot, beside files of sysctl.d, tmpfiles.d and udev: TuneD, and commands of units.
+"""Who else sets a kernel value at boot, beside files of sysctl.d, tmpfiles.d and udev: TuneD, and
+commands of units.
 
-TuneD writes its values when it starts, and then by default once more those of /etc/sysctl.d and /run/sysctl.d
-(tuned-main.conf(5), reapply_sysctl); its values may be `>4096` (at least), `performance|powersave` (the first
-that there is) and `${variable}` (tuned.conf(5)). Pure.
+TuneD writes its values when it starts, and then by default once more those of /etc/sysctl.d and
+/run/sysctl.d (tuned-main.conf(5), reapply_sysctl); its values may be `>4096` (at least),
+`performance|powersave` (the first that there is) and `${variable}` (tuned.conf(5)). Pure.
 """
 
 from __future__ import annotations
@@ -30,10 +31,17 @@ class Elsewhere:
 
     @property
     def way_out(self) -> str:
-        """Where a person changes it: of a unit that a package brings, or of its script, not in that file."""
+        """Where a person changes it: of a unit that a package brings, or of its script, not in that
+        file.
+        """
         unit, _, file = self.place.partition(" (")
-        if file.startswith(("/usr/lib/", "/lib/", "/usr/sbin/", "/usr/bin/")) and unit.endswith(".service"):
-            return f"sudo systemctl edit {quote(unit)}, or sudo systemctl disable {quote(unit)} if it does nothing else"
+        if file.startswith(("/usr/lib/", "/lib/", "/usr/sbin/", "/usr/bin/")) and unit.endswith(
+            ".service"
+        ):
+            return (
+                f"sudo systemctl edit {quote(unit)}, or sudo systemctl disable {quote(unit)} if it "
+                "does nothing else"
+            )
         return f"change {self.place}"
 
     @property
@@ -42,7 +50,9 @@ class Elsewhere:
 
 
 def by_tuned(words: str | None, wish: Wish, live: str, facts: Facts) -> Elsewhere | None:
-    """What TuneD sets, by the `words` of its profile; None where it sets nothing or does not start with the machine."""
+    """What TuneD sets, by the `words` of its profile; None where it sets nothing or does not start
+    with the machine.
+    """
     if words is None or not facts.managers.tuned_at_boot:
         return None
     place = f"TuneD profile {facts.managers.tuned_profile}"
@@ -54,6 +64,12 @@ def by_tuned(words: str | None, wish: Wish, live: str, facts: Facts) -> Elsewher
 
 
 def by_commands(is_meant: Callable[[str], bool], wish: Wish, facts: Facts) -> Elsewhere | None:
-    """What the commands of enabled units set, the last of several; `is_meant` says whether a path is the one."""
+    """What the commands of enabled units set, the last of several; `is_meant` says whether a path
+    is the one.
+    """
     found = [one for one in facts.commands.all if is_meant(one.path)]
-    return Elsewhere(found[-1].value, found[-1].place, satisfies_wish(found[-1].value, wish)) if found else None
+    return (
+        Elsewhere(found[-1].value, found[-1].place, satisfies_wish(found[-1].value, wish))
+        if found
+        else None
+    )

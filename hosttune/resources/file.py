@@ -1,4 +1,6 @@
-"""Whole files of our own: drop-ins, one per rule, that come and go without touching another's bytes."""
+"""Whole files of our own: drop-ins, one per rule, that come and go without touching another's
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ from hosttune.host.door import Stat
 from hosttune.resources.base import AddressKind
 from hosttune.resources.services.restart import unit_of_dropin
 from hosttune.resources.steps import CommandLine, list_steps
-from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable, prefix_reason
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Address,
+    Change,
+    FileValue,
+    Hold,
+    HoldKind,
+    Unreadable,
+    prefix_reason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +35,9 @@ MANY_LINES: Final = 16  # of a file that is still shown as one command
 
 
 class FileAddress(AddressKind):
-    """`file:/path`: the whole content of a file (FileValue), or ABSENT. Permission bits count only when it is new."""
+    """`file:/path`: the whole content of a file (FileValue), or ABSENT. Permission bits count only
+    when it is new.
+    """
 
     kind = "file"
 
@@ -34,7 +48,11 @@ class FileAddress(AddressKind):
         if stat.type != "file":
             return Unreadable(f"{name} is a {stat.type}, not a file")
         content = reader.read(name)
-        return FileValue(content, stat.mode, stat.uid, stat.gid) if isinstance(content, bytes) else content
+        return (
+            FileValue(content, stat.mode, stat.uid, stat.gid)
+            if isinstance(content, bytes)
+            else content
+        )
 
     def write(self, writer: Writer, change: Change) -> None:
         before = change.before.content if isinstance(change.before, FileValue) else ABSENT
@@ -66,13 +84,18 @@ def _step(change: Change) -> str:
     if len(lines) > MANY_LINES:
         return f"write {path} as `hosttune plan --select {change.rule}` shows it"
     note = f"  # {change.reason}" if change.reason else ""
-    command = f"printf '%s\\n' {quoting.join(lines)} | install -D -m {value.mode:o} /dev/stdin {path}{note}"
+    command = (
+        f"printf '%s\\n' {quoting.join(lines)} | install -D -m {value.mode:o} /dev/stdin "
+        f"{path}{note}"
+    )
     return CommandLine(command)
 
 
 @frozen
 class Dropin:
-    """How a drop-in of ours is against what a rule wants: at most one of `change` and `hold` is set."""
+    """How a drop-in of ours is against what a rule wants: at most one of `change` and `hold` is
+    set.
+    """
 
     change: Change | None = None
     hold: Hold = Hold()
@@ -87,23 +110,37 @@ def dropin_path(folder: str, rule: str, suffix: str = ".conf") -> str:
 
 
 def dropin_text(rule: str, lines: Iterable[str]) -> bytes:
-    """The lines of a drop-in below the words that say whose it is. Not a template: every check that finds something to
-    change would wait for Jinja2 to be imported.
+    """The lines of a drop-in below the words that say whose it is. Not a template: every check that
+    finds something to change would wait for Jinja2 to be imported.
     """
-    head = (f"# Written by hosttune for {rule}. Edits are kept.", f"# Undo: sudo hosttune undo --rule {rule} --yes")
+    head = (
+        f"# Written by hosttune for {rule}. Edits are kept.",
+        f"# Undo: sudo hosttune undo --rule {rule} --yes",
+    )
     return "".join(f"{line}\n" for line in (*head, *lines)).encode()
 
 
 def lines_that_count(content: bytes) -> tuple[str, ...]:
-    """The lines of a drop-in of ours without comments: what a person writes by hand is as good without them."""
+    """The lines of a drop-in of ours without comments: what a person writes by hand is as good
+    without them.
+    """
     lines = content.decode("utf-8", "replace").splitlines()
-    return tuple(line for line in lines if line.strip() and not line.lstrip().startswith(("# ", "// ")))
+    return tuple(
+        line for line in lines if line.strip() and not line.lstrip().startswith(("# ", "// "))
+    )
 
 
 def compare_dropin(
-    path: str, wanted: bytes, rule: str, context: Context, activation: Activation, triggers: tuple[Trigger, ...] = ()
+    path: str,
+    wanted: bytes,
+    rule: str,
+    context: Context,
+    activation: Activation,
+    triggers: tuple[Trigger, ...] = (),
 ) -> Dropin:
-    """Compare a drop-in of ours with the text a rule wants; one that someone edited is theirs now."""
+    """Compare a drop-in of ours with the text a rule wants; one that someone edited is theirs
+    now.
+    """
     address = Address("file", path)
     present = context.state[address]
     if isinstance(present, Unreadable):
@@ -111,11 +148,14 @@ def compare_dropin(
     if isinstance(present, FileValue):
         is_ours = address not in context.ledger or not hand_edit(address, context)
         if present.content == wanted or (
-            is_ours and lines_that_count(present.content) == lines_that_count(wanted)  # older comments of ours
+            # older comments of ours
+            is_ours and lines_that_count(present.content) == lines_that_count(wanted)
         ):
             return Dropin(evidence=(f"{path} is in place",))
         if context.journal_problem and address not in context.ledger:
-            return Dropin(unknown=f"{path} differs; whether it was edited by hand: {context.journal_problem}")
+            return Dropin(
+                unknown=f"{path} differs; whether it was edited by hand: {context.journal_problem}"
+            )
         edited = hand_edit(address, context)
         if edited:
             return Dropin(
@@ -126,8 +166,16 @@ def compare_dropin(
     before = present if isinstance(present, FileValue) else ABSENT
     action = Action.CREATE if before is ABSENT else Action.UPDATE
     change = Change(
-        address, action, before, FileValue(wanted), rule, context.risk, context.disturbs, activation, triggers=triggers
-    )  # fmt: skip
+        address,
+        action,
+        before,
+        FileValue(wanted),
+        rule,
+        context.risk,
+        context.disturbs,
+        activation,
+        triggers=triggers,
+    )
     return Dropin(change=change)
 
 

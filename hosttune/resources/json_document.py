@@ -1,6 +1,7 @@
 """A JSON file edited by one member at a time: every other byte stays. Pure.
 
-RFC 8259; a key that is twice in one object is refused, because readers differ on which of them counts.
+RFC 8259; a key that is twice in one object is refused, because readers differ on which of them
+counts.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ _DECODER = JSONDecoder(parse_constant=_no_constant)
 
 
 def parse(text: str) -> Node:
-    """The object that a file holds; a file of blanks is an empty one. Raises JSONDecodeError with line and column."""
+    """The object that a file holds; a file of blanks is an empty one. Raises JSONDecodeError with
+    line and column.
+    """
     if not text.strip(_BLANKS):
         return Node(0, len(text), {}, ())
     start = _skip(text, 0)
@@ -100,7 +103,9 @@ def _parse_object(text: str, start: int) -> Node:
         if text[at : at + 1] != ",":
             raise JSONDecodeError("Expecting ',' or '}' behind a value", text, at)
         at = _skip(text, at + 1)
-    return Node(start, at + 1, {member.key: member.value.data for member in members}, tuple(members))
+    return Node(
+        start, at + 1, {member.key: member.value.data for member in members}, tuple(members)
+    )
 
 
 def line_of(text: str, at: int) -> int:
@@ -120,8 +125,8 @@ def get(root: Node, path: Sequence[str]) -> JsonMember | None:
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with one member set; objects on the way to it are made. Raises ValueError where the path leads through
-    something else than an object.
+    """The text with one member set; objects on the way to it are made. Raises ValueError where the
+    path leads through something else than an object.
     """
     node = parse(text)
     end = line_end(text.encode("utf-8", "surrogatepass")).decode()
@@ -144,12 +149,16 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def _find_indent(text: str, at: int) -> str:
-    """The blanks between the start of a line and this place; empty where something else is there."""
+    """The blanks between the start of a line and this place; empty where something else is
+    there.
+    """
     before = text[text.rfind("\n", 0, at) + 1 : at]
     return before if not before.strip(_BLANKS) else ""
 
 
-def _make_insertion(text: str, node: Node, path: Sequence[str], value: Any, unit: str) -> tuple[int, int, str]:
+def _make_insertion(
+    text: str, node: Node, path: Sequence[str], value: Any, unit: str
+) -> tuple[int, int, str]:
     """What goes into an object in the place of the text between two places; its lines end in LF."""
     members = node.members or ()
     line = text[text.rfind("\n", 0, node.start) + 1 : node.start]
@@ -167,7 +176,9 @@ def _make_insertion(text: str, node: Node, path: Sequence[str], value: Any, unit
     return node.start, node.end, f"{{\n{indent}{body}\n{outer}}}"
 
 
-def _render_member(path: Sequence[str], value: Any, indent: str | None = None, unit: str = "") -> str:
+def _render_member(
+    path: Sequence[str], value: Any, indent: str | None = None, unit: str = ""
+) -> str:
     """`"key": value`, or the objects of the rest of the path around it."""
     key = dumps(path[0], ensure_ascii=False)
     if len(path) == 1:
@@ -190,7 +201,9 @@ def drop(text: str, path: Sequence[str]) -> str:
     while len(chain) > 1 and len(chain[-1].members or ()) == 1:
         chain.pop()
     members = chain[-1].members or ()
-    number = next((number for number, one in enumerate(members) if one.key == path[len(chain) - 1]), None)
+    number = next(
+        (number for number, one in enumerate(members) if one.key == path[len(chain) - 1]), None
+    )
     if number is None or get(node, path) is None:
         return text
     if len(members) == 1:

@@ -1,6 +1,8 @@
-"""How changes are made, and taken back, without hosttune: commands and lines that work as they stand.
+"""How changes are made, and taken back, without hosttune: commands and lines that work as they
+stand.
 
-Nothing is written here a second time: each step is made of the change itself, of the very value that would be written.
+Nothing is written here a second time: each step is made of the change itself, of the very value
+that would be written.
 """
 
 from __future__ import annotations
@@ -51,7 +53,11 @@ def _list_afterwards(changes: list[Change]) -> list[str]:
 
 
 def _trigger(trigger: Trigger) -> str:
-    return _restart(trigger.name) if trigger.kind == "restart" else _TRIGGERS.get(trigger.kind, str(trigger))
+    return (
+        _restart(trigger.name)
+        if trigger.kind == "restart"
+        else _TRIGGERS.get(trigger.kind, str(trigger))
+    )
 
 
 def _restart(unit: str) -> str:

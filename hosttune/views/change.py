@@ -84,7 +84,11 @@ def file_diff(before: Value, after: Value) -> Iterator[str]:
     has_both = bool(old and new)
     skipped = _strip_common(old, new)
     if len(old) * len(new) > _MOST_PAIRS:
-        lines = ["@@ too long to compare line by line @@", *(f"-{one}" for one in old), *(f"+{one}" for one in new)]
+        lines = [
+            "@@ too long to compare line by line @@",
+            *(f"-{one}" for one in old),
+            *(f"+{one}" for one in new),
+        ]
     else:
         lines = [*difflib.unified_diff(old, new, lineterm="", n=_CONTEXT)][2:]
     for line in lines:
@@ -98,8 +102,8 @@ def file_diff(before: Value, after: Value) -> Iterator[str]:
 
 
 def _strip_common(old: list[str], new: list[str]) -> int:
-    """Take the lines that both begin and end with away, except for the context; returns how many at the beginning.
-    `difflib` compares lines in pairs, which of a long file takes hours.
+    """Take the lines that both begin and end with away, except for the context; returns how many at
+    the beginning. `difflib` compares lines in pairs, which of a long file takes hours.
     """
     least = min(len(old), len(new))
     head = next((at for at in range(least) if old[at] != new[at]), least)
@@ -131,16 +135,22 @@ def _is_file(change: Change) -> bool:
 
 
 def _render_details(details: tuple[str, ...]) -> Iterator[str]:
-    """The details; a diff among them reads like that of a file: no file names, a blank behind the sign."""
+    """The details; a diff among them reads like that of a file: no file names, a blank behind the
+    sign.
+    """
     for line in details:
         if line.startswith(("--- ", "+++ ")):
             continue
-        yield f"{line[0]} {line[1:].expandtabs()}" if line.startswith(("-", "+")) else line.expandtabs()
+        yield (
+            f"{line[0]} {line[1:].expandtabs()}"
+            if line.startswith(("-", "+"))
+            else line.expandtabs()
+        )
 
 
 def _is_shown_whole(change: Change) -> bool:
-    """Whether the details tell the values already: line by line (fstab), or one by one (a set of packages). Those of
-    other kinds never do, whatever a file of a host says.
+    """Whether the details tell the values already: line by line (fstab), or one by one (a set of
+    packages). Those of other kinds never do, whatever a file of a host says.
     """
     kind = kind_of(change.address)
     is_diff = kind.kind in _IN_FSTAB and any(line.startswith(("-", "+")) for line in change.details)

@@ -50,27 +50,39 @@ class Checked:
     drains: Drains = NO_DRAINS
     other_system: str = ""  # its name, where it is neither Ubuntu nor Debian
     volatile: str = ""  # a sentence for a host whose / is in memory
-    machine: Mapping[str, str] = field(default_factory=dict)  # what this machine is (facts/inventory.py)
+    # what this machine is (facts/inventory.py)
+    machine: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def machine_text(self) -> str:
-        """`DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-48-generic, Ubuntu 24.04.1 LTS`."""
+        """`DGXH100: 8 x NVIDIA H100 80GB HBM3, driver 580.126.20, kernel 6.8.0-48-generic, Ubuntu
+        24.04.1 LTS`.
+        """
         words = {name: clean(text) for name, text in self.machine.items()}
         product = words.pop("product", "")
         alone = {"GPUs", "system"}
         parts = (
-            "no driver loaded" if text == NO_DRIVER else text if name in alone and text != UNKNOWN else f"{name} {text}"
+            "no driver loaded"
+            if text == NO_DRIVER
+            else text
+            if name in alone and text != UNKNOWN
+            else f"{name} {text}"
             for name, text in words.items()
         )
         return ": ".join(filter(None, (product, ", ".join(parts))))
 
 
 def about_rules(rules: Iterable[Rule]) -> dict[str, About]:
-    return {rule.id: About(rule.title, rule.risk, rule.gain, rule.is_builtin, bool(rule.want)) for rule in rules}
+    return {
+        rule.id: About(rule.title, rule.risk, rule.gain, rule.is_builtin, bool(rule.want))
+        for rule in rules
+    }
 
 
 def link_of(rule: str, about: About | None) -> str:
-    """The URL of the page about a rule; empty where there is none, or it is a file of this machine: pages are sent."""
+    """The URL of the page about a rule; empty where there is none, or it is a file of this machine:
+    pages are sent.
+    """
     url = rule_page(rule) if about and about.is_builtin else ""
     return "" if url.startswith("file:") else url
 

@@ -16,10 +16,22 @@ if TYPE_CHECKING:
     from hosttune.views.checked import About
 
 # What a difference costs, the dearest first: an unknown may turn out to be nothing.
-_COSTS = ("fault", "differs", "advice", "unknown", "deferred", "orphaned", "waived", "ok", "not applicable")
+_COSTS = (
+    "fault",
+    "differs",
+    "advice",
+    "unknown",
+    "deferred",
+    "orphaned",
+    "waived",
+    "ok",
+    "not applicable",
+)
 _LOUD = frozenset({"fault", "differs", "advice", "unknown"})
 _SETS = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
-_PLACE = regex(r"(/(?:boot|etc|lib|run|usr|var/lib)/[^\s,;:()'\"]+)(?::([0-9]+)\b| line ([0-9]+)\b)?")
+_PLACE = regex(
+    r"(/(?:boot|etc|lib|run|usr|var/lib)/[^\s,;:()'\"]+)(?::([0-9]+)\b| line ([0-9]+)\b)?"
+)
 
 
 class DifferenceKind(str, Enum):
@@ -33,21 +45,23 @@ class DifferenceKind(str, Enum):
 
 @frozen
 class Written:
-    """A file that sets a value: who writes it, and when that was done last (`2026-11-21 15:04`, UTC); each empty where
-    it is not known.
+    """A file that sets a value: who writes it, and when that was done last (`2026-11-21 15:04`,
+    UTC); each empty where it is not known.
     """
 
     by: str = ""
     at: str = ""
 
     def __str__(self) -> str:
-        return ", ".join([*([f"{self.at} UTC"] if self.at else []), *([f"by {self.by}"] if self.by else [])])
+        return ", ".join(
+            [*([f"{self.at} UTC"] if self.at else []), *([f"by {self.by}"] if self.by else [])]
+        )
 
 
 @frozen
 class Side:
-    """One check: of a record, of a saved document, or of this host. `files` are those that its findings name; a saved
-    document tells nothing of them.
+    """One check: of a record, of a saved document, or of this host. `files` are those that its
+    findings name; a saved document tells nothing of them.
     """
 
     host: str
@@ -100,7 +114,8 @@ class CheckComparison:
     b: Side
     differences: tuple[Difference, ...]
     alike: int  # rules that say the same of both
-    unknown: tuple[str, ...] = ()  # rules that tell nothing apart, and of which something is unknown on both
+    # rules that tell nothing apart, and of which something is unknown on both
+    unknown: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -112,7 +127,10 @@ class CheckComparison:
         if a.policy_digest != b.policy_digest:
             notes.append("Their policies differ.")
         if a.tool_version != b.tool_version:
-            notes.append(f"Made by hosttune {a.tool_version} and {b.tool_version}: rules may have changed in between.")
+            notes.append(
+                f"Made by hosttune {a.tool_version} and {b.tool_version}: rules may have changed "
+                "in between."
+            )
         return tuple(notes)
 
 
@@ -130,16 +148,32 @@ def compare(a: Side, b: Side, about: Mapping[str, About]) -> CheckComparison:
             alike += not found
         known = about.get(rule)
         differences += [
-            Difference(rule, subject, kind, one, other, known.risk if known else None, known.gain if known else "")
+            Difference(
+                rule,
+                subject,
+                kind,
+                one,
+                other,
+                known.risk if known else None,
+                known.gain if known else "",
+            )
             for subject, kind, one, other in found
         ]
-    return CheckComparison(a, b, tuple(sorted(differences, key=_rank_difference)), alike, tuple(unknown))
+    return CheckComparison(
+        a, b, tuple(sorted(differences, key=_rank_difference)), alike, tuple(unknown)
+    )
 
 
 def set_by(finding: Finding) -> tuple[str, ...]:
-    """Who set the value, where the finding tells: its owner, the files (with the line) that its evidence names."""
+    """Who set the value, where the finding tells: its owner, the files (with the line) that its
+    evidence names.
+    """
     owners = [finding.hold.detail] if finding.hold.kind in _SETS and finding.hold.detail else []
-    places = [f"{path}:{line}" if line else path for text in finding.evidence for path, line in _find_places(text)]
+    places = [
+        f"{path}:{line}" if line else path
+        for text in finding.evidence
+        for path, line in _find_places(text)
+    ]
     return tuple(dict.fromkeys([*owners, *places]))
 
 
@@ -167,8 +201,17 @@ def _of_rule(
     """The differences of one rule: as a whole where one side lacks it, else subject by subject."""
     del rule
     if not a or not b:
-        return [("", DifferenceKind.SELECTED, find_worst(a) if a else None, find_worst(b) if b else None)]
-    applies = [any(finding.verdict is not Verdict.NOT_APPLICABLE for finding in side) for side in (a, b)]
+        return [
+            (
+                "",
+                DifferenceKind.SELECTED,
+                find_worst(a) if a else None,
+                find_worst(b) if b else None,
+            )
+        ]
+    applies = [
+        any(finding.verdict is not Verdict.NOT_APPLICABLE for finding in side) for side in (a, b)
+    ]
     if not any(applies):
         return []
     if not all(applies):
@@ -187,12 +230,22 @@ def _of_rule(
 
 
 def _make_key(finding: Finding) -> tuple[object, ...]:
-    """What a rule says of a subject, without what passes by itself (who computes there just now)."""
+    """What a rule says of a subject, without what passes by itself (who computes there just
+    now).
+    """
     owner = finding.hold if finding.hold.kind in _SETS else None
     return finding.reason, finding.evidence, owner
 
 
 def _rank_difference(difference: Difference) -> tuple[object, ...]:
-    """Differences between the hosts first, then what only one of them has; the dearest, then the riskiest first."""
+    """Differences between the hosts first, then what only one of them has; the dearest, then the
+    riskiest first.
+    """
     risk = difference.risk.rank if difference.risk else -1
-    return difference.is_one_sided, _COSTS.index(difference.cost), -risk, difference.rule, difference.subject
+    return (
+        difference.is_one_sided,
+        _COSTS.index(difference.cost),
+        -risk,
+        difference.rule,
+        difference.subject,
+    )

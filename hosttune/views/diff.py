@@ -35,17 +35,28 @@ def diff_report(comparison: CheckComparison, page: Page) -> str:
         is_folded = found[0].is_quiet
         count = str(len({one.rule for one in found})) if is_folded else ""
         style = BY_OUTCOME[found[0].cost].style
-        blocks.append(Section(title, (Items(items, is_aligned=True),), style, count, is_quiet=is_folded))
+        blocks.append(
+            Section(title, (Items(items, is_aligned=True),), style, count, is_quiet=is_folded)
+        )
     if quiet := _quiet_items(comparison, page):
         blocks.append(Section("On one side only, and nothing to change there", (Items(quiet),)))
     if comparison.unknown and page.is_whole:
         names = Items(tuple(Item(text=clean(rule)) for rule in comparison.unknown))
-        blocks.append(Section("Could not be checked on either side", (names,), STATES["unknown"].style))
-    decision = Say(" ".join([_describe_decision(comparison), *map(clean, comparison.notes)]), "decision")
-    if named := next((one for one in comparison.differences if one.risk and not one.is_quiet), None):
+        blocks.append(
+            Section("Could not be checked on either side", (names,), STATES["unknown"].style)
+        )
+    decision = Say(
+        " ".join([_describe_decision(comparison), *map(clean, comparison.notes)]), "decision"
+    )
+    if named := next(
+        (one for one in comparison.differences if one.risk and not one.is_quiet), None
+    ):
         words = "says why it matters, and how to change it"
         blocks.append(Steps("Next", ((page.todo(f"hosttune explain {quote(named.rule)}"), words),)))
-    head = (Items((_make_side("-", comparison.a), _make_side("+", comparison.b)), is_aligned=True), decision)
+    head = (
+        Items((_make_side("-", comparison.a), _make_side("+", comparison.b)), is_aligned=True),
+        decision,
+    )
     name = f"{clean(comparison.a.host)} and {clean(comparison.b.host)}"
     document = Document(name, name, head, tuple(blocks), status=_why_status(comparison))
     return render_documents("hosttune diff", [document], page)
@@ -81,37 +92,58 @@ def diff_json(comparison: CheckComparison) -> dict[str, Any]:
 def _why_status(comparison: CheckComparison) -> str:
     """`Exit status 1: 10 rules are not equal.`, or nothing."""
     number = len({one.rule for one in comparison.differences})
-    return f"Exit status 1: {say_count(number, 'rule is', 'rules are')} not equal." if number else ""
+    return (
+        f"Exit status 1: {say_count(number, 'rule is', 'rules are')} not equal." if number else ""
+    )
 
 
 def _describe_decision(comparison: CheckComparison) -> str:
-    """How many rules are listed as different, those included that find something on one host only; how many more apply
-    to one host, and find nothing there.
+    """How many rules are listed as different, those included that find something on one host only;
+    how many more apply to one host, and find nothing there.
     """
     loud = {one.rule for one in comparison.differences if not one.is_quiet}
     one_only = loud - {one.rule for one in comparison.differences if not one.is_one_sided}
     quiet = {one.rule for one in comparison.differences} - loud
     number = len(loud)
-    parts = [f"{say_count(number, 'rule') if number else 'No rule'} {'differs' if number < 2 else 'differ'}"]
+    parts = [
+        (
+            f"{say_count(number, 'rule') if number else 'No rule'} "
+            f"{'differs' if number < 2 else 'differ'}"
+        )
+    ]
     parts[0] += f" ({len(one_only)} on one host only)" if one_only else ""
-    parts += [f"{len(quiet)} {'more apply' if number else 'apply'} to one host only"] if quiet else []
+    parts += (
+        [f"{len(quiet)} {'more apply' if number else 'apply'} to one host only"] if quiet else []
+    )
     rest = [f"{comparison.alike} equal"] if comparison.alike else []
-    rest += [f"{len(comparison.unknown)} could not be checked on either side"] if comparison.unknown else []
+    rest += (
+        [f"{len(comparison.unknown)} could not be checked on either side"]
+        if comparison.unknown
+        else []
+    )
     if not comparison.differences:
         return f"No rule differs ({', '.join(rest) or 'none says anything'})."
     return f"{', '.join([*parts, *rest])}."
 
 
 def _quiet_items(comparison: CheckComparison, page: Page) -> tuple[Item, ...]:
-    """The rules that are quiet, and only of one side, by their names where they are not listed; each side once."""
+    """The rules that are quiet, and only of one side, by their names where they are not listed;
+    each side once.
+    """
     items = []
     hidden = [] if page.is_whole else [one for one in comparison.differences if one.is_quiet]
     for side in (comparison.a, comparison.b):
-        rules = dict.fromkeys(clean(one.rule) for one in hidden if one.is_of_a is (side is comparison.a))
+        rules = dict.fromkeys(
+            clean(one.rule) for one in hidden if one.is_of_a is (side is comparison.a)
+        )
         names = [*rules][: page.names]
         rest = len(rules) - len(names)
         more = f" and {rest} more{' (-v lists them)' if page.is_terse else ''}" if rest else ""
-        items += [Item(f"{clean(side.host)} ({len(rules)})", f"{', '.join(names)}{more}")] if rules else []
+        items += (
+            [Item(f"{clean(side.host)} ({len(rules)})", f"{', '.join(names)}{more}")]
+            if rules
+            else []
+        )
     return tuple(items)
 
 
@@ -128,7 +160,9 @@ def _make_title(one: Difference) -> str:
 
 
 def _make_item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
-    """The verdicts, what each side says, who set it and when; if all is shown, what the rule brings."""
+    """The verdicts, what each side says, who set it and when; if all is shown, what the rule
+    brings.
+    """
     words = [f"{clean(one.subject)}:"] if one.subject else []
     sides = [STATES[name_standing(side)].of_one if side else "absent" for side in (one.a, one.b)]
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
@@ -136,7 +170,10 @@ def _make_item(one: Difference, comparison: CheckComparison, page: Page) -> Item
     a, b = _describe_written(one.a, comparison.a), _describe_written(one.b, comparison.b)
     for sign, finding, own, other in (("-", one.a, a, b), ("+", one.b, b, a)):
         if finding:
-            texts = [*_side_texts(finding, page), *(f"written: {text}" for text in own if text not in other)]
+            texts = [
+                *_side_texts(finding, page),
+                *(f"written: {text}" for text in own if text not in other),
+            ]
             points += [Item(sign, text, joint=" ", look="code") for text in texts]
     if one.gain and page.is_whole:
         points.append(Item("gain", clean(one.gain)))
@@ -157,7 +194,11 @@ def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
 
 def _describe_written(finding: Finding | None, side: Side) -> tuple[str, ...]:
     """Of the files that set the value on one side, who writes them and when that was done last."""
-    files = [(path, side.files[path]) for path in (files_of(finding) if finding else ()) if path in side.files]
+    files = [
+        (path, side.files[path])
+        for path in (files_of(finding) if finding else ())
+        if path in side.files
+    ]
     return tuple(clean(f"{path} {written}") for path, written in files if str(written))
 
 

@@ -1,4 +1,6 @@
-"""The disks of a host: what `lsblk -fm` and `df -h` would show together, and what training asks of them."""
+"""The disks of a host: what `lsblk -fm` and `df -h` would show together, and what training asks of
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,21 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 T = TypeVar("T")
-_SMALL = frozenset({"loop", "ram", "zram", "cdrom"})  # shown when something on a disk's file system is mounted from it
+# shown when something on a disk's file system is mounted from it
+_SMALL = frozenset({"loop", "ram", "zram", "cdrom"})
 _IDLE = {
     "ZFS": "a disk of the ZFS pool{}, which is not imported: sudo zpool import",
-    "LVM": "a part of a volume group of LVM of which no volume is active: sudo vgs, sudo vgchange -ay",
+    "LVM": "a part of a volume group of LVM of which no volume is active: sudo vgs, sudo vgchange "
+    "-ay",
     "RAID": "a part of the array{}, which is not assembled: cat /proc/mdstat, sudo mdadm --examine",
 }
 
 
 @frozen
 class DiskRow:
-    """One block device, what it holds, where that is mounted, and the lines of fstab that name it."""
+    """One block device, what it holds, where that is mounted, and the lines of fstab that name
+    it.
+    """
 
     disk: Disk
     holds: Filesystem | None
@@ -46,12 +52,18 @@ class DiskRow:
     lines: tuple[FstabEntry, ...]  # and unit files that mount
     children: tuple[str, ...]  # names of the devices made of it
     is_swap: bool
-    idle: IdleGroup | None = None  # the pool, volume group or array of which it is a part, and which is not up
-    misread: tuple[Misread, ...] = ()  # lines that name it, and that not all programs take for an entry
-    causes: Mapping[str, str] = field(default_factory=dict)  # why nothing is mounted, by `line 3 of /etc/fstab`
-    unwanted: frozenset[str] = frozenset()  # where those of these unit files are that no boot starts
-    by_target: tuple[FstabEntry, ...] = ()  # lines whose source leads to no known device, and that mount where it is
-    elsewhere: frozenset[str] = frozenset()  # where its lines are by which another device of that name is mounted
+    # the pool, volume group or array of which it is a part, and which is not up
+    idle: IdleGroup | None = None
+    # lines that name it, and that not all programs take for an entry
+    misread: tuple[Misread, ...] = ()
+    # why nothing is mounted, by `line 3 of /etc/fstab`
+    causes: Mapping[str, str] = field(default_factory=dict)
+    # where those of these unit files are that no boot starts
+    unwanted: frozenset[str] = frozenset()
+    # lines whose source leads to no known device, and that mount where it is
+    by_target: tuple[FstabEntry, ...] = ()
+    # where its lines are by which another device of that name is mounted
+    elsewhere: frozenset[str] = frozenset()
     unused_bytes: int = 0  # of a disk with partitions, what is in none of them
 
 
@@ -63,11 +75,14 @@ class DiskTree:
     missing: tuple[FstabEntry, ...]  # lines of fstab whose device is not there
     unresolved: tuple[FstabEntry, ...]  # and those of which it is not known what device they name
     unknown: tuple[str, ...]
-    next_boot: tuple[str, ...] = ()  # what /etc/crypttab and the kernel command line have a boot stop or wait at
+    # what /etc/crypttab and the kernel command line have a boot stop or wait at
+    next_boot: tuple[str, ...] = ()
 
 
 def disks_of(facts: Facts) -> DiskTree:
-    """Join the facts about disks, file systems, mounts, swap and fstab. Raises UnknownFact without any disks."""
+    """Join the facts about disks, file systems, mounts, swap and fstab. Raises UnknownFact without
+    any disks.
+    """
     unknown: list[str] = []
 
     def ask_or_none(ask: Callable[[], Any]) -> Any:
@@ -85,7 +100,9 @@ def disks_of(facts: Facts) -> DiskTree:
     why = MountCauses(facts) if any(not one.is_mounted for one in expected) else None
     absent = [(one.file, one.line) for one in expected if not one.is_mounted]
     causes = {place: why.find(*place).sentence for place in absent if why}
-    idle = {path: group for group in ask_or_none(lambda: facts.filesystems.idle) for path in group.paths}
+    idle = {
+        path: group for group in ask_or_none(lambda: facts.filesystems.idle) for path in group.paths
+    }
     sources = sources_of(facts)
     units = ask_or_none(lambda: facts.mount_units.all)
     unwanted = {one.entry.where for one in units if not (one.is_started or one.is_automounted)}
@@ -93,11 +110,14 @@ def disks_of(facts: Facts) -> DiskTree:
     swaps = {swap.path for swap in ask_or_none(lambda: facts.memory.swaps)}
     found = {entry.where: sources.find(entry.source) for entry in entries}
     # A record may have thousands of each.
-    by_device = _group_by_names(range(len(mounts)), lambda place: (get_raw(mounts[place], "device"),))
+    by_device = _group_by_names(
+        range(len(mounts)), lambda place: (get_raw(mounts[place], "device"),)
+    )
     by_source = _group_by_names(range(len(mounts)), lambda place: (mounts[place].source,))
     by_name = _group_by_names(entries, lambda entry: found[entry.where] or ())
     by_target = _group_by_names(
-        (one for one in entries if found[one.where] is None), lambda entry: (entry.target, entry.path)
+        (one for one in entries if found[one.where] is None),
+        lambda entry: (entry.target, entry.path),
     )
     by_parent = _group_by_names(disks, _list_parents)
     odd_by_name = _group_by_names(misread, lambda line: sources.find(line.source) or ())
@@ -105,7 +125,10 @@ def disks_of(facts: Facts) -> DiskTree:
     for disk in disks:
         holds = held.get(disk.path)
         tags = {disk.path, f"/dev/{disk.name}", *(holds.tags if holds else ())}
-        places = {*by_device.get(get_raw(disk, "device"), ()), *(one for tag in tags for one in by_source.get(tag, ()))}
+        places = {
+            *by_device.get(get_raw(disk, "device"), ()),
+            *(one for tag in tags for one in by_source.get(tag, ())),
+        }
         here = tuple(mounts[place] for place in sorted(places))
         lines = tuple(by_name.get(disk.name, ()))
         made = by_parent.get(disk.name, ())
@@ -114,30 +137,48 @@ def disks_of(facts: Facts) -> DiskTree:
         own = {line.where: causes.get((line.file, line.line), "") for line in lines}
         rows.append(
             DiskRow(
-                disk, holds, here, lines, children, bool(swaps & tags), idle.get(disk.path), odd, own,
+                disk,
+                holds,
+                here,
+                lines,
+                children,
+                bool(swaps & tags),
+                idle.get(disk.path),
+                odd,
+                own,
                 frozenset(line.where for line in lines) & unwanted,
                 tuple(one for mount in here for one in by_target.get(mount.target, ())),
                 unused_bytes=_count_unused(disk, made),
             )
-        )  # fmt: skip
+        )
     shown = {(mount.target, row.disk.name) for row in rows for mount in row.mounts}
     served = {
         one.where
         for one in entries
-        if any((target, name) in shown for name in found[one.where] or () for target in (one.target, one.path))
+        if any(
+            (target, name) in shown
+            for name in found[one.where] or ()
+            for target in (one.target, one.path)
+        )
     }
-    rows = [replace(row, elsewhere=frozenset(line.where for line in row.lines) & served) for row in rows]
+    rows = [
+        replace(row, elsewhere=frozenset(line.where for line in row.lines) & served) for row in rows
+    ]
     missing = tuple(entry for entry in entries if found[entry.where] == ())
     unresolved = (one for one in entries if found[one.where] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
     files = {PATH, *(entry.file for entry in entries)}
     boot = () if facts.reader.persistent_only else ask_or_none(lambda: look_at_boot_lines(facts))
-    others = tuple(one.fault or one.note for one in boot if one.file not in files and (one.fault or one.note))
+    others = tuple(
+        one.fault or one.note for one in boot if one.file not in files and (one.fault or one.note)
+    )
     return DiskTree(tuple(_sort_rows(rows)), missing, local, tuple(dict.fromkeys(unknown)), others)
 
 
 def _count_unused(disk: Disk, made: Iterable[Disk]) -> int:
-    """Bytes in no partition, as where nothing grew the last one; 0 for less than a fiftieth of the disk."""
+    """Bytes in no partition, as where nothing grew the last one; 0 for less than a fiftieth of the
+    disk.
+    """
     parts = [get_raw(one, "size_bytes") for one in made if get_raw(one, "kind") == "partition"]
     known = [one for one in parts if isinstance(one, int)]
     size = get_raw(disk, "size_bytes")
@@ -147,7 +188,9 @@ def _count_unused(disk: Disk, made: Iterable[Disk]) -> int:
     return left if left > max(1 << 30, size // 50) else 0
 
 
-def _group_by_names(things: Iterable[T], names_of: Callable[[T], Iterable[Any]]) -> dict[Any, list[T]]:
+def _group_by_names(
+    things: Iterable[T], names_of: Callable[[T], Iterable[Any]]
+) -> dict[Any, list[T]]:
     found: dict[Any, list[T]] = {}
     for thing in things:
         for name in dict.fromkeys(names_of(thing)):
@@ -207,8 +250,15 @@ def disks_text(disks: DiskTree, page: Page) -> str:
     lines: list[str] = []
     hidden = 0
     for row in disks.rows:
-        depth[row.disk.name] = 1 + max((depth.get(parent, -1) for parent in _list_parents(row.disk)), default=-1)
-        if row.disk.kind in _SMALL and not (row.mounts and row.holds) and not row.is_swap and not page.is_verbose:
+        depth[row.disk.name] = 1 + max(
+            (depth.get(parent, -1) for parent in _list_parents(row.disk)), default=-1
+        )
+        if (
+            row.disk.kind in _SMALL
+            and not (row.mounts and row.holds)
+            and not row.is_swap
+            and not page.is_verbose
+        ):
             hidden += 1
             continue
         lines += _render_row(row, page, "  " * depth[row.disk.name])
@@ -222,7 +272,9 @@ def _render_row(row: DiskRow, page: Page, indent: str) -> list[str]:
     if disk.kind == "disk":
         parts += [_describe_medium(disk), clean(str(get_raw(disk, "model")))]
     elif disk.kind != "partition":
-        parts.append(f"{disk.kind} on {', '.join(_list_parents(disk))}" if _list_parents(disk) else disk.kind)
+        parts.append(
+            f"{disk.kind} on {', '.join(_list_parents(disk))}" if _list_parents(disk) else disk.kind
+        )
     if row.holds:
         parts += [row.holds.fstype or "no file system", *_list_names(row.holds)]
     elif row.mounts:
@@ -230,7 +282,9 @@ def _render_row(row: DiskRow, page: Page, indent: str) -> list[str]:
     inner = indent + "    "
     lines = _join_parts([part for part in parts if part], page.screen.columns, indent, inner)
     for mount in row.mounts:
-        lines += wrap_text(_describe_mount(mount), page.screen.columns, first=inner, rest=inner + "  ")
+        lines += wrap_text(
+            _describe_mount(mount), page.screen.columns, first=inner, rest=inner + "  "
+        )
     lines += [f"{inner}swap, in use"] * row.is_swap
     lines += [f"{inner}{size_text(row.unused_bytes)} in no partition"] * bool(row.unused_bytes)
     lines += wrap_text(_describe_state(row), page.screen.columns, first=inner, rest=inner + "  ")
@@ -249,13 +303,19 @@ def _join_parts(parts: list[str], columns: int, first: str, rest: str) -> list[s
 
 
 def _describe_medium(disk: Disk) -> str:
-    """Flash or rotating, as the kernel says; a virtual disk often says rotating whatever is behind it."""
+    """Flash or rotating, as the kernel says; a virtual disk often says rotating whatever is behind
+    it.
+    """
     rotational = get_raw(disk, "is_rotational")
     transport = get_raw(disk, "transport")
     words = [transport] if isinstance(transport, str) and transport else []
     if isinstance(rotational, bool):
         is_sure = get_raw(disk, "is_virtual") is False
-        words.append(("rotates" if is_sure else "virtual disk, reports that it rotates") if rotational else "flash")
+        words.append(
+            ("rotates" if is_sure else "virtual disk, reports that it rotates")
+            if rotational
+            else "flash"
+        )
     return ", ".join(words)
 
 
@@ -269,7 +329,8 @@ def _describe_mount(mount: Mount) -> str:
     total, available = get_raw(mount, "total_bytes"), get_raw(mount, "available_bytes")
     if isinstance(total, int) and isinstance(available, int) and total:
         parts.append(
-            f"{size_text(available)} free of {size_text(total)} ({_format_share(total - available, total)} used);"
+            f"{size_text(available)} free of {size_text(total)} "
+            f"({_format_share(total - available, total)} used);"
         )
         inodes, left = get_raw(mount, "total_inodes"), get_raw(mount, "available_inodes")
         if isinstance(inodes, int) and isinstance(left, int) and inodes:
@@ -290,7 +351,9 @@ def _describe_state(row: DiskRow) -> str:
             _describe_line(entry) + ("; no boot starts it" if entry.where in row.unwanted else "")
             for entry in row.lines
         ]
-        clauses += [f"fstab line {line.line}, misread (see: hosttune fstab)" for line in row.misread]
+        clauses += [
+            f"fstab line {line.line}, misread (see: hosttune fstab)" for line in row.misread
+        ]
         mounted = {mount.target for mount in row.mounts}
         away = [one for one in row.lines if not one.is_swap and one.target not in mounted]
         absent = [one for one in away if one.where not in row.elsewhere]
@@ -301,7 +364,9 @@ def _describe_state(row: DiskRow) -> str:
         return "; ".join(clauses) + (f"; not mounted now{why}" if absent else "")
     if row.mounts and row.by_target:
         unsure = "; whether that is this device is not known"
-        return "; ".join(_describe_line(one) + unsure * names_device(one.source) for one in row.by_target)
+        return "; ".join(
+            _describe_line(one) + unsure * names_device(one.source) for one in row.by_target
+        )
     if row.mounts:
         is_root = any(mount.target == "/" for mount in row.mounts)
         return "no line in fstab" + ("" if is_root else ": the next boot may not mount it")
@@ -309,7 +374,9 @@ def _describe_state(row: DiskRow) -> str:
         return _IDLE[row.idle.kind].format(f" {clean(row.idle.name)}" if row.idle.name else "")
     if row.holds and not row.children and not row.is_swap:
         return (
-            f"a part of something else ({row.holds.fstype})" if row.holds.is_member else "not mounted, no line in fstab"
+            f"a part of something else ({row.holds.fstype})"
+            if row.holds.is_member
+            else "not mounted, no line in fstab"
         )
     return ""
 
@@ -326,7 +393,9 @@ def _list_notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
     notes += [f"next boot: {clean(sentence)}" for sentence in disks.next_boot]
     notes += [f"unknown: {clean(reason)}" for reason in disks.unknown]
     if hidden:
-        notes.append(f"{say_count(hidden, 'loop, RAM or optical device')} not shown (-v lists them)")
+        notes.append(
+            f"{say_count(hidden, 'loop, RAM or optical device')} not shown (-v lists them)"
+        )
     if not disks.rows:
         notes.append("no block device")
     return [line for note in notes for line in wrap_text(note, page.screen.columns, rest="  ")]

@@ -1,8 +1,9 @@
-"""A report as a document: what it says and in which order, written once, in whatever format it is shown.
+"""A report as a document: what it says and in which order, written once, in whatever format it is
+shown.
 
-One function per report builds it of the values (`check_outline`, `plan_outline`, ...); `text`, `markdown` and `html`
-show it, and know nothing of rules. Every text in it is escaped for a terminal and masked already (`page.shown`); what
-means something in its own format, a renderer escapes.
+One function per report builds it of the values (`check_outline`, `plan_outline`, ...); `text`,
+`markdown` and `html` show it, and know nothing of rules. Every text in it is escaped for a terminal
+and masked already (`page.shown`); what means something in its own format, a renderer escapes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Block:
 
 @frozen
 class Say(Block):
-    """A paragraph. `name` is whom it is of, which a text puts before it, and others in a heading."""
+    """A paragraph. `name` is whom it is of, which a text puts before it, and others in a
+    heading.
+    """
 
     text: str
     role: str = ""  # machine, decision, or note: how a page dresses it
@@ -101,7 +104,9 @@ class Items(Block):
 
 @frozen
 class Diff(Block):
-    """One change: what it is done to, what was and what comes, line by line where that has lines."""
+    """One change: what it is done to, what was and what comes, line by line where that has
+    lines.
+    """
 
     symbol: str  # + ~ -
     name: str
@@ -152,8 +157,8 @@ class Table(Block):
 
 @frozen
 class Matrix(Block):
-    """Hosts by rules: `rows` hold a host and its state (a key of STATES, or nothing) for each column. Only a page has
-    room for the columns; other media count.
+    """Hosts by rules: `rows` hold a host and its state (a key of STATES, or nothing) for each
+    column. Only a page has room for the columns; other media count.
     """
 
     title: str
@@ -171,7 +176,10 @@ class Matrix(Block):
     def counted(self) -> Table:
         """How many rules are in which state, host by host."""
         header = ("Host", *(STATES[state].label for state in self.states))
-        numbers = ((name, *(str(own.count(state) or "-") for state in self.states)) for name, own in self.rows)
+        numbers = (
+            (name, *(str(own.count(state) or "-") for state in self.states))
+            for name, own in self.rows
+        )
         return Table(header, tuple(numbers))
 
 
@@ -218,7 +226,9 @@ class Fold(Block):
 
 @frozen
 class Document:
-    """A report. `title` heads it; it is empty where the document is the whole report, and of no single host."""
+    """A report. `title` heads it; it is empty where the document is the whole report, and of no
+    single host.
+    """
 
     name: str  # whose it is
     title: str
@@ -226,14 +236,21 @@ class Document:
     blocks: tuple[Block, ...]
     made: str = ""  # by what and when
     status: str = ""  # why the command ends with 1, for a terminal
-    faults: tuple[str, ...] = ()  # each in a line, for the end of a terminal that its finding has left
+    # each in a line, for the end of a terminal that its finding has left
+    faults: tuple[str, ...] = ()
 
 
 def render_documents(
-    report: str, documents: Sequence[Document], page: Page, *, is_filtered: bool = False, summary: Sequence[Block] = ()
+    report: str,
+    documents: Sequence[Document],
+    page: Page,
+    *,
+    is_filtered: bool = False,
+    summary: Sequence[Block] = (),
 ) -> str:
-    """The documents in the medium of the page, which is imported when it is asked for; `report` is what they are called
-    together (`hosttune check`), `is_filtered` offers to show a page in part, `summary` heads a page of several hosts.
+    """The documents in the medium of the page, which is imported when it is asked for; `report` is
+    what they are called together (`hosttune check`), `is_filtered` offers to show a page in part,
+    `summary` heads a page of several hosts.
     """
     if page.medium is Medium.MARKDOWN:
         from hosttune.views.markdown import render_markdown

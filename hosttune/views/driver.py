@@ -1,5 +1,5 @@
-"""The NVIDIA driver in one table: per GPU what is installed, loaded, offered, recommended and chosen, and why they
-differ.
+"""The NVIDIA driver in one table: per GPU what is installed, loaded, offered, recommended and
+chosen, and why they differ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ MOST_AT_END = 2  # lines of the verdict that stands at the end again
 
 @frozen
 class DriverRow:
-    """One kind of GPU: as many as are equal in name and in what holds them. Words are ready to be shown."""
+    """One kind of GPU: as many as are equal in name and in what holds them. Words are ready to be
+    shown.
+    """
 
     title: str  # 8 x GH100 [H100 SXM5 80GB]
     generation: str
@@ -62,10 +64,13 @@ class StateRow:
 
 @frozen
 class DriverTable:
-    """The rows, why hosttune chooses so, and the states that hold, the one to solve first leading."""
+    """The rows, why hosttune chooses so, and the states that hold, the one to solve first
+    leading.
+    """
 
     rows: tuple[DriverRow, ...]
-    action: str  # of the choice: keep, install, update, switch, none, refuse; empty where it is not known
+    # of the choice: keep, install, update, switch, none, refuse; empty where it is not known
+    action: str
     packages: tuple[str, ...]
     clauses: tuple[str, ...]  # why, in clauses
     way_out: str  # of a refusal: what a person does about it
@@ -88,14 +93,18 @@ class _Teller:
 
 
 def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
-    """Join the facts about GPUs, driver and offer with the choice that gpu-driver makes with these parameters."""
+    """Join the facts about GPUs, driver and offer with the choice that gpu-driver makes with these
+    parameters.
+    """
     teller = _Teller()
     devices: tuple[Gpu, ...] = teller.ask(lambda: facts.gpus.devices, ())
     teller.ask(lambda: tuple(devices), ())  # the reason why there may be more
     if not devices:
         none = _state_without_gpu(facts, teller)
         unknown = tuple(dict.fromkeys(teller.unknown))
-        return DriverTable((), "none", (), (), "", () if unknown and not none.is_fault else (none,), unknown)
+        return DriverTable(
+            (), "none", (), (), "", () if unknown and not none.is_fault else (none,), unknown
+        )
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in known_items(devices):
@@ -112,7 +121,9 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
     )
 
 
-def _make_row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Teller) -> DriverRow:
+def _make_row(
+    gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Teller
+) -> DriverRow:
     gpu = gpus[0]
     return DriverRow(
         title=f"{len(gpus)} x {_make_title(gpu, facts)}",
@@ -138,7 +149,9 @@ def _describe_installed(facts: Facts) -> str:
     driver = facts.driver
     if not driver.is_installed:
         return "nothing"
-    name = driver.name or ("by no known package" if driver.is_foreign else "by NVIDIA's own installer")
+    name = driver.name or (
+        "by no known package" if driver.is_foreign else "by NVIDIA's own installer"
+    )
     is_apts = bool(libraries_beside_installer(facts))
     version = driver.loaded_version if is_apts else driver.userspace_version
     name = f"{name}, {version}" if version else name
@@ -149,7 +162,9 @@ def _describe_installed(facts: Facts) -> str:
 
 def _describe_loaded(gpu: Gpu, facts: Facts) -> str:
     if gpu.driver != "nvidia":
-        whose = " for virtual machines: what manages those gives it back" if is_vfio(gpu.driver) else ""
+        whose = (
+            " for virtual machines: what manages those gives it back" if is_vfio(gpu.driver) else ""
+        )
         return f"{gpu.driver} holds it{whose}" if gpu.driver else "nothing"
     if not facts.driver.is_loaded:
         return f"nvidia holds it, {UNKNOWN_DRIVER}"
@@ -158,7 +173,9 @@ def _describe_loaded(gpu: Gpu, facts: Facts) -> str:
 
 
 def _describe_available(gpu: Gpu, facts: Facts) -> str:
-    """The branches that are offered and drive this GPU, and the newest version of the one that is installed."""
+    """The branches that are offered and drive this GPU, and the newest version of the one that is
+    installed.
+    """
     if gpu.is_vgpu:
         return "none: only the GRID driver of its hypervisor drives a vGPU"
     if _is_of_another(facts):
@@ -166,10 +183,16 @@ def _describe_available(gpu: Gpu, facts: Facts) -> str:
     if facts.candidates.problem:
         return f"not known: {facts.candidates.problem}"
     offered = facts.candidates.packages
-    branches = sorted({one.branch for one in offered if drives_gpu(facts, one.branch, gpu, one.name) is not False})
+    branches = sorted(
+        {one.branch for one in offered if drives_gpu(facts, one.branch, gpu, one.name) is not False}
+    )
     words = ", ".join(f"{number} ({end_words(facts, number)})" for number in branches)
     words = f"branches {words}" if words else "no branch that drives it"
-    newer = [one for one in offers_within(facts) if one.name.startswith(("nvidia-utils", "libnvidia-compute"))]
+    newer = [
+        one
+        for one in offers_within(facts)
+        if one.name.startswith(("nvidia-utils", "libnvidia-compute"))
+    ]
     return f"{newer[0].candidate} of the installed branch; {words}" if newer else words
 
 
@@ -178,22 +201,33 @@ def _describe_recommended(gpu: Gpu, facts: Facts) -> str:
         return "nothing"
     if facts.candidates.problem:
         return "nothing is known"
-    names = [one.name.removeprefix("nvidia-driver-") for one in facts.candidates.packages if one.is_recommended]
+    names = [
+        one.name.removeprefix("nvidia-driver-")
+        for one in facts.candidates.packages
+        if one.is_recommended
+    ]
     why = "which takes it for a whole card" if gpu.is_vgpu else "for the whole machine"
     return f"{', '.join(names)} (by ubuntu-drivers, {why})" if names else "nothing"
 
 
 def _state_without_gpu(facts: Facts, teller: _Teller) -> StateRow:
-    """Without a GPU NVIDIA's module cannot be loaded (beside NVSwitches it can), so one that is loaded had a GPU."""
+    """Without a GPU NVIDIA's module cannot be loaded (beside NVSwitches it can), so one that is
+    loaded had a GPU.
+    """
     others = teller.ask(lambda: facts.other_gpus.summary, "")
     loaded = "" if _is_of_another(facts) else teller.ask(lambda: facts.driver.loaded_version, "")
     if loaded and not teller.ask(lambda: facts.gpus.nvswitches, 1):
-        evidence = f"no NVIDIA GPU is on the PCI bus, and the NVIDIA driver {loaded} is loaded, which needs one to load"
+        evidence = (
+            f"no NVIDIA GPU is on the PCI bus, and the NVIDIA driver {loaded} is loaded, which "
+            "needs one to load"
+        )
         way_out = "see what health says of the GPUs: hosttune health"
         return StateRow("GPU gone", is_fault=True, evidence=evidence, way_out=way_out, is_dead=True)
     beside = f", but {others}: their drivers are not hosttune's" if others else ""
     name = "no NVIDIA GPU" if others else "no GPU"
-    return StateRow(name, is_fault=False, evidence=f"no NVIDIA GPU is on the PCI bus{beside}", way_out="")
+    return StateRow(
+        name, is_fault=False, evidence=f"no NVIDIA GPU is on the PCI bus{beside}", way_out=""
+    )
 
 
 def _is_of_another(facts: Facts) -> bool:
@@ -204,7 +238,12 @@ def _is_of_another(facts: Facts) -> bool:
 def _describe_choice(choice: DriverChoice | None) -> str:
     if choice is None:
         return "not known"
-    done = {"keep": "as it is", "install": "to install", "update": "to update", "switch": "to switch to"}
+    done = {
+        "keep": "as it is",
+        "install": "to install",
+        "update": "to update",
+        "switch": "to switch to",
+    }
     if choice.action in done:
         return f"{choice.name}, {done[choice.action]}" if choice.name else "what is there, as it is"
     return "nothing" if choice.action == "none" else "nothing: blocked"
@@ -223,7 +262,16 @@ def _make_states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tu
 
 def driver_json(table: DriverTable, page: Page) -> dict[str, Any]:
     """The same as the text, with its ways out and commands as they have to be typed here."""
-    names = ("title", "generation", "slots", "installed", "loaded", "available", "recommended", "chosen")
+    names = (
+        "title",
+        "generation",
+        "slots",
+        "installed",
+        "loaded",
+        "available",
+        "recommended",
+        "chosen",
+    )
     return {
         "format_version": FORMAT_VERSION,
         "gpus": [{name: _make_plain(getattr(row, name)) for name in names} for row in table.rows],
@@ -251,11 +299,16 @@ def _make_plain(value: Any) -> Any:
 
 
 def why_driver_status(table: DriverTable) -> str:
-    """Why `driver` ends with 1, as in `1 fault, a driver to install`; nothing where it ends with 0."""
+    """Why `driver` ends with 1, as in `1 fault, a driver to install`; nothing where it ends with
+    0.
+    """
     faults = sum(state.is_dead for state in table.states)
     others = sum(state.is_fault is True and not state.is_dead for state in table.states)
     unknown = len(table.unknown) + sum(state.is_fault is None for state in table.states)
-    choice = {"refuse": "what is to be installed is blocked", "": "what is to be installed is not known"}
+    choice = {
+        "refuse": "what is to be installed is blocked",
+        "": "what is to be installed is not known",
+    }
     done = {action: f"a driver to {action}" for action in ("install", "update", "switch")}
     causes = (
         say_count(faults, "fault") if faults else "",
@@ -267,8 +320,9 @@ def why_driver_status(table: DriverTable) -> str:
 
 
 def driver_text(table: DriverTable, page: Page, obstacles: Sequence[str] = ()) -> str:
-    """The verdict and what to type first, then the other states, the GPUs, and why this driver; `obstacles` are to be
-    solved before a reboot. What is longer than a screen says the verdict and the first steps again at its end.
+    """The verdict and what to type first, then the other states, the GPUs, and why this driver;
+    `obstacles` are to be solved before a reboot. What is longer than a screen says the verdict and
+    the first steps again at its end.
     """
     status = why_driver_status(table)
     gaps = gaps_text([*table.unknown, *(state.evidence for state in table.states)], (), page)
@@ -277,7 +331,11 @@ def driver_text(table: DriverTable, page: Page, obstacles: Sequence[str] = ()) -
     leading = table.states[0] if table.states else None
     lines = _render_verdict(table, leading, page)
     for state in table.states[1:]:
-        lines += ["", *_wrap_paragraph(_make_sentence(state), page, "yellow"), *_way_out(state.way_out, page)]
+        lines += [
+            "",
+            *_wrap_paragraph(_make_sentence(state), page, "yellow"),
+            *_way_out(state.way_out, page),
+        ]
     for row in table.rows:
         lines += ["", *_row_lines(row, page)]
     above = _join_above(table)
@@ -286,7 +344,10 @@ def driver_text(table: DriverTable, page: Page, obstacles: Sequence[str] = ()) -
     if table.way_out.removeprefix("first: ") not in above and not _is_shown(table, page):
         lines += [*([] if why else [""]), *_way_out(table.way_out, page)]
     if unknown := [text for text in table.unknown if text not in above]:
-        lines += ["", *(line for text in unknown for line in _wrap_paragraph(f"not known: {text}", page))]
+        lines += [
+            "",
+            *(line for text in unknown for line in _wrap_paragraph(f"not known: {text}", page)),
+        ]
     if gaps:
         lines += ["", *_wrap_paragraph(gaps, page)]
     for one in obstacles:
@@ -299,7 +360,10 @@ def driver_text(table: DriverTable, page: Page, obstacles: Sequence[str] = ()) -
 
 def _without_gaps(table: DriverTable, page: Page) -> DriverTable:
     """The table without the reasons that a record lacks an answer."""
-    states = (replace(one, evidence="") if missing_answer(one.evidence, page) else one for one in table.states)
+    states = (
+        replace(one, evidence="") if missing_answer(one.evidence, page) else one
+        for one in table.states
+    )
     unknown = (reason for reason in table.unknown if not missing_answer(reason, page))
     return replace(table, states=tuple(states), unknown=tuple(unknown))
 
@@ -314,19 +378,26 @@ def _join_above(table: DriverTable) -> str:
 def _is_shown(table: DriverTable, page: Page) -> bool:
     """Whether each step of the way out is one of a state's, which may say more behind it."""
     shown = [step for state in table.states for step in page.steps(state.way_out)]
-    return all(any(one.startswith(step) for one in shown) for step in page.steps(table.way_out.removeprefix("first: ")))
+    return all(
+        any(one.startswith(step) for one in shown)
+        for step in page.steps(table.way_out.removeprefix("first: "))
+    )
 
 
-def _render_verdict(table: DriverTable, leading: StateRow | None, page: Page, most: int = 0) -> list[str]:
-    """What is so, and what to type: the change that gpu-driver would make, or what the state asks for. `most`: of the
-    sentence no more than so many lines; 0: all.
+def _render_verdict(
+    table: DriverTable, leading: StateRow | None, page: Page, most: int = 0
+) -> list[str]:
+    """What is so, and what to type: the change that gpu-driver would make, or what the state asks
+    for. `most`: of the sentence no more than so many lines; 0: all.
     """
     if leading is None:
         lines = _wrap_paragraph("What state the driver is in is not known", page, "yellow")
     else:
         style = "red" if leading.is_dead else "green" if leading.is_fault is False else "yellow"
         sentence = clean(_make_sentence(leading))
-        lines = _wrap_paragraph(cut_lines(sentence, page.screen.columns, most) if most else sentence, page, style)
+        lines = _wrap_paragraph(
+            cut_lines(sentence, page.screen.columns, most) if most else sentence, page, style
+        )
     return [*lines, *(line for text in _first_ways(table, page) for line in _way_out(text, page))]
 
 
@@ -334,7 +405,10 @@ def _first_ways(table: DriverTable, page: Page) -> list[str]:
     """What to type about the state that leads."""
     if table.action in CHANGES:
         ways = [f"{page.look_as_root('plan --only gpu-driver')} shows what would be changed"]
-        return [*ways, *([f"{page.act('apply --yes --only gpu-driver')} does it"] if page.can_apply else [])]
+        return [
+            *ways,
+            *([f"{page.act('apply --yes --only gpu-driver')} does it"] if page.can_apply else []),
+        ]
     if _is_refused_install(table):
         return [table.way_out]
     return [table.states[0].way_out] if table.states and table.states[0].way_out else []
@@ -353,7 +427,10 @@ def _make_sentence(state: StateRow) -> str:
 
 def _row_lines(row: DriverRow, page: Page) -> list[str]:
     screen = page.screen
-    lines = [screen.paint(line, "bold") for line in wrap_text(f"{clean(row.title)} ({row.generation})", screen.columns)]
+    lines = [
+        screen.paint(line, "bold")
+        for line in wrap_text(f"{clean(row.title)} ({row.generation})", screen.columns)
+    ]
     if page.is_verbose:
         lines += wrap_text(" ".join(map(clean, row.slots)), screen.columns, first="  ", rest="  ")
     names = ("installed", "loaded", "available", "recommended", "chosen")
@@ -368,4 +445,8 @@ def _wrap_paragraph(text: str, page: Page, *styles: str) -> list[str]:
 
 def _way_out(text: str, page: Page) -> list[str]:
     columns = page.screen.columns
-    return [line for step in page.steps(text) for line in wrap_step(step, columns, first="  -> ", rest="     ")]
+    return [
+        line
+        for step in page.steps(text)
+        for line in wrap_step(step, columns, first="  -> ", rest="     ")
+    ]

@@ -1,4 +1,6 @@
-"""One rule explained: why, what it may cost, what it says here, how to do it by hand, how to switch it off."""
+"""One rule explained: why, what it may cost, what it says here, how to do it by hand, how to switch
+it off.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,16 @@ if TYPE_CHECKING:
 
 SHORT = 24  # characters of a value that still is beside its name
 WANTED = 8  # wishes that a screen lists
-_NOT_WANTED = frozenset({Verdict.NOT_APPLICABLE, Verdict.ADVICE})  # a wish of which only advice is left makes nothing
+# a wish of which only advice is left makes nothing
+_NOT_WANTED = frozenset({Verdict.NOT_APPLICABLE, Verdict.ADVICE})
 _SETTLED = frozenset({Verdict.OK, Verdict.DIFFERS, Verdict.ADVICE})
 
 
 @frozen
 class Explained:
-    """A rule, and what it says of a host: `wishes` are empty where it does not apply, `findings` where no host is."""
+    """A rule, and what it says of a host: `wishes` are empty where it does not apply, `findings`
+    where no host is.
+    """
 
     rule: Rule
     wording: Wording
@@ -74,7 +79,9 @@ class Explained:
 
     @property
     def why_in_general(self) -> str:
-        """Why nothing of this host is in the texts, as a sentence; empty where it does, or where no host is."""
+        """Why nothing of this host is in the texts, as a sentence; empty where it does, or where no
+        host is.
+        """
         if self.wording.names is not None or not self.findings:
             return ""
         reasons = "; ".join(dict.fromkeys(one.reason for one in self.findings if one.reason))
@@ -96,9 +103,9 @@ def explain_rule(
     findings: tuple[Finding, ...],
     chosen: str = "",
 ) -> Explained:
-    """The rule with what it says of the host of these facts; what that does not settle stays in words, and so does all
-    of a rule that does not apply: no choice was made for it, and what its expressions give then (0, an empty text, the
-    value of another machine) is no advice.
+    """The rule with what it says of the host of these facts; what that does not settle stays in
+    words, and so does all of a rule that does not apply: no choice was made for it, and what its
+    expressions give then (0, an empty text, the value of another machine) is no advice.
     """
     own = tuple(finding for finding in findings if finding.rule == rule.id)
     params = policy.params_of(rule, catalog)
@@ -108,9 +115,13 @@ def explain_rule(
     wishes = tuple(wish for wish in judged.wishes if wish.subject not in idle)
     settled = _SETTLED - _NOT_WANTED if rule.want else _SETTLED
     is_settled = bool(wishes) or any(one.verdict in settled for one in own)
-    wording = Wording(params, names_of(rule, facts, params, policy.declared) if is_settled else None)
+    wording = Wording(
+        params, names_of(rule, facts, params, policy.declared) if is_settled else None
+    )
     page = rule_page(rule.id) if rule.is_builtin else ""
-    return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, chosen, bool(policy.source), page)
+    return Explained(
+        rule, wording, profiles_of(rule, catalog), own, wishes, chosen, bool(policy.source), page
+    )
 
 
 def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
@@ -128,7 +139,9 @@ def explain_report(one: Explained, page: Page) -> str:
 
 
 def explain_outline(one: Explained, page: Page) -> Document:
-    """The rule, and what it says of the host if there is one; the conditions where there is room for them."""
+    """The rule, and what it says of the host if there is one; the conditions where there is room
+    for them.
+    """
     rule, wishes = one.rule, one.described
     does, undoes = ways_of(wishes, one.findings)
     loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each else None
@@ -173,35 +186,39 @@ def differing_text(findings: Iterable[Finding], titles: Mapping[str, str], page:
 
 
 def explain_json(one: Explained) -> dict[str, Any]:
-    """The same as JSON; conditions are those of the rule file. Secrets are masked: the way by hand quotes values of the
-    host, too.
+    """The same as JSON; conditions are those of the rule file. Secrets are masked: the way by hand
+    quotes values of the host, too.
     """
     rule, wishes = one.rule, one.described
     does, undoes = one.ways
-    body: dict[str, Any] = mask_data({
-        "format_version": FORMAT_VERSION,
-        "id": rule.id,
-        "title": rule.title,
-        "status": rule.status.value,
-        "replaced_by": rule.replaced_by,
-        "risk": rule.risk.value,
-        "exposes": rule.exposes,
-        "disturbs": rule.disturbs.value,
-        "since": rule.since,
-        "verified": rule.verified,
-        "profiles": list(one.profiles),
-        "gain": rule.gain,
-        "figure": figure_text(rule),
-        "why": rule.why,
-        "sources": list(rule.sources),
-        "applies_when": [{"if": g.condition.source, "else": g.otherwise.source} for g in rule.applies_when],
-        "reads": reads_texts(rule, wishes),
-        "wants": [wish_text(wish) for wish in wishes if wish.name],
-        "expects": [expectation.condition.source for expectation in rule.expect],
-        "by_hand": {"do": does, "undo": undoes, "in_general": one.why_in_general},
-        "params": {name: to_json(value) for name, value in one.wording.params.items()},
-        "findings": to_json(one.findings),
-    })  # fmt: skip
+    body: dict[str, Any] = mask_data(
+        {
+            "format_version": FORMAT_VERSION,
+            "id": rule.id,
+            "title": rule.title,
+            "status": rule.status.value,
+            "replaced_by": rule.replaced_by,
+            "risk": rule.risk.value,
+            "exposes": rule.exposes,
+            "disturbs": rule.disturbs.value,
+            "since": rule.since,
+            "verified": rule.verified,
+            "profiles": list(one.profiles),
+            "gain": rule.gain,
+            "figure": figure_text(rule),
+            "why": rule.why,
+            "sources": list(rule.sources),
+            "applies_when": [
+                {"if": g.condition.source, "else": g.otherwise.source} for g in rule.applies_when
+            ],
+            "reads": reads_texts(rule, wishes),
+            "wants": [wish_text(wish) for wish in wishes if wish.name],
+            "expects": [expectation.condition.source for expectation in rule.expect],
+            "by_hand": {"do": does, "undo": undoes, "in_general": one.why_in_general},
+            "params": {name: to_json(value) for name, value in one.wording.params.items()},
+            "findings": to_json(one.findings),
+        }
+    )
     return body
 
 
@@ -224,11 +241,21 @@ def _list_facts(one: Explained, *, is_terse: bool) -> Items:
     origin = "" if rule.is_builtin else f", from {clean(rule.where.path)}"
     has_standing = bool(origin) or rule.status.value != "stable" or not is_terse
     items = (
-        Item("gain", clean(" ".join(rule.gain.split())), evidence=() if is_terse else (figure_text(rule),)),
+        Item(
+            "gain",
+            clean(" ".join(rule.gain.split())),
+            evidence=() if is_terse else (figure_text(rule),),
+        ),
         Item("risk", risk_text(rule)),
         *((Item("not if", not_if),) if not_if else ()),
         *((Item("status", standing_text(rule) + origin),) if has_standing else ()),
-        *(() if is_terse else (Item("profiles", ", ".join(profiles) or "none; it runs where a policy selects it"),)),
+        *(
+            ()
+            if is_terse
+            else (
+                Item("profiles", ", ".join(profiles) or "none; it runs where a policy selects it"),
+            )
+        ),
     )
     return Items(items, is_aligned=True)
 
@@ -244,7 +271,11 @@ def _split_paragraphs(text: str) -> Iterator[Block]:
 def _make_points(texts: Iterable[str]) -> Iterator[Item]:
     """Points of a list; what can be copied is whole, as code."""
     for text in texts:
-        yield Item(clean(text), look="code") if isinstance(text, CommandLine) else Item(text=clean(text))
+        yield (
+            Item(clean(text), look="code")
+            if isinstance(text, CommandLine)
+            else Item(text=clean(text))
+        )
 
 
 def _list(title: str, items: Iterable[Item], lead: str = "") -> Section | None:
@@ -254,8 +285,8 @@ def _list(title: str, items: Iterable[Item], lead: str = "") -> Section | None:
 
 
 def _list_finds(one: Explained) -> Iterator[Item]:
-    """Each finding of the rule with its own way out: in one list with the change, steps of one would be taken for more
-    of the other.
+    """Each finding of the rule with its own way out: in one list with the change, steps of one
+    would be taken for more of the other.
     """
     for text, steps in find_ways(one.rule, one.wording, one.findings):
         yield Item(text=clean(text), items=todo_items(tuple(map(clean, steps))))
@@ -280,17 +311,31 @@ def _make_params(one: Explained) -> Section | None:
         value = clean(format_plain(one.wording.params[name]))
         is_short = len(value) <= SHORT
         head = f"{name} = {value}" if here and is_short else name
-        items.append(Item(head, ("" if is_short or not here else f"{value}: ") + clean(param_text(param)), look="code"))
-    how = (Say("in the policy:", code=f"params: {{{clean(one.rule.id)}: {{NAME: VALUE}}}}"),) if here else ()
+        items.append(
+            Item(
+                head,
+                ("" if is_short or not here else f"{value}: ") + clean(param_text(param)),
+                look="code",
+            )
+        )
+    how = (
+        (Say("in the policy:", code=f"params: {{{clean(one.rule.id)}: {{NAME: VALUE}}}}"),)
+        if here
+        else ()
+    )
     return Section("Parameters", (Items(tuple(items), is_aligned=True), *how)) if items else None
 
 
 def _describe_here(one: Explained, page: Page) -> Iterator[Block]:
-    """What the rule says here with all evidence: which file and line sets the value now, and which wins at boot."""
+    """What the rule says here with all evidence: which file and line sets the value now, and which
+    wins at boot.
+    """
     yield Heading(f"On {clean(page.host)}")
     for group in ALL:
         own = [finding for finding in one.findings if group.holds(finding)]
-        changes = [] if page.folds else [diff_of(change) for finding in own for change in finding.changes]
+        changes = (
+            [] if page.folds else [diff_of(change) for finding in own for change in finding.changes]
+        )
         for section in make_sections((group,), own, replace(page, is_verbose=True)):
             yield replace(section, blocks=(*section.blocks, *changes))
     if one.chosen and (one.has_policy or not page.is_terse):
@@ -301,7 +346,10 @@ def _list_switches(rule: Rule, page: Page) -> Iterator[Say]:
     name = clean(rule.id)
     yield Say(f"in {clean(page.policy)}:", code=f"ignore: [{name}]")
     if not page.is_terse:
-        yield Say("for a time, with the reason:", code=f"ignore: [{{rule: {name}, reason: ..., until: YYYY-MM-DD}}]")
+        yield Say(
+            "for a time, with the reason:",
+            code=f"ignore: [{{rule: {name}, reason: ..., until: YYYY-MM-DD}}]",
+        )
     yield Say("this time only:", code=f"--ignore {name}")
     if rule.want and page.can_apply:
         yield Say("and undo what it did:", code=page.act(f"undo --rule {name} --yes"))

@@ -1,5 +1,5 @@
-"""What facts are about and what their fields mean: docstrings and the comments beside fields, read off the source, so
-that a meaning is once.
+"""What facts are about and what their fields mean: docstrings and the comments beside fields, read
+off the source, so that a meaning is once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def describe_subject(subject: str) -> str:
 
 
 def field_words(subject: str, kind: Any) -> dict[str, tuple[str, str]]:
-    """Name -> type and meaning of all that an expression can ask of a subject: `swaps` of memory, `swaps[].path`."""
+    """Name -> type and meaning of all that an expression can ask of a subject: `swaps` of memory,
+    `swaps[].path`.
+    """
     found = {
         path.removeprefix(subject).removeprefix("."): (
             type_words,
@@ -35,14 +37,17 @@ def field_words(subject: str, kind: Any) -> dict[str, tuple[str, str]]:
         for path, (type_words, owner) in describe({subject: kind}).items()
         if owner
     }
-    is_named = any(name.startswith("[") for name in found)  # `units["..."]`: what the table behind it holds is the same
-    return {name: words for name, words in found.items() if not (is_named and re.match(r"\w+\[", name))}
+    # `units["..."]`: what the table behind it holds is the same
+    is_named = any(name.startswith("[") for name in found)
+    return {
+        name: words for name, words in found.items() if not (is_named and re.match(r"\w+\[", name))
+    }
 
 
 @cache
 def read_meanings(kind: type) -> Mapping[str, str]:
-    """Field or property -> what it means. Of a list or a mapping of facts that says nothing itself: what one of them
-    is.
+    """Field or property -> what it means. Of a list or a mapping of facts that says nothing itself:
+    what one of them is.
     """
     hints = fields_of(kind)
     found = {name: _describe_items(hint) for name, hint in hints.items()}
@@ -54,11 +59,15 @@ def read_meanings(kind: type) -> Mapping[str, str]:
 
 def _describe_items(hint: Any) -> str:
     item = item_of(hint) or value_of(hint)
-    return _clean_paragraph(item.__doc__) if isinstance(item, type) and issubclass(item, Fact) else ""
+    return (
+        _clean_paragraph(item.__doc__) if isinstance(item, type) and issubclass(item, Fact) else ""
+    )
 
 
 def _read_members(source: str) -> dict[str, str]:
-    """Field -> the comment beside it, on whichever of its lines; else the one above it. Of a method: its docstring."""
+    """Field -> the comment beside it, on whichever of its lines; else the one above it. Of a
+    method: its docstring.
+    """
     comments = {
         token.start[0]: token.string.lstrip("# ")
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
@@ -72,7 +81,11 @@ def _read_members(source: str) -> dict[str, str]:
             first = node.lineno
             while lines[first - 2].lstrip().startswith("#"):
                 first -= 1
-            beside = [comments[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in comments]
+            beside = [
+                comments[line]
+                for line in range(node.lineno, (node.end_lineno or 0) + 1)
+                if line in comments
+            ]
             above = [comments[line] for line in range(first, node.lineno) if line in comments]
             found[node.target.id] = " ".join(beside or above)
         elif isinstance(node, ast.FunctionDef):

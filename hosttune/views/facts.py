@@ -29,9 +29,17 @@ def facts_json(subjects: Mapping[str, Any]) -> dict[str, Any]:
 
 def subjects_text(subjects: Iterable[str], page: Page) -> str:
     """Every subject and what it is about."""
-    rows: list[tuple[str, ...]] = [(subject, describe_subject(subject)) for subject in sorted(subjects)]
+    rows: list[tuple[str, ...]] = [
+        (subject, describe_subject(subject)) for subject in sorted(subjects)
+    ]
     return (
-        "\n".join([*align_columns(rows, page.screen), "", f"The fields of one, here: {page.look('facts memory')}"])
+        "\n".join(
+            [
+                *align_columns(rows, page.screen),
+                "",
+                f"The fields of one, here: {page.look('facts memory')}",
+            ]
+        )
         + "\n"
     )
 
@@ -50,9 +58,12 @@ def asked_of(fact: Any, kind: Any) -> Any:
     return values
 
 
-def facts_text(subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page, *, is_short: bool = True) -> str:
-    """The same data for people, each field with its type and what it means. `is_short` leaves out the tail of long
-    lists; `kinds` are the types of the subjects (hosttune.engine.rules.lint.fact_types).
+def facts_text(
+    subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page, *, is_short: bool = True
+) -> str:
+    """The same data for people, each field with its type and what it means. `is_short` leaves out
+    the tail of long lists; `kinds` are the types of the subjects
+    (hosttune.engine.rules.lint.fact_types).
     """
     blocks = []
     for subject, fields in subjects.items():
@@ -60,10 +71,17 @@ def facts_text(subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page
         rows: list[tuple[str, ...]] = []
         for name, value in fields.items() if isinstance(fields, dict) else [("", fields)]:
             own = _make_rows(name, value)
-            more = [("", f"and {len(own) - SHORT} more: name the subject to see all")] if len(own) > SHORT else []
+            more = (
+                [("", f"and {len(own) - SHORT} more: name the subject to see all")]
+                if len(own) > SHORT
+                else []
+            )
             own = [*own[:SHORT], *more] if is_short else own
             kind, meaning = words.pop(name, ("", ""))
-            rows += [(label, kind if number == 0 else "", text) for number, (label, text) in enumerate(own)]
+            rows += [
+                (label, kind if number == 0 else "", text)
+                for number, (label, text) in enumerate(own)
+            ]
             rows += [("", "", f"({meaning})")] if meaning else []
             inside = [one for one in words if one.startswith((f"{name}[", f"{name}."))]
             rows += [(f"  {one.removeprefix(name)}", *words.pop(one)) for one in inside]
@@ -78,7 +96,9 @@ def _make_rows(name: str, value: Any) -> list[tuple[str, ...]]:
     """One row for a plain value; one for each entry of a list of records."""
     entries = list(value.values()) if isinstance(value, dict) else value
     if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
-        return [(name if number == 0 else "", _record(entry)) for number, entry in enumerate(entries)]
+        return [
+            (name if number == 0 else "", _record(entry)) for number, entry in enumerate(entries)
+        ]
     return [(name, _format_plain(name, value))]
 
 
@@ -91,7 +111,9 @@ def _record(entry: Mapping[str, Any]) -> str:
 def _format_sized(name: str, value: Any) -> str:
     """A value within a record; sizes there are for people, the exact ones are in the JSON."""
     return (
-        f"{value / _GIB:.1f}GiB" if isinstance(value, int) and name.endswith("_bytes") else _format_plain(name, value)
+        f"{value / _GIB:.1f}GiB"
+        if isinstance(value, int) and name.endswith("_bytes")
+        else _format_plain(name, value)
     )
 
 

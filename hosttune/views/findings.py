@@ -1,4 +1,6 @@
-"""Findings in sections, worst first: the rule, what is wrong, the evidence, what a person should do."""
+"""Findings in sections, worst first: the rule, what is wrong, the evidence, what a person should
+do.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ LATER = "only the machine that runs these files can show it"
 BY_RECORD = " (--hardware RECORD answers for its hardware)"
 NOTHING: Mapping[str, About] = {}
 LEAST_OF_A_CLAUSE, MOST_OF_A_CLAUSE = 25, 70  # characters of a gain on a line
-_GOES_ON = regex(r": | \(|, (?:after|also|and|as|before|because|but|in|or|since|so|where|which|while|with)\b")
+_GOES_ON = regex(
+    r": | \(|, (?:after|also|and|as|before|because|but|in|or|since|so|where|which|while|with)\b"
+)
 _OPEN = frozenset({Verdict.DIFFERS, Verdict.ADVICE})
 FEW = 5  # findings of a report that lists them also if none asks for anything
 SHOWN_SUBJECTS = 2  # things of which a finding says the same, on one screen
@@ -73,7 +77,9 @@ class FindingGroup:
 
 @frozen
 class FindingText:
-    """One finding in words, the same in every format: escaped, masked, with commands as they have to be typed."""
+    """One finding in words, the same in every format: escaped, masked, with commands as they have
+    to be typed.
+    """
 
     rule: str
     subject: str
@@ -113,26 +119,33 @@ BY_OUTCOME = {group.state: group for group in ALL}  # by what a fleet and a comp
 
 
 def quiet_groups(plan: Plan) -> tuple[FindingGroup, ...]:
-    """What is listed where a few findings are all (--only), and none asks for anything: that has a reason."""
+    """What is listed where a few findings are all (--only), and none asks for anything: that has a
+    reason.
+    """
     groups = (OK, NOT_APPLICABLE)
     is_quiet = all(any(group.holds(finding) for group in groups) for finding in plan.findings)
     return groups if is_quiet and len(plan.findings) <= FEW else ()
 
 
 def gather_findings(findings: Iterable[Finding], *, most: int = 0) -> list[Finding]:
-    """Findings of a rule that say the same of several things as one, whose subject names the things: all of them, or so
-    many and the number of the others.
+    """Findings of a rule that say the same of several things as one, whose subject names the
+    things: all of them, or so many and the number of the others.
     """
     alike: dict[object, list[Finding]] = {}
     for finding in findings:
         names_it = _names_subject(clean(finding.reason), finding.subject)
         alike.setdefault(finding if names_it else replace(finding, subject=""), []).append(finding)
-    return [replace(own[0], subject=_join_subjects([one.subject for one in own], most)) for own in alike.values()]
+    return [
+        replace(own[0], subject=_join_subjects([one.subject for one in own], most))
+        for own in alike.values()
+    ]
 
 
 def _join_subjects(subjects: list[str], most: int) -> str:
     named = subjects[:most] if most and len(subjects) > most + 1 else subjects
-    return join_words([*named, f"{len(subjects) - len(named)} more"] if len(named) < len(subjects) else named)
+    return join_words(
+        [*named, f"{len(subjects) - len(named)} more"] if len(named) < len(subjects) else named
+    )
 
 
 def explain_finding(finding: Finding, page: Page) -> FindingText:
@@ -140,7 +153,10 @@ def explain_finding(finding: Finding, page: Page) -> FindingText:
     reason: str = clean(finding.reason)
     if finding.subject and not _names_subject(reason, finding.subject):
         reason = f"{clean(finding.subject)}: {reason}" if reason else clean(finding.subject)
-    has_reason_why_not = finding.hold and finding.hold.kind not in {HoldKind.ORPHANED, HoldKind.DEFERRED}
+    has_reason_why_not = finding.hold and finding.hold.kind not in {
+        HoldKind.ORPHANED,
+        HoldKind.DEFERRED,
+    }
     return FindingText(
         clean(finding.rule),
         clean(finding.subject),
@@ -158,7 +174,10 @@ def _why_not(finding: Finding) -> str:
 
 
 def make_sections(
-    groups: Iterable[FindingGroup], findings: Iterable[Finding], page: Page, about: Mapping[str, About] = NOTHING
+    groups: Iterable[FindingGroup],
+    findings: Iterable[Finding],
+    page: Page,
+    about: Mapping[str, About] = NOTHING,
 ) -> list[Section]:
     """A section for each group to which a finding belongs; `about` are the rules, for pages."""
     every = tuple(findings)
@@ -166,14 +185,18 @@ def make_sections(
     return [_make_section(group, own, page, about) for group, own in found if own]
 
 
-def _make_section(group: FindingGroup, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
+def _make_section(
+    group: FindingGroup, findings: list[Finding], page: Page, about: Mapping[str, About]
+) -> Section:
     missing = [one for one in findings if group is UNKNOWN and missing_answer(one.reason, page)]
     if missing:
         return _unknown_section(findings, missing, page, about)
     groups = gather_findings(findings, most=_most_subjects(page))
     section = group.section(_make_items(groups, page, about), rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
-        names = join_words([clean(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
+        names = join_words(
+            [clean(rule) for rule in dict.fromkeys(finding.rule for finding in findings)]
+        )
         more = "" if " --hardware " in page.options else BY_RECORD
         return replace(section, blocks=(Say(f"{names}: {LATER}{more}"),))
     return section
@@ -182,7 +205,9 @@ def _make_section(group: FindingGroup, findings: list[Finding], page: Page, abou
 def _unknown_section(
     findings: list[Finding], missing: list[Finding], page: Page, about: Mapping[str, About]
 ) -> Section:
-    """Of a record that lacks answers: one sentence for all `missing` findings, which are listed where all is."""
+    """Of a record that lacks answers: one sentence for all `missing` findings, which are listed
+    where all is.
+    """
     listed = [one for one in findings if page.is_whole or not missing_answer(one.reason, page)]
     items = _make_items(gather_findings(listed, most=_most_subjects(page)), page, about)
     section = UNKNOWN.section(items, rules_in(findings), is_aligned=True)
@@ -205,17 +230,26 @@ def _most_subjects(page: Page) -> int:
 
 
 def _make_item(finding: Finding, page: Page, about: About | None, *, has_gain: bool) -> Item:
-    """The finding: what is wrong, the evidence, what its rule brings, why it is not acted on, what to do. Of a waived
-    one who accepts it and why is enough for one screen.
+    """The finding: what is wrong, the evidence, what its rule brings, why it is not acted on, what
+    to do. Of a waived one who accepts it and why is enough for one screen.
     """
     one = explain_finding(finding, page)
     if finding.hold.kind is HoldKind.WAIVED and page.is_terse:
         detail = clean(finding.hold.detail)
         return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
     is_open = is_fault(finding) or (finding.verdict in _OPEN and finding.hold.kind not in ASIDE)
-    is_instead = about is not None and about.is_setting and finding.verdict is Verdict.ADVICE and not is_fault(finding)
+    is_instead = (
+        about is not None
+        and about.is_setting
+        and finding.verdict is Verdict.ADVICE
+        and not is_fault(finding)
+    )
     has_gain = has_gain and is_open and not is_instead
-    points = [Item("why", first_clause(about.gain), look="label")] if about and about.gain and has_gain else []
+    points = (
+        [Item("why", first_clause(about.gain), look="label")]
+        if about and about.gain and has_gain
+        else []
+    )
     points += [Item("why not", one.why_not, look="label")] if one.why_not else []
     points += todo_items(one.steps)
     has_more = one.reason or one.evidence or finding.hold
@@ -233,9 +267,13 @@ def _make_item(finding: Finding, page: Page, about: About | None, *, has_gain: b
 
 
 def first_clause(gain: str) -> str:
-    """The first clause of a gain that names one. What is longer than a line ends where a further clause begins."""
+    """The first clause of a gain that names one. What is longer than a line ends where a further
+    clause begins.
+    """
     clauses = clean(" ".join(gain.split())).replace(". ", "; ").split("; ")
-    clause: str = next((one for one in clauses if not one.startswith(("none", "nothing"))), clauses[0])
+    clause: str = next(
+        (one for one in clauses if not one.startswith(("none", "nothing"))), clauses[0]
+    )
     if len(clause) <= MOST_OF_A_CLAUSE:
         return clause
     heads = (clause[: at.start()] for at in _GOES_ON.finditer(clause, LEAST_OF_A_CLAUSE))
@@ -243,14 +281,18 @@ def first_clause(gain: str) -> str:
 
 
 def refer_back(items: Iterable[Item]) -> tuple[Item, ...]:
-    """The points with the steps of a way out shown once: a later point that has the same names the first one."""
+    """The points with the steps of a way out shown once: a later point that has the same names the
+    first one.
+    """
     first: dict[tuple[Item, ...], str] = {}
     shown = []
     for item in items:
         steps = tuple(one for one in item.items if one.look == "label" and one.head in {"do", ""})
         if len(steps) > 1 and first.setdefault(steps, item.head) != item.head:
             others = tuple(one for one in item.items if one not in steps)
-            shown.append(replace(item, items=(*others, Item("do", f"as for {first[steps]}", look="label"))))
+            shown.append(
+                replace(item, items=(*others, Item("do", f"as for {first[steps]}", look="label")))
+            )
         else:
             shown.append(item)
     return tuple(shown)
@@ -260,7 +302,9 @@ def todo_items(steps: tuple[str, ...]) -> tuple[Item, ...]:
     """What to do as points of a list, numbered where there are several steps."""
     if len(steps) < 2:
         return tuple(Item("do", step, look="label") for step in steps)
-    return tuple(Item("" if at else "do", f"{at + 1}. {step}", look="label") for at, step in enumerate(steps))
+    return tuple(
+        Item("" if at else "do", f"{at + 1}. {step}", look="label") for at, step in enumerate(steps)
+    )
 
 
 def _make_folded(finding: Finding, about: About | None) -> tuple[Block, ...]:

@@ -1,4 +1,6 @@
-"""An fstab looked at by itself: what is wrong with it, line by line, and an edit of it as a unified diff."""
+"""An fstab looked at by itself: what is wrong with it, line by line, and an edit of it as a unified
+diff.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,20 @@ def lint_status(remarks: Iterable[ShownRemark], *, strict: bool) -> int:
     return int(any(strict or remark.level is not RemarkLevel.NOTE for remark in remarks))
 
 
-def lint_text(document: FstabText, remarks: tuple[ShownRemark, ...], screen: Screen, *, strict: bool = False) -> str:
-    """The remarks, the worst first, those of many lines that say the same in one piece; then why the exit status is 1.
-    What is longer than a screen says the headline again at its end.
+def lint_text(
+    document: FstabText, remarks: tuple[ShownRemark, ...], screen: Screen, *, strict: bool = False
+) -> str:
+    """The remarks, the worst first, those of many lines that say the same in one piece; then why
+    the exit status is 1. What is longer than a screen says the headline again at its end.
     """
-    found = {level: [remark for remark in remarks if remark.level is level] for level in RemarkLevel}
+    found = {
+        level: [remark for remark in remarks if remark.level is level] for level in RemarkLevel
+    }
     numbers = [say_count(len(found[level]), level.value) for level in RemarkLevel if found[level]]
-    what = f"{say_count(len(document.entries), 'entry', 'entries')} in {say_count(len(document.lines), 'line')}"
+    what = (
+        f"{say_count(len(document.entries), 'entry', 'entries')} in "
+        f"{say_count(len(document.lines), 'line')}"
+    )
     headline = f"{make_safe(document.path)}: {', '.join(numbers) or 'nothing to remark'}; {what}."
     head = wrap_text(headline, screen.columns, rest="  ")
     lines = list(head)
@@ -58,7 +67,10 @@ def lint_text(document: FstabText, remarks: tuple[ShownRemark, ...], screen: Scr
             last = ""
             for group in _group_alike(found[level]):
                 place = _describe_place(document, group, screen)
-                lines += [*([] if place == last else [place]), *_group_lines(document, group[0], screen)]
+                lines += [
+                    *([] if place == last else [place]),
+                    *_group_lines(document, group[0], screen),
+                ]
                 last = place
     end = head if len(lines) >= ONE_SCREEN else []
     if lint_status(remarks, strict=strict):
@@ -81,7 +93,9 @@ def _describe_place(document: FstabText, group: list[ShownRemark], screen: Scree
     first = group[0]
     if len(group) > 1:
         many = [str(remark.line) for remark in group]
-        return "\n".join(wrap_text(f"lines {join_words(many)}", screen.columns, first="  ", rest="    "))
+        return "\n".join(
+            wrap_text(f"lines {join_words(many)}", screen.columns, first="  ", rest="    ")
+        )
     if not first.line:
         return "  beside fstab" if first.code == "unit" else "  the file"
     return _cut(f"  line {first.line}: {_decode_text(document.lines[first.line - 1])}", screen)
@@ -92,8 +106,13 @@ def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> It
     if remark.is_misread:
         line = document.lines[remark.line - 1]
         pairs = zip(_READERS, (line.libmount, line.getmntent), strict=True)
-        rows: list[tuple[str, ...]] = [(name, _format_reading(line, fields)) for name, fields in pairs]
-        if max(width_of(word) for _, text in rows for word in text.split(" ")) > screen.columns - _BESIDE:
+        rows: list[tuple[str, ...]] = [
+            (name, _format_reading(line, fields)) for name, fields in pairs
+        ]
+        if (
+            max(width_of(word) for _, text in rows for word in text.split(" "))
+            > screen.columns - _BESIDE
+        ):
             for name, text in rows:
                 yield f"      {name}:"
                 yield from wrap_text(text, screen.columns, first=" " * 8, rest=" " * 8)
@@ -122,7 +141,9 @@ def _format_reading(line: FstabLine, fields: Fields | None) -> str:
     if fields is None:
         return "no entry"
     shown = _encode_entry(line, fields)
-    source, target, fstype, options = (shown[name] or "nothing" for name in ("source", "target", "fstype", "options"))
+    source, target, fstype, options = (
+        shown[name] or "nothing" for name in ("source", "target", "fstype", "options")
+    )
     numbers = ("?" if number == STALE else str(number) for number in (fields.freq, fields.passno))
     return f"{source} on {target} type {fstype} ({options}) {' '.join(numbers)}"
 
@@ -130,8 +151,8 @@ def _format_reading(line: FstabLine, fields: Fields | None) -> str:
 def diff_text(document: FstabText, tuning: Tuning, screen: Screen, *, is_exact: bool) -> str:
     """The unified diff of the edit; nothing where there is none.
 
-    With `is_exact` the bytes of the file, passwords and all, which patch(1) takes; else passwords are masked, and no
-    byte could steer a terminal.
+    With `is_exact` the bytes of the file, passwords and all, which patch(1) takes; else passwords
+    are masked, and no byte could steer a terminal.
     """
     return "".join(
         f"{screen.paint(line, _COLOURS[line[0]])}\n" if line[:1] in _COLOURS else f"{line}\n"
@@ -181,7 +202,9 @@ def _render_signed(sign: str, text: str, ending: bytes, is_exact: bool) -> Itera
 
 def left_text(tuning: Tuning, screen: Screen) -> str:
     """What becomes of the other lines, and why, without a line feed at the end."""
-    held = [step for step in tuning.steps if step.outcome in (LineOutcome.LEFT, LineOutcome.REFUSED)]
+    held = [
+        step for step in tuning.steps if step.outcome in (LineOutcome.LEFT, LineOutcome.REFUSED)
+    ]
     fine = sum(step.outcome is LineOutcome.OK for step in tuning.steps)
     changed = sum(step.outcome is LineOutcome.CHANGED for step in tuning.steps)
     numbers = [
@@ -194,17 +217,27 @@ def left_text(tuning: Tuning, screen: Screen) -> str:
         todo = f"; {step.todo}" if step.todo else ""
         _, place, rest = step.reason.partition(f":{step.line}: ")
         reason = rest if place and step.line else step.reason  # without the place in front of it
-        rows.append((f"line {step.line}", make_safe(masked_line(step.target)), make_safe(f"{reason}{todo}")))
-    return "\n".join([f"{', '.join(numbers)}{':' if rows else '.'}", *align_columns(rows, screen, indent=2)])
+        rows.append(
+            (f"line {step.line}", make_safe(masked_line(step.target)), make_safe(f"{reason}{todo}"))
+        )
+    return "\n".join(
+        [f"{', '.join(numbers)}{':' if rows else '.'}", *align_columns(rows, screen, indent=2)]
+    )
 
 
 def reason_of(step: LineStep, *, with_todo: bool) -> str:
     """Why a target that was named is not tuned, on one line."""
-    reason = step.reason if step.outcome is LineOutcome.REFUSED else f"{masked_line(step.target)}: {step.reason}"
+    reason = (
+        step.reason
+        if step.outcome is LineOutcome.REFUSED
+        else f"{masked_line(step.target)}: {step.reason}"
+    )
     return f"{reason} ({step.todo})" if with_todo and step.todo else reason
 
 
-def fstab_json(document: FstabText, remarks: tuple[ShownRemark, ...] | None, tuning: Tuning | None) -> dict[str, Any]:
+def fstab_json(
+    document: FstabText, remarks: tuple[ShownRemark, ...] | None, tuning: Tuning | None
+) -> dict[str, Any]:
     """What was asked for; null where it was not."""
     manager = document.manager
     return {
@@ -213,7 +246,9 @@ def fstab_json(document: FstabText, remarks: tuple[ShownRemark, ...] | None, tun
         "lines": len(document.lines),
         "entries": len(document.entries),
         "manager": {"line": manager.line, "name": make_safe(manager.name)} if manager else None,
-        "remarks": None if remarks is None else [_encode_remark(document, remark) for remark in remarks],
+        "remarks": None
+        if remarks is None
+        else [_encode_remark(document, remark) for remark in remarks],
         "noatime": None if tuning is None else _encode_tuning(document, tuning),
     }
 
@@ -260,7 +295,10 @@ def _encode_tuning(document: FstabText, tuning: Tuning) -> dict[str, Any]:
         }
         for step in tuning.steps
     ]
-    return {"steps": steps, "diff": "".join(f"{line}\n" for line in _render_diff(document, tuning, is_exact=False))}
+    return {
+        "steps": steps,
+        "diff": "".join(f"{line}\n" for line in _render_diff(document, tuning, is_exact=False)),
+    }
 
 
 def _make_plain(text: str) -> str:

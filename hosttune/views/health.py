@@ -30,58 +30,92 @@ if TYPE_CHECKING:
 SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
 NAMED = 3  # rules that the last lines name
 NPD_BYTES = 80  # of a message: max_output_length of node-problem-detector's custom plugins
-_STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "yellow", Fitness.UNFIT: "red"}
+_STYLES = {
+    Fitness.FIT: "green",
+    Fitness.UNKNOWN: "yellow",
+    Fitness.IMPAIRED: "yellow",
+    Fitness.UNFIT: "red",
+}
 # Within NPD_BYTES after `fit, `
 _SHORT_REACH = "of AMD and Intel GPUs only driver, memory and resets are judged"
 _NO_GPU = "no GPU was checked"
-# One of them applies wherever a GPU of NVIDIA is this host's own; gpu-count also counts those of virtual machines.
+# One of them applies wherever a GPU of NVIDIA is this host's own; gpu-count also counts those of
+# virtual machines.
 _OF_GPUS = frozenset({"gpu-driver", "gpu-errors"})
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
     "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",
-    "hosttune_health_points": "What keeps this host from being fit, counted by what it makes of it.",
+    "hosttune_health_points": "What keeps this host from being fit, counted by what it makes of "
+    "it.",
     "hosttune_health_point": "1 for each thing that keeps this host from being fit.",
-    "hosttune_health_timestamp_seconds": "When the health of this host was looked at, in seconds since 1970.",
+    "hosttune_health_timestamp_seconds": "When the health of this host was looked at, in seconds "
+    "since 1970.",
 }
 
 
-def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus: Mapping[str, tuple[str, str]]) -> str:
-    """The verdict in one line; below it `gpus` by slot, each with its name and who holds it for virtual machines, and
-    with what is wrong with it; then each point with its cause and what to do, the worst first. With --verbose also the
-    rules that found nothing, by their titles.
+def health_text(
+    health: NodeHealth, page: Page, titles: Mapping[str, str], gpus: Mapping[str, tuple[str, str]]
+) -> str:
+    """The verdict in one line; below it `gpus` by slot, each with its name and who holds it for
+    virtual machines, and with what is wrong with it; then each point with its cause and what to do,
+    the worst first. With --verbose also the rules that found nothing, by their titles.
     """
     asked = "" if health.points else f" ({say_count(len(health.asked), 'check')})"
-    verdict = f"{_fit_words(health) if not health.points else FITNESS[health.fitness.value].sentence}{asked}"
+    words = FITNESS[health.fitness.value].sentence if health.points else _fit_words(health)
+    verdict = f"{words}{asked}"
     host = clean(page.host)
     nothing = "no fault seen" if page.source else "nothing of its own"
     head: list[Block] = [Say(verdict, "decision", name=host, style=_STYLES[health.fitness])]
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
-    head += [Table(("GPU", "model", "verdict"), rows)] if (rows := tuple(_gpu_rows(health, gpus, nothing))) else []
+    head += (
+        [Table(("GPU", "model", "verdict"), rows)]
+        if (rows := tuple(_gpu_rows(health, gpus, nothing)))
+        else []
+    )
     sections = []
-    said = () if page.is_whole else tuple(point for point in health.points if _is_said(point, health.points))
+    said = (
+        ()
+        if page.is_whole
+        else tuple(point for point in health.points if _is_said(point, health.points))
+    )
     for fitness in reversed(Fitness):
-        if own := [point for point in health.points if point.fitness is fitness and point not in said]:
+        if own := [
+            point for point in health.points if point.fitness is fitness and point not in said
+        ]:
             title = FITNESS[fitness.value].heading
             sections.append(
-                Section(title, _make_blocks(own, page), _STYLES[fitness], str(len({point.rule for point in own})))
+                Section(
+                    title,
+                    _make_blocks(own, page),
+                    _STYLES[fitness],
+                    str(len({point.rule for point in own})),
+                )
             )
     if said:
         rules = join_words(list(dict.fromkeys(clean(point.rule) for point in said)))
-        again = Say(f"For a reason that is named above these could not be checked: {rules}", is_hanging=True)
+        again = Say(
+            f"For a reason that is named above these could not be checked: {rules}", is_hanging=True
+        )
         sections[-1] = replace(sections[-1], blocks=(*sections[-1].blocks, again))
     if page.is_verbose and (fine := health.fine):
-        items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
+        items = tuple(
+            Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine
+        )
         title = "Asked, and nothing against work"
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
     steps = _next_steps(health, page)
     blocks = (*sections, *([Steps("Next", steps)] if steps else []))
-    document = Document(host, host, tuple(head), blocks, status=_why_status(health), faults=_list_worst(health))
+    document = Document(
+        host, host, tuple(head), blocks, status=_why_status(health), faults=_list_worst(health)
+    )
     return render_text(document, page.screen)
 
 
 def _worst_rules(health: NodeHealth) -> list[str]:
     """The rules that decide the verdict; none of a host that is fit."""
-    return list(dict.fromkeys(point.rule for point in health.points if point.fitness is health.fitness))
+    return list(
+        dict.fromkeys(point.rule for point in health.points if point.fitness is health.fitness)
+    )
 
 
 def _why_status(health: NodeHealth) -> str:
@@ -93,30 +127,47 @@ def _why_status(health: NodeHealth) -> str:
 
 
 def _list_worst(health: NodeHealth) -> tuple[str, ...]:
-    """`NOT FIT gpu-errors: 3 GPUs do not answer`, of each rule that makes the host so, for the end of a terminal."""
+    """`NOT FIT gpu-errors: 3 GPUs do not answer`, of each rule that makes the host so, for the end
+    of a terminal.
+    """
     if health.fitness in {Fitness.FIT, Fitness.UNKNOWN}:
         return ()
     word = FITNESS[health.fitness.value].verdict
     gathered = _gather_points([point for point in health.points if point.fitness is health.fitness])
     first = {one.rule: one for one in reversed(gathered)}
-    return tuple(f"{word} {clean(one.rule)}: {clean(one.sentence)}" for one in list(reversed(first.values()))[:NAMED])
+    return tuple(
+        f"{word} {clean(one.rule)}: {clean(one.sentence)}"
+        for one in list(reversed(first.values()))[:NAMED]
+    )
 
 
 def _next_steps(health: NodeHealth, page: Page) -> tuple[tuple[str, str], ...]:
-    """What explains the rules that decide the verdict; where some could not be checked, also what sees more."""
+    """What explains the rules that decide the verdict; where some could not be checked, also what
+    sees more.
+    """
     rules = [rule for rule in _worst_rules(health) if rule not in {"", "hosttune"}][:NAMED]
-    steps = [(page.todo(f"hosttune explain {quote(rule)}"), "says why, and what to do") for rule in rules]
+    steps = [
+        (page.todo(f"hosttune explain {quote(rule)}"), "says why, and what to do") for rule in rules
+    ]
     is_short = page.is_partial and any(point.fitness is Fitness.UNKNOWN for point in health.points)
     return (*([(page.act("health"), "sees more as root")] if is_short else []), *steps)
 
 
-def _gpu_rows(health: NodeHealth, gpus: Mapping[str, tuple[str, str]], nothing: str) -> Iterator[tuple[str, ...]]:
-    """A row for each GPU. One without a point may still do no work: for what holds for the whole host, or because no
-    program of this host can look at it (canonical/lxd issue 12128: vfio-pci kept it after its machine had ended)."""
+def _gpu_rows(
+    health: NodeHealth, gpus: Mapping[str, tuple[str, str]], nothing: str
+) -> Iterator[tuple[str, ...]]:
+    """A row for each GPU. One without a point may still do no work: for what holds for the whole
+    host, or because no program of this host can look at it (canonical/lxd issue 12128: vfio-pci
+    kept it after its machine had ended).
+    """
     for slot, (name, holder) in sorted(gpus.items()):
         own = [point for point in health.points if point.subject == slot]  # the worst first
         rules = dict.fromkeys(point.rule for point in own if point.fitness is own[0].fitness)
-        verdict = f"{FITNESS[own[0].fitness.value].verdict}: {join_words(list(rules))}" if own else nothing
+        verdict = (
+            f"{FITNESS[own[0].fitness.value].verdict}: {join_words(list(rules))}"
+            if own
+            else nothing
+        )
         if holder and not own:
             verdict = f"not checked: {holder} holds it for virtual machines"
         elif not health.points:
@@ -125,7 +176,9 @@ def _gpu_rows(health: NodeHealth, gpus: Mapping[str, tuple[str, str]], nothing: 
 
 
 def _is_said(point: HealthPoint, points: tuple[HealthPoint, ...]) -> bool:
-    """It is only unknown, for a reason that a fault or a weakness of the same thing names already."""
+    """It is only unknown, for a reason that a fault or a weakness of the same thing names
+    already.
+    """
     return point.fitness is Fitness.UNKNOWN and any(
         one.subject == point.subject and point.reason in one.reason
         for one in points
@@ -134,9 +187,15 @@ def _is_said(point: HealthPoint, points: tuple[HealthPoint, ...]) -> bool:
 
 
 def _make_blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
-    """The points as a list; those that a record has no answer for, in one sentence, unless all is listed."""
+    """The points as a list; those that a record has no answer for, in one sentence, unless all is
+    listed.
+    """
     missing = [one for one in points if _is_missing(one, page)]
-    left = points if page.is_whole or not missing else [one for one in points if not _is_missing(one, page)]
+    left = (
+        points
+        if page.is_whole or not missing
+        else [one for one in points if not _is_missing(one, page)]
+    )
     listed = refer_back(_make_item(one, page) for one in _gather_points(left))
     blocks: tuple[Block, ...] = (Items(listed, is_aligned=True),) if listed else ()
     rules = () if page.is_whole else [one.rule for one in missing]
@@ -145,11 +204,15 @@ def _make_blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
 
 
 def _gather_points(points: list[HealthPoint]) -> list[HealthPoint]:
-    """Points of a rule that say the same of several things as one, whose subject names the things."""
+    """Points of a rule that say the same of several things as one, whose subject names the
+    things.
+    """
     alike: dict[HealthPoint, list[str]] = {}
     for point in points:
         names_it = not point.subject or point.subject in point.reason
-        alike.setdefault(point if names_it else replace(point, subject=""), []).append(point.subject)
+        alike.setdefault(point if names_it else replace(point, subject=""), []).append(
+            point.subject
+        )
     return [replace(one, subject=join_words(subjects)) for one, subjects in alike.items()]
 
 
@@ -158,8 +221,14 @@ def _is_missing(point: HealthPoint, page: Page) -> bool:
 
 
 def learned_text(learned: Learned, health: NodeHealth, *, is_sibling: bool = False) -> str:
-    """What was learned of a host, or of a sibling for this one, and what could not be seen of it."""
-    held = "this host is compared with it from now on" if is_sibling else "it is compared with this from now on"
+    """What was learned of a host, or of a sibling for this one, and what could not be seen of
+    it.
+    """
+    held = (
+        "this host is compared with it from now on"
+        if is_sibling
+        else "it is compared with this from now on"
+    )
     lines = [f"{clean(learned.name)} is learned: {held} (rule host-baseline)"]
     lines += [f"  {clean(part.name)}: {part.amount:g}" for part in learned.parts]
     lines += [] if is_sibling else [f"  counters of errors: {len(learned.counters)}"]
@@ -198,10 +267,13 @@ def health_prometheus(health: NodeHealth, seconds: int) -> str:
     """Metrics for the textfile collector of node_exporter; `seconds` since 1970."""
     numbers = Counter(point.fitness for point in health.points)
     rows: list[tuple[str, Mapping[str, str], int]] = [
-        ("hosttune_health", {"fitness": str(fitness)}, int(fitness is health.fitness)) for fitness in Fitness
+        ("hosttune_health", {"fitness": str(fitness)}, int(fitness is health.fitness))
+        for fitness in Fitness
     ]
     rows += [("hosttune_health_points", {"fitness": str(one)}, numbers[one]) for one in _NOT_FIT]
-    things = dict.fromkeys((point.rule, point.subject, str(point.fitness)) for point in health.points)
+    things = dict.fromkeys(
+        (point.rule, point.subject, str(point.fitness)) for point in health.points
+    )
     for rule, subject, word in things:
         labels = {"rule": clean(rule), "subject": clean(subject), "fitness": word}
         rows.append(("hosttune_health_point", labels, 1))
@@ -210,7 +282,9 @@ def health_prometheus(health: NodeHealth, seconds: int) -> str:
 
 
 def slurm_line(health: NodeHealth) -> str:
-    """The reason for `scontrol update ... Reason=`, in its length; empty where the node is to stay."""
+    """The reason for `scontrol update ... Reason=`, in its length; empty where the node is to
+    stay.
+    """
     return (
         _cut_to_bytes(f"hosttune: {_describe_worst(health)}", SLURM_BYTES) + "\n"
         if health.fitness is Fitness.UNFIT
@@ -221,20 +295,31 @@ def slurm_line(health: NodeHealth) -> str:
 def nhc_line(health: NodeHealth) -> str:
     """The line of LBNL's Node Health Check for a check that failed; empty where none did."""
     failed = health.fitness is Fitness.UNFIT
-    return f"ERROR:  nhc:  Health check failed:  hosttune:  {_describe_worst(health)}\n" if failed else ""
+    return (
+        f"ERROR:  nhc:  Health check failed:  hosttune:  {_describe_worst(health)}\n"
+        if failed
+        else ""
+    )
 
 
 def npd_line(health: NodeHealth) -> str:
-    """The message of a custom plugin of node-problem-detector: its first line, in its length. The same findings give
-    the same text, because it compares them.
+    """The message of a custom plugin of node-problem-detector: its first line, in its length. The
+    same findings give the same text, because it compares them.
     """
     fit = ", ".join(filter(None, ("fit", _describe_reach(health))))
     return _cut_to_bytes(_describe_worst(health) if health.points else fit, NPD_BYTES) + "\n"
 
 
 def nagios_text(health: NodeHealth) -> str:
-    """A line with performance data, the points below it (Monitoring Plugins' development guidelines)."""
-    word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
+    """A line with performance data, the points below it (Monitoring Plugins' development
+    guidelines).
+    """
+    word = {
+        Fitness.FIT: "OK",
+        Fitness.UNKNOWN: "UNKNOWN",
+        Fitness.IMPAIRED: "WARNING",
+        Fitness.UNFIT: "CRITICAL",
+    }
     numbers = Counter(point.fitness for point in health.points)
     data = " ".join(f"{fitness}={numbers[fitness]};;;0" for fitness in _NOT_FIT)
     sentence = _describe_worst(health) if health.points else _fit_words(health, NAGIOS_FIT)
@@ -263,7 +348,9 @@ def _describe_worst(health: NodeHealth) -> str:
 
 def _make_plain(point: HealthPoint) -> str:
     """A point on one line, without what these formats give a meaning."""
-    return clean(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
+    return (
+        clean(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
+    )
 
 
 def _cut_to_bytes(text: str, most: int) -> str:
@@ -297,4 +384,8 @@ def health_line(health: NodeHealth, form: str) -> str:
 def health_status(health: NodeHealth, form: str) -> int:
     """The exit status in this format."""
     numbers = _STATUS.get(form)
-    return int(health.fitness is not Fitness.FIT) if numbers is None else numbers.get(health.fitness, 0)
+    return (
+        int(health.fitness is not Fitness.FIT)
+        if numbers is None
+        else numbers.get(health.fitness, 0)
+    )

@@ -10,7 +10,17 @@ from hosttune.numbers import say_count
 from hosttune.resources import describe_place
 from hosttune.values import Phase
 from hosttune.verdict_words import trial_text
-from hosttune.views.document import CommandBlock, Document, Item, Items, Panel, Say, Steps, Table, render_documents
+from hosttune.views.document import (
+    CommandBlock,
+    Document,
+    Item,
+    Items,
+    Panel,
+    Say,
+    Steps,
+    Table,
+    render_documents,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,34 +39,46 @@ NO_TRIAL: OnTrial = {}
 def history_report(
     journal: Journal, page: Page, trial: OnTrial = NO_TRIAL, receipts: Mapping[str, str] = NO_TRIAL
 ) -> str:
-    """A table of runs; with --verbose each with its changes. `trial`: what is shown of the run on trial, in
-    place of its status. `receipts`: where that of a run is kept.
+    """A table of runs; with --verbose each with its changes. `trial`: what is shown of the run on
+    trial, in place of its status. `receipts`: where that of a run is kept.
     """
     host = clean(page.host)
     head: list[Say] = []
     blocks: list[Block] = []
     runs = journal.runs[::-1]
     if journal.unreadable:
-        head.append(Say(f"the journal cannot be read: {clean(journal.unreadable)}", "decision", host))
+        head.append(
+            Say(f"the journal cannot be read: {clean(journal.unreadable)}", "decision", host)
+        )
         blocks.append(Steps("Next", ((page.act("history"), ""),)))
     elif not runs:
         head.append(Say("hosttune has changed nothing here.", "decision", host))
     else:
         rows = tuple(_make_row(run, journal, trial) for run in runs)
         blocks.append(Table(("run", "what", "status", "changes", "who"), rows))
-        blocks += [Panel(clean(run.id), _make_steps(run, receipts.get(run.id, ""))) for run in runs if page.is_whole]
+        blocks += [
+            Panel(clean(run.id), _make_steps(run, receipts.get(run.id, "")))
+            for run in runs
+            if page.is_whole
+        ]
         blocks += [Say(f"{clean(run.unread)}: {clean(run.way_out)}.") for run in journal.unread]
-        applied = (run for run in runs if run.command == "apply" and journal.status(run) not in GONE)
+        applied = (
+            run for run in runs if run.command == "apply" and journal.status(run) not in GONE
+        )
         if (last := next(applied, None)) and not journal.unread:
             whole = clean(journal.first_of(last).id)
             blocks.append(CommandBlock("To look at the way back:", page.act(f"undo {whole}")))
-    return render_documents("hosttune history", [Document(host, f"Runs on {host}", tuple(head), tuple(blocks))], page)
+    return render_documents(
+        "hosttune history", [Document(host, f"Runs on {host}", tuple(head), tuple(blocks))], page
+    )
 
 
 def history_json(
     journal: Journal, still: Mapping[StepId, bool], trial: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """`still` is what `actions.journal.still_back` says, `trial` what `views.trial.trial_json` does."""
+    """`still` is what `actions.journal.still_back` says, `trial` what `views.trial.trial_json`
+    does.
+    """
     return {
         "format_version": FORMAT_VERSION,
         "unreadable": journal.unreadable,
@@ -96,7 +118,9 @@ def _make_row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
     done = sum(step.phase is Phase.DONE for step in run.steps)
     # What a return gives up has never been made, and an interruption is no failure.
     failed = sum(
-        step.phase is Phase.FAILED and not (run.is_return and not step.undoes) and not step.is_interrupted
+        step.phase is Phase.FAILED
+        and not (run.is_return and not step.undoes)
+        and not step.is_interrupted
         for step in run.steps
     )
     status = trial.get(run.id) or trial_text(journal.status(run))
@@ -118,7 +142,9 @@ def _make_steps(run: Run, receipt: str) -> tuple[Block, ...]:
     items = tuple(
         Item(
             f"{step.change.action.symbol} {describe_place(step.change.address)}",
-            clean(step.error) if step.is_interrupted else f"{step.phase} {clean(step.error)}".strip(),
+            clean(step.error)
+            if step.is_interrupted
+            else f"{step.phase} {clean(step.error)}".strip(),
             look="code",
         )
         for step in run.steps

@@ -1,7 +1,8 @@
-"""Documents as one HTML file: nothing is loaded, and without JavaScript it only filters and copies less.
+"""Documents as one HTML file: nothing is loaded, and without JavaScript it only filters and copies
+less.
 
-Jinja2 escapes every text. The page's own policy (Content-Security-Policy) allows the one style and the one script in
-it by their hashes, and nothing else.
+Jinja2 escapes every text. The page's own policy (Content-Security-Policy) allows the one style and
+the one script in it by their hashes, and nothing else.
 """
 
 from __future__ import annotations
@@ -25,17 +26,28 @@ if TYPE_CHECKING:
 _SIGNS = {"+": "added", "-": "removed", "@": "place"}
 _NOT_IN_AN_ID = regex(r"[^A-Za-z0-9_-]+")
 _CODE = regex(r"`([^`]+)`")
-_LETTERS = {**{state: word.label[:1] for state, word in STATES.items()}, "orphaned": "P"}  # of a table of hosts
+# of a table of hosts
+_LETTERS = {**{state: word.label[:1] for state, word in STATES.items()}, "orphaned": "P"}
 
 
 def render_html(
-    report: str, documents: Sequence[Document], *, is_filtered: bool = False, summary: Sequence[Block] = ()
+    report: str,
+    documents: Sequence[Document],
+    *,
+    is_filtered: bool = False,
+    summary: Sequence[Block] = (),
 ) -> str:
-    """A page with a section for each document, and an overview of several, with the `summary`; `is_filtered`: with a
-    form that shows it in part, by the keys of its sections and the groups of what is in them.
+    """A page with a section for each document, and an overview of several, with the `summary`;
+    `is_filtered`: with a form that shows it in part, by the keys of its sections and the groups of
+    what is in them.
     """
     name = documents[0].name if len(documents) == 1 else f"{len(documents)} hosts"
-    keyed = [one for each in documents for one in each.blocks if is_filtered and isinstance(one, Section) and one.key]
+    keyed = [
+        one
+        for each in documents
+        for one in each.blocks
+        if is_filtered and isinstance(one, Section) and one.key
+    ]
     lists = [block for section in keyed for block in section.blocks if isinstance(block, Items)]
     style, script = render("report.css"), render("report.js")
     anchors, targets = _make_anchors(documents)
@@ -61,8 +73,8 @@ def render_html(
 
 
 def _make_anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mapping[str, str]]:
-    """The anchor of each finding, by the id() of its point; and where the name of a host or, of one document, of a rule
-    leads.
+    """The anchor of each finding, by the id() of its point; and where the name of a host or, of one
+    document, of a rule leads.
     """
     anchors: dict[int, str] = {}
     targets: defaultdict[str, str] = defaultdict(str)
@@ -96,8 +108,9 @@ def _list_findings(document: Document) -> Iterator[Item]:
 
 
 def _split_pieces(text: str, is_step: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - called by the template
-    """A text in pieces, each with its kind: `code` for what is in backticks, `command` for what a step has people type,
-    or nothing. In what a host says nothing is a command: a button would copy it.
+    """A text in pieces, each with its kind: `code` for what is in backticks, `command` for what a
+    step has people type, or nothing. In what a host says nothing is a command: a button would copy
+    it.
     """
     if is_step and (place := find_command(text)):
         begin, end = place

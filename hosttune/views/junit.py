@@ -1,9 +1,11 @@
-"""A check as JUnit XML, for image pipelines: a suite for each host, a case for each rule and subject.
+"""A check as JUnit XML, for image pipelines: a suite for each host, a case for each rule and
+subject.
 
-It has nothing of an outline (views/document.py): cases of a schema, with a result each, so it is made of the findings.
-A fleet has none: it is folded into counts, and the cases of several hosts are those of `check --host A --host B`.
-A case fails exactly where the check would end with status 1. The names and attributes are those of the schema that
-Jenkins publishes (jenkins-junit.xsd); suites also carry what Ant's has (id, package, timestamp without a zone).
+It has nothing of an outline (views/document.py): cases of a schema, with a result each, so it is
+made of the findings. A fleet has none: it is folded into counts, and the cases of several hosts are
+those of `check --host A --host B`. A case fails exactly where the check would end with status 1.
+The names and attributes are those of the schema that Jenkins publishes (jenkins-junit.xsd); suites
+also carry what Ant's has (id, package, timestamp without a zone).
 """
 
 from __future__ import annotations
@@ -41,7 +43,12 @@ def _make_suite(one: Checked, number: int, *, strict: bool) -> Element:
     suite = Element("testsuite", name=host, hostname=host, package="hosttune", id=str(number))
     suite.set("timestamp", plan.created_at[:19])
     properties = SubElement(suite, "properties")
-    facts = {"version": plan.tool_version, "profile": one.profile, "digest": plan.digest, "machine": plan.machine}
+    facts = {
+        "version": plan.tool_version,
+        "profile": one.profile,
+        "digest": plan.digest,
+        "machine": plan.machine,
+    }
     facts |= {name: one.machine[name] for name in one.machine}
     for name, value in facts.items():
         SubElement(properties, "property", name=name, value=clean(value))

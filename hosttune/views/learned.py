@@ -1,4 +1,6 @@
-"""What was learned of a healthy host, as a side of `hosttune diff`: its parts and counters in place of rules. Pure."""
+"""What was learned of a healthy host, as a side of `hosttune diff`: its parts and counters in place
+of rules. Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,17 @@ RULE = "host-baseline"  # which says the same of the host alone
 
 @frozen
 class LearnedState:
-    """A host as it was once. `unseen`: the kinds of parts of which nothing is known, each with the reason."""
+    """A host as it was once. `unseen`: the kinds of parts of which nothing is known, each with the
+    reason.
+    """
 
     learned: Learned
     unseen: Mapping[str, str]
 
 
 def make_sides(a: LearnedState, b: LearnedState, times: float) -> tuple[Side, Side]:
-    """Two states as two checks of one rule. What the later has less of is advice, and so is a counter that grew more
-    than `times` as fast as before.
+    """Two states as two checks of one rule. What the later has less of is advice, and so is a
+    counter that grew more than `times` as fast as before.
     """
     then, now = (a, b) if a.learned.learned_at <= b.learned.learned_at else (b, a)
     pairs = (*_of_parts(then, now), *_of_counters(then.learned, now.learned, times))
@@ -38,7 +42,9 @@ def make_sides(a: LearnedState, b: LearnedState, times: float) -> tuple[Side, Si
     return (before, after) if then is a else (after, before)
 
 
-def _of_parts(then: LearnedState, now: LearnedState) -> Iterator[tuple[Finding | None, Finding | None]]:
+def _of_parts(
+    then: LearnedState, now: LearnedState
+) -> Iterator[tuple[Finding | None, Finding | None]]:
     had = {(part.kind, part.name): part for part in then.learned.parts}
     has = {(part.kind, part.name): part for part in now.learned.parts}
     for kind, name in dict.fromkeys([*had, *has]):
@@ -58,7 +64,12 @@ def _of_counters(then: Learned, now: Learned, times: float) -> Iterator[tuple[Fi
         if one.is_faster(times):
             yield same, _make_advice(one.name, one.sentence)
         else:
-            yield same, _make_fine(one.name, one.sentence.removeprefix(f"{one.name}: ")) if one.grown else same
+            yield (
+                same,
+                _make_fine(one.name, one.sentence.removeprefix(f"{one.name}: "))
+                if one.grown
+                else same,
+            )
 
 
 def _make_fine(name: str, text: str) -> Finding:
@@ -77,4 +88,6 @@ def _describe_amount(part: Part, other: Part) -> str:
 
 def _make_side(learned: Learned, findings: Iterable[Finding | None]) -> Side:
     when = datetime.fromtimestamp(learned.learned_at, timezone.utc).isoformat(timespec="seconds")
-    return Side(learned.name, learned.machine, when, learned.tool_version, "", tuple(filter(None, findings)))
+    return Side(
+        learned.name, learned.machine, when, learned.tool_version, "", tuple(filter(None, findings))
+    )

@@ -1,6 +1,8 @@
-"""A document as Markdown (CommonMark with GitHub's fences and tables), to paste into a pull request or a ticket.
+"""A document as Markdown (CommonMark with GitHub's fences and tables), to paste into a pull request
+or a ticket.
 
-Text from outside cannot format anything, link, or call a person: it is escaped, commands and values stand as code.
+Text from outside cannot format anything, link, or call a person: it is escaped, commands and values
+stand as code.
 """
 
 from __future__ import annotations
@@ -34,13 +36,16 @@ if TYPE_CHECKING:
     from hosttune.views.document import Document
 
 _SPECIAL = regex(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
-_BEGINS = regex(r"(\d*)(?:[.)]|[-+=#]+)(?:\s|$)")  # what would begin a list or a heading at the beginning of a line
+# what would begin a list or a heading at the beginning of a line
+_BEGINS = regex(r"(\d*)(?:[.)]|[-+=#]+)(?:\s|$)")
 # a command that is in backticks already; @someone and #123, which a forge makes a call or a link of
 _CODE = regex(r"`([^`]+)`|((?<![\w/.])[@#]\w[\w/-]*)")
 
 
 def render_markdown(report: str, documents: Sequence[Document]) -> str:
-    """The documents one below the other, each under its title; of several, or of one without, the report is named."""
+    """The documents one below the other, each under its title; of several, or of one without, the
+    report is named.
+    """
     parts = [] if len(documents) == 1 and documents[0].title else [[f"# {report}"]]
     for one in documents:
         level = 2 if one.title else 1
@@ -51,10 +56,15 @@ def render_markdown(report: str, documents: Sequence[Document]) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Text that means itself in Markdown; what is quoted as code, or would call someone, becomes code."""
+    """Text that means itself in Markdown; what is quoted as code, or would call someone, becomes
+    code.
+    """
     parts, last = [], 0
     for span in _CODE.finditer(text):
-        parts += [_SPECIAL.sub(r"\\\g<0>", text[last : span.start()]), quote_code(span[1] or span[2])]
+        parts += [
+            _SPECIAL.sub(r"\\\g<0>", text[last : span.start()]),
+            quote_code(span[1] or span[2]),
+        ]
         last = span.end()
     return "".join(parts) + _SPECIAL.sub(r"\\\g<0>", text[last:])
 
@@ -70,7 +80,11 @@ def fence_lines(lines: Iterable[str], language: str, *, indent: str = "") -> lis
     """Lines as a code block, whatever backticks they hold."""
     body = list(lines)
     fence = "`" * max(3, _longest_run("\n".join(body)) + 1)
-    return [f"{indent}{fence}{language}", *(f"{indent}{line}".rstrip() for line in body), f"{indent}{fence}"]
+    return [
+        f"{indent}{fence}{language}",
+        *(f"{indent}{line}".rstrip() for line in body),
+        f"{indent}{fence}",
+    ]
 
 
 def make_cell(text: str) -> str:
@@ -91,14 +105,19 @@ def _render_inside(heading: list[str], blocks: Iterable[Block], level: int) -> l
     """A heading and the blocks below it; changes are one list."""
     lines, is_list = list(heading), False
     for block in blocks:
-        lines += [*([] if is_list and isinstance(block, Diff) else [""]), *_render_block(block, level)]
+        lines += [
+            *([] if is_list and isinstance(block, Diff) else [""]),
+            *_render_block(block, level),
+        ]
         is_list = isinstance(block, Diff)
     return lines
 
 
 def _render_section(section: Section, mark: str) -> list[str]:
     count = f" ({section.count})" if section.count else ""
-    return _render_inside([f"{mark} {escape_text(section.title)}{count}"], section.blocks, len(mark))
+    return _render_inside(
+        [f"{mark} {escape_text(section.title)}{count}"], section.blocks, len(mark)
+    )
 
 
 def _render_card(card: Panel, mark: str) -> list[str]:
@@ -120,11 +139,15 @@ def table_lines(header: Sequence[str], rows: Iterable[Iterable[str]]) -> list[st
 
 
 def _render_table(table: Table) -> list[str]:
-    return table_lines([*map(escape_text, table.header)], (map(escape_text, row) for row in table.rows))
+    return table_lines(
+        [*map(escape_text, table.header)], (map(escape_text, row) for row in table.rows)
+    )
 
 
 def _render_say(say: Say) -> str:
-    return f"{_escape_begin(say.text)} {quote_code(say.code)}" if say.code else _escape_begin(say.text)
+    return (
+        f"{_escape_begin(say.text)} {quote_code(say.code)}" if say.code else _escape_begin(say.text)
+    )
 
 
 def _escape_begin(text: str) -> str:
@@ -144,7 +167,10 @@ def _render_item(item: Item, indent: str) -> list[str]:
     )
     text = escape_text(item.sentence) if item.head else _escape_begin(item.sentence)
     words = f"{head}{item.joint}{text}" if item.head and text else head or text
-    return [f"{indent}- {words}", *(line for one in item.items for line in _render_item(one, f"{indent}  "))]
+    return [
+        f"{indent}- {words}",
+        *(line for one in item.items for line in _render_item(one, f"{indent}  ")),
+    ]
 
 
 def _render_diff(diff: Diff) -> list[str]:
@@ -164,7 +190,11 @@ _LINES: dict[type[Block], Callable[[Any, str], list[str]]] = {
     Items: lambda block, _: [line for item in block.items for line in _render_item(item, "")],
     Diff: lambda diff, _: _render_diff(diff),
     Fold: lambda *_: [],  # only a page can fold away
-    CommandBlock: lambda block, _: [escape_text(block.why), "", *fence_lines([block.text], block.language)],
+    CommandBlock: lambda block, _: [
+        escape_text(block.why),
+        "",
+        *fence_lines([block.text], block.language),
+    ],
     Steps: _render_steps,
     Table: lambda table, _: _render_table(table),
     Matrix: lambda block, mark: [

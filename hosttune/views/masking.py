@@ -1,4 +1,6 @@
-"""Secrets in what is shown as data: the same masker as in records. The journal keeps the true bytes."""
+"""Secrets in what is shown as data: the same masker as in records. The journal keeps the true
+bytes.
+"""
 
 from __future__ import annotations
 

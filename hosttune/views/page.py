@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 OWN_COMMAND = regex(  # one that names a host already is left alone
     r"(?<![\w/.-])(?P<sudo>sudo )?hosttune "
-    r"(?P<verb>apply|bench|check|confirm|dataset|diff|disks|driver|explain|facts|fstab|health|history|init|plan|policy|"
-    r"profiles|ready|reboot-required|record|report|rules|status|trial|undo|watch)\b(?! --(?:root|host)\b)"
+    r"(?P<verb>apply|bench|check|confirm|dataset|diff|disks|driver|explain|facts|fstab|health"
+    r"|history|init|plan|policy|"
+    r"profiles|ready|reboot-required|record|report|rules|status|trial|undo|watch)\b(?! --(?:root"
+    r"|host)\b)"
 )
-_BY_ROOT = frozenset({"check", "plan", "apply", "confirm", "trial", "undo", "history", "explain", "rules"})
-LOOKS = frozenset({"check", "plan", "history", "explain"})  # with the options that name host and policy
+_BY_ROOT = frozenset(
+    {"check", "plan", "apply", "confirm", "trial", "undo", "history", "explain", "rules"}
+)
+# with the options that name host and policy
+LOOKS = frozenset({"check", "plan", "history", "explain"})
 ACTS = frozenset({"apply", "undo"})  # so too, but not of a record
 AIMED = frozenset({"disks", "driver", "facts", "fstab"})  # with those that name the host
 
@@ -30,12 +35,13 @@ AIMED = frozenset({"disks", "driver", "facts", "fstab"})  # with those that name
 class Page:
     """The surroundings of a report.
 
-    `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change needs in front of it
-    (`sudo `, or nothing in a shell of root), `options` what the next command has to repeat to mean the same host and
-    policy (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, which undo and confirm do not
-    take; `there` is what a command on the host of a record repeats, `aim` what names the host without a policy.
-    `can_apply` is False where there is nothing to change: a record. `is_partial`: without root's rights, so root may
-    see more, and plan something else.
+    `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change
+    needs in front of it (`sudo `, or nothing in a shell of root), `options` what the next command
+    has to repeat to mean the same host and policy (` --policy p.yaml`), `only` what it repeats to
+    mean the same rules alone, which undo and confirm do not take; `there` is what a command on the
+    host of a record repeats, `aim` what names the host without a policy. `can_apply` is False where
+    there is nothing to change: a record. `is_partial`: without root's rights, so root may see more,
+    and plan something else.
     """
 
     host: str = "this host"
@@ -51,17 +57,22 @@ class Page:
     is_verbose: bool = False
     policy: str = "/etc/hosttune/policy.yaml"  # as someone on this machine names it
     medium: Medium = Medium.TEXT
-    record: str = ""  # which version of hosttune made the record that is replayed; empty: no record is
+    # which version of hosttune made the record that is replayed; empty: no record is
+    record: str = ""
     source: str = ""  # which other program made the file that is read as one
 
     @property
     def is_terse(self) -> bool:
-        """Whether it is one screen of a terminal: what fits in a line is shown, and --verbose shows the rest."""
+        """Whether it is one screen of a terminal: what fits in a line is shown, and --verbose shows
+        the rest.
+        """
         return self.medium is Medium.TEXT and not self.is_verbose
 
     @property
     def folds(self) -> bool:
-        """Whether what is not for everybody can be folded away, so that nothing has to be left out."""
+        """Whether what is not for everybody can be folded away, so that nothing has to be left
+        out.
+        """
         return self.medium is Medium.HTML
 
     @property
@@ -101,13 +112,18 @@ class Page:
         return tuple(self.todo(step) for step in steps_of(todo))
 
     def todo(self, text: str) -> str:
-        """Advice from a rule or a resource, with the commands in it as they have to be typed here, for this host."""
+        """Advice from a rule or a resource, with the commands in it as they have to be typed here,
+        for this host.
+        """
         options, aim = (words if words not in text else "" for words in (self.options, self.aim))
 
         def insert_typed(found: re.Match[str]) -> str:
             verb = found["verb"]
             sudo = self.sudo if found["sudo"] or verb in _BY_ROOT else ""
             takes_options = verb in LOOKS or (verb in ACTS and self.can_apply)
-            return f"{sudo}{self.program} {verb}{options if takes_options else aim if verb in AIMED else ''}"
+            return (
+                f"{sudo}{self.program} "
+                f"{verb}{options if takes_options else aim if verb in AIMED else ''}"
+            )
 
         return OWN_COMMAND.sub(insert_typed, clean(text))

@@ -21,10 +21,14 @@ SHARED = 2  # rules that have a condition in the same words
 
 
 def parts_json(catalog: Catalog) -> dict[str, Any]:
-    """Domains, shared conditions and kinds of wishes, each with the number of rules that have it."""
+    """Domains, shared conditions and kinds of wishes, each with the number of rules that have
+    it.
+    """
     rules = catalog.rules.values()
     domains = Counter(rule.domain for rule in rules)
-    guards = Counter((one.condition.source, one.otherwise.source) for rule in rules for one in rule.applies_when)
+    guards = Counter(
+        (one.condition.source, one.otherwise.source) for rule in rules for one in rule.applies_when
+    )
     wishes = Counter(kind for rule in rules for kind in {wish.kind for wish in rule.want})
     return {
         "format_version": FORMAT_VERSION,
@@ -35,7 +39,11 @@ def parts_json(catalog: Catalog) -> dict[str, Any]:
             if number >= SHARED
         ],
         "wishes": [
-            {"kind": name, "about": " ".join((type(kind).__doc__ or "").split()), "rules": wishes[name]}
+            {
+                "kind": name,
+                "about": " ".join((type(kind).__doc__ or "").split()),
+                "rules": wishes[name],
+            }
             for name, kind in sorted(wish_kinds().items())
         ],
     }
@@ -45,15 +53,20 @@ def parts_text(catalog: Catalog, page: Page) -> str:
     """The same for people."""
     parts = parts_json(catalog)
     conditions = [
-        (_count_rules(one["rules"]), f"{{if: {one['if']}, else: {one['else']}}}") for one in parts["conditions"]
+        (_count_rules(one["rules"]), f"{{if: {one['if']}, else: {one['else']}}}")
+        for one in parts["conditions"]
     ]
     kinds = [(one["kind"], _count_rules(one["rules"]), one["about"]) for one in parts["wishes"]]
     lines = _render_block(
-        "Domains: an id begins with one", [(name, _count_rules(n)) for name, n in parts["domains"].items()], page
+        "Domains: an id begins with one",
+        [(name, _count_rules(n)) for name, n in parts["domains"].items()],
+        page,
     )
     lines += _render_block("Conditions of applies_when that several rules have", conditions, page)
     lines += _render_block("Kinds of wishes: hosttune rules new ID --wish KIND", kinds, page)
-    lines.append("Facts that expressions ask: hosttune facts. Hosts for cases, in a checkout: ./run hosts")
+    lines.append(
+        "Facts that expressions ask: hosttune facts. Hosts for cases, in a checkout: ./run hosts"
+    )
     return "\n".join(lines) + "\n"
 
 

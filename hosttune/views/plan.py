@@ -52,12 +52,16 @@ _MOST_RUNS = 5  # that are named with what they left in force
 SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or more
 
 
-def plan_report(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial | None = None) -> str:
+def plan_report(
+    one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial | None = None
+) -> str:
     """The plan of `plan` and of `apply` without --yes; `more` is at the end."""
     return render_documents("hosttune plan", [plan_outline(one, more, trial)], one.page)
 
 
-def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial | None = None) -> Document:
+def plan_outline(
+    one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial | None = None
+) -> Document:
     """What each rule would change, why the rest does not happen, how to say yes."""
     plan, page = one.plan, one.page
     blocks: list[Block] = [*make_sections((FAULTS,), plan.findings, page, one.about)]
@@ -70,7 +74,9 @@ def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial
     blocks += trial.blocks if trial else ()
     if page.is_partial:
         more_as_root = page.look_as_root("plan")
-        blocks.append(CommandBlock("Root may see more to change, and the digest to apply by:", more_as_root))
+        blocks.append(
+            CommandBlock("Root may see more to change, and the digest to apply by:", more_as_root)
+        )
     elif plan.changes and page.can_apply:
         words = f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}"
         yes = page.act(f"{words}{trial.words}" if trial else words)
@@ -82,7 +88,9 @@ def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial
     first = (*volatile_lines(one.volatile), *make_head(one, chosen=one.chosen))
     status = status_text(why_status(plan, strict=False))
     faults = list_faults(plan.findings)
-    return Document(host, f"Plan for {host}", first, (*blocks, *more), made_text(one), status, faults)
+    return Document(
+        host, f"Plan for {host}", first, (*blocks, *more), made_text(one), status, faults
+    )
 
 
 def volatile_lines(sentence: str) -> tuple[Say, ...]:
@@ -99,15 +107,25 @@ def undo_report(
     on_paper: int = 0,
     of: UndoPlan | None = None,
 ) -> str:
-    """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo;
-    `on_paper` counts the changes that are gone already, so that only the journal has to follow; `of` names the runs.
+    """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next
+    apply would redo; `on_paper` counts the changes that are gone already, so that only the journal
+    has to follow; `of` names the runs.
     """
-    nothing = f"nothing can be undone: {count_left(plan.findings)}." if plan.findings else "nothing to undo."
+    nothing = (
+        f"nothing can be undone: {count_left(plan.findings)}."
+        if plan.findings
+        else "nothing to undo."
+    )
     sentence = f"{say_count(len(plan.changes), 'change')} to undo." if plan.changes else nothing
     if on_paper:
-        sentence += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
+        sentence += (
+            f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
+        )
     host = clean(page.host)
-    blocks: list[Block] = [*_make_stages(plan, is_undo=True), *make_sections((UNKNOWN, *HELD), plan.findings, page)]
+    blocks: list[Block] = [
+        *_make_stages(plan, is_undo=True),
+        *make_sections((UNKNOWN, *HELD), plan.findings, page),
+    ]
     if (plan.changes or on_paper) and page.can_apply:
         yes = page.act(f"{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}")
         blocks.append(CommandBlock("To undo exactly this:", yes))
@@ -115,7 +133,9 @@ def undo_report(
     blocks += make_ignoring(ignore, page)
     runs = [Say(f"Of {runs_taken(of)}.")] if of and len(of.runs) > 1 else []
     head = (Say(sentence, "decision", name=host), *runs)
-    return render_documents("hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page)
+    return render_documents(
+        "hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page
+    )
 
 
 def count_left(findings: Iterable[Finding]) -> str:
@@ -127,7 +147,9 @@ def count_left(findings: Iterable[Finding]) -> str:
 def runs_taken(of: UndoPlan) -> str:
     """The runs of which something is taken back, as they belong together."""
     names = [clean(run) for run in of.runs]
-    return f"run{'s' * (len(names) > 1)} {join_words(names)}" + (", one intention" if len(names) > 1 else "")
+    return f"run{'s' * (len(names) > 1)} {join_words(names)}" + (
+        ", one intention" if len(names) > 1 else ""
+    )
 
 
 def still_in_force(of: UndoPlan | None, page: Page) -> list[Section]:
@@ -136,13 +158,18 @@ def still_in_force(of: UndoPlan | None, page: Page) -> list[Section]:
         return []
     items = [
         Item(
-            text=f"{say_count(one.changes, 'change')} of run {clean(one.run.id)} ({one.run.started_at[:16]} UTC): "
+            text=f"{say_count(one.changes, 'change')} of run {clean(one.run.id)} "
+            f"({one.run.started_at[:16]} UTC): "
             f"{page.act(f'undo {clean(one.run.id)} --yes')}".replace("T", " ", 1)
         )
         for one in of.stays[:_MOST_RUNS]
     ]
     more = len(of.stays) - _MOST_RUNS
-    items += [Item(text=f"and {say_count(more, 'earlier run')}: {page.act('history')}")] if more > 0 else []
+    items += (
+        [Item(text=f"and {say_count(more, 'earlier run')}: {page.act('history')}")]
+        if more > 0
+        else []
+    )
     return [Section("Still in force, of other runs", (Items(tuple(items)),), "yellow")]
 
 
@@ -172,27 +199,36 @@ def triggers_text(stage: Stage) -> str:
 
 
 def describe_consent(plan: Plan) -> list[str]:
-    """What the yes would mean, each line a sentence; the digest that it is given for is beside it."""
+    """What the yes would mean, each line a sentence; the digest that it is given for is beside
+    it.
+    """
     by_action = [("new", "create"), ("changed", "update"), ("removed", "delete")]
-    kinds = [(sum(change.action.value == action for change in plan.changes), word) for word, action in by_action]
+    kinds = [
+        (sum(change.action.value == action for change in plan.changes), word)
+        for word, action in by_action
+    ]
     kinds_text = ", ".join(f"{number} {word}" for number, word in kinds if number)
     risk = max(change.risk for change in plan.changes)
     lines = [f"{say_count(len(plan.changes), 'change')}: {kinds_text}. Highest risk: {risk}."]
     for change in plan.changes:
         if is_irreversible(change):
             lines.append(
-                f"Cannot be undone: {describe_place(change.address)} ({more_of(change) or 'there is no way back'})"
+                f"Cannot be undone: {describe_place(change.address)} "
+                f"({more_of(change) or 'there is no way back'})"
             )
         elif more_of(change):
             lines.append(f"Undoing {describe_place(change.address)}: {more_of(change)}")
     if any(UNKNOWN.holds(finding) for finding in plan.findings):
         lines.append(
-            "Something could not be read, so there may be more to change: see above what could not be checked."
+            "Something could not be read, so there may be more to change: see above what could not "
+            "be checked."
         )
     return lines
 
 
-def _make_stages(plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: bool = False) -> list[Block]:
+def _make_stages(
+    plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: bool = False
+) -> list[Block]:
     """The stages, and in each a card for a rule."""
     blocks: list[Block] = []
     for number, stage in enumerate(plan.stages, 1):
@@ -203,7 +239,9 @@ def _make_stages(plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: b
             changes = tuple(group)
             inside = tuple(map(diff_of, changes))
             title = clean(about[rule].title) if rule in about else ""
-            blocks.append(Panel(clean(rule), inside, "" if is_undo else describe_costs(changes), title))
+            blocks.append(
+                Panel(clean(rule), inside, "" if is_undo else describe_costs(changes), title)
+            )
         if text := triggers_text(stage):
             blocks.append(Say(text, is_hanging=True))
     return blocks
@@ -211,5 +249,7 @@ def _make_stages(plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: b
 
 def more_of(change: Change) -> str:
     """What `reversible` says behind its first word: how the way back goes, or why there is none."""
-    word = next((word for word in ("yes", "after a reboot", "no") if change.reversible.startswith(word)), "")
+    word = next(
+        (word for word in ("yes", "after a reboot", "no") if change.reversible.startswith(word)), ""
+    )
     return clean(change.reversible[len(word) :].lstrip(",:; "))

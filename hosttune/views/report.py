@@ -1,4 +1,6 @@
-"""The audit report of `check`: the line that decides, the findings worst first, the next command to type."""
+"""The audit report of `check`: the line that decides, the findings worst first, the next command to
+type.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,26 @@ from hosttune.host.masking.cleaned import clean
 from hosttune.numbers import say_count
 from hosttune.values import Activation, Verdict
 from hosttune.verdict_words import STATES
-from hosttune.views.document import Document, Item, Items, Matrix, Say, Steps, Warnings, render_documents
-from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, WORST_FIRST, make_sections, quiet_groups
+from hosttune.views.document import (
+    Document,
+    Item,
+    Items,
+    Matrix,
+    Say,
+    Steps,
+    Warnings,
+    render_documents,
+)
+from hosttune.views.findings import (
+    ADVICE,
+    ALL,
+    FAULTS,
+    LISTED,
+    WAIVED,
+    WORST_FIRST,
+    make_sections,
+    quiet_groups,
+)
 from hosttune.views.masking import mask_data
 from hosttune.views.summary import (
     WAITS,
@@ -42,14 +62,18 @@ _REBOOT = "reboot when it suits you, then check again."
 
 
 def check_report(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
-    """The reports of these hosts in the medium of their page; `strict`: advice counts for the exit status.
+    """The reports of these hosts in the medium of their page; `strict`: advice counts for the exit
+    status.
 
-    What is ok, or not applicable, is counted where it cannot be folded away. Where nothing differs, a
-    terminal counts what is waived and advice, too, as far as they go beyond its screen; a pipe gets all of it.
+    What is ok, or not applicable, is counted where it cannot be folded away. Where nothing differs,
+    a terminal counts what is waived and advice, too, as far as they go beyond its screen; a pipe
+    gets all of it.
     """
     hosts = tuple(sorted(hosts, key=_rank_badness))
     documents = [_on_screen(one, strict=strict) for one in hosts]
-    return render_documents("hosttune check", documents, hosts[0].page, is_filtered=True, summary=_make_matrix(hosts))
+    return render_documents(
+        "hosttune check", documents, hosts[0].page, is_filtered=True, summary=_make_matrix(hosts)
+    )
 
 
 def _rank_badness(one: Checked) -> tuple[int, ...]:
@@ -68,7 +92,9 @@ def _make_matrix(hosts: tuple[Checked, ...]) -> tuple[Block, ...]:
             for finding in filter(group.holds, one.plan.findings):
                 own.setdefault(clean(finding.rule), group.state)
         states.append(own)
-    rules = dict.fromkeys(rule for group in WORST_FIRST for own in states for rule in own if own[rule] == group.state)
+    rules = dict.fromkeys(
+        rule for group in WORST_FIRST for own in states for rule in own if own[rule] == group.state
+    )
     rows = (
         (clean(one.page.host), tuple(own.get(rule, "") for rule in rules))
         for one, own in zip(hosts, states, strict=True)
@@ -77,33 +103,45 @@ def _make_matrix(hosts: tuple[Checked, ...]) -> tuple[Block, ...]:
 
 
 def _on_screen(one: Checked, *, strict: bool) -> Document:
-    """The report of one host; where nothing differs, with as few findings only counted as a terminal asks for. The
-    number is found by halves: findings can be many, and each try makes the whole report.
+    """The report of one host; where nothing differs, with as few findings only counted as a
+    terminal asks for. The number is found by halves: findings can be many, and each try makes the
+    whole report.
     """
     most = 0
-    if one.page.is_terse and one.page.screen.is_terminal and not exit_status(one.plan, strict=False):
+    if (
+        one.page.is_terse
+        and one.page.screen.is_terminal
+        and not exit_status(one.plan, strict=False)
+    ):
         most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in one.plan.findings)
 
     def fits(folded: int) -> bool:
-        return render_text(check_outline(one, folded, strict=strict), one.page.screen).count("\n") <= ONE_SCREEN
+        return (
+            render_text(check_outline(one, folded, strict=strict), one.page.screen).count("\n")
+            <= ONE_SCREEN
+        )
 
     folded = 0 if not most or fits(0) else 1 + bisect_left(range(1, most), True, key=fits)
     return check_outline(one, folded, strict=strict)
 
 
 def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Document:
-    """The report of one host, with `folded` findings only counted, of what is waived and of advice, from the end. On a
-    screen that shows a fault, what is not one is named by its rules.
+    """The report of one host, with `folded` findings only counted, of what is waived and of advice,
+    from the end. On a screen that shows a fault, what is not one is named by its rules.
     """
     plan, page = one.plan, one.page
-    least = [finding for group in (ADVICE, WAIVED) for finding in plan.findings if group.holds(finding)]
+    least = [
+        finding for group in (ADVICE, WAIVED) for finding in plan.findings if group.holds(finding)
+    ]
     hidden = {id(finding) for finding in least[len(least) - folded :]}
     shown = [finding for finding in plan.findings if id(finding) not in hidden]
     blocks: list[Block] = []
     if page.is_terse and page.screen.is_terminal and any(map(is_fault, shown)):
         blocks += [*make_sections((FAULTS,), shown, page, one.about), *_list_named(shown)]
     else:
-        blocks += make_sections(ALL if page.is_whole else (*LISTED, *quiet_groups(plan)), shown, page, one.about)
+        blocks += make_sections(
+            ALL if page.is_whole else (*LISTED, *quiet_groups(plan)), shown, page, one.about
+        )
     if not (page.is_whole or quiet_groups(plan)) and (quiet := _count_rest(plan, page, hidden)):
         blocks.append(Say(quiet))
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
@@ -123,10 +161,15 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
 
 
 def list_faults(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """`FAULT gpu-errors: 3 GPUs do not answer`, of each rule that finds one; then how many are left."""
+    """`FAULT gpu-errors: 3 GPUs do not answer`, of each rule that finds one; then how many are
+    left.
+    """
     first = {finding.rule: finding for finding in reversed(tuple(findings)) if is_fault(finding)}
     own = list(reversed(first.values()))
-    shown = [f"{STATES[FAULTS.state].label} {clean(one.rule)}: {clean(one.reason)}" for one in own[:_MOST_FAULTS]]
+    shown = [
+        f"{STATES[FAULTS.state].label} {clean(one.rule)}: {clean(one.reason)}"
+        for one in own[:_MOST_FAULTS]
+    ]
     more = len(own) - _MOST_FAULTS
     return (*shown, *([f"and {say_count(more, 'more fault')}"] if more > 0 else []))
 
@@ -139,11 +182,16 @@ def status_text(why: str) -> str:
 def _list_named(findings: Iterable[Finding]) -> list[Items]:
     """A line for each group except faults: how many rules, and which."""
     every = tuple(findings)
-    found = [(STATES[group.state].label, [clean(one.rule) for one in every if group.holds(one)]) for group in LISTED]
+    found = [
+        (STATES[group.state].label, [clean(one.rule) for one in every if group.holds(one)])
+        for group in LISTED
+    ]
     items = (
         Item(f"{label} ({rules})", ", ".join(names))
         for label, own in found
-        if label != STATES[FAULTS.state].label and (names := dict.fromkeys(own)) and (rules := len(names))
+        if label != STATES[FAULTS.state].label
+        and (names := dict.fromkeys(own))
+        and (rules := len(names))
     )
     listed = tuple(items)
     return [Items(listed, is_aligned=True)] if listed else []
@@ -177,13 +225,17 @@ def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
     if one.inventory is not None:
         body["inventory"] = to_json(one.inventory)
     if timings:
-        body["timings"] = [{"name": name, "seconds": round(seconds, 6)} for name, seconds in one.timings]
+        body["timings"] = [
+            {"name": name, "seconds": round(seconds, 6)} for name, seconds in one.timings
+        ]
     checked: dict[str, Any] = mask_data(body)
     return checked
 
 
 def timings_text(timings: tuple[tuple[str, float], ...]) -> str:
-    """Where the time of a look went, longest first. Facts are collected side by side, so they add up to more."""
+    """Where the time of a look went, longest first. Facts are collected side by side, so they add
+    up to more.
+    """
     return "\n".join(f"{seconds * 1000:8.1f} ms  {name}" for name, seconds in timings)
 
 
@@ -192,12 +244,16 @@ _TRY_IT = "see whether its own manual agrees before you change anything"
 
 
 def make_head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
-    """What the host is, what must be known first, and what would happen now and later, what cannot be undone, and how
-    much is someone else's to decide; `chosen` says which profile that is of.
+    """What the host is, what must be known first, and what would happen now and later, what cannot
+    be undone, and how much is someone else's to decide; `chosen` says which profile that is of.
     """
     machine = (Say(one.machine_text, "machine", is_hanging=True),) if one.machine else ()
     decision = Say(decision_text(one.plan), "decision", name=clean(one.page.host))
-    rules = {finding.rule for finding in one.plan.findings if finding.verdict is not Verdict.NOT_APPLICABLE}
+    rules = {
+        finding.rule
+        for finding in one.plan.findings
+        if finding.verdict is not Verdict.NOT_APPLICABLE
+    }
     sentences = filter(None, (reach_text(rules), clean(chosen)))
     return (*machine, *make_warnings(one), decision, *map(Say, sentences))
 
@@ -212,18 +268,29 @@ def decision_text(plan: Plan) -> str:
     """The decision in sentences, without the name of the host."""
     summary = summarize(plan)
     faults = [f"{text};" for text in [faults_text(plan.findings)] if text]
-    now = f"{say_count(summary.changes_now, 'change')} now" if summary.changes_now else "nothing to change now"
+    now = (
+        f"{say_count(summary.changes_now, 'change')} now"
+        if summary.changes_now
+        else "nothing to change now"
+    )
     rules = len({change.rule for change in plan.changes})
     now += f" by {say_count(rules, 'rule')}" if rules not in {0, summary.changes_now} else ""
     rest = ((summary.unknown, "unknown"), (summary.deferred, "deferred"))
     at_boot = sum(change.activation is Activation.REBOOT for change in plan.changes)
     if at_boot:
         verb = "takes" if at_boot == 1 else "take"
-        now += f" ({at_boot if at_boot < summary.changes_now else 'which'} {verb} effect at the next reboot)"
+        which = at_boot if at_boot < summary.changes_now else "which"
+        now += f" ({which} {verb} effect at the next reboot)"
     parts = [now, *_list_numbers((summary.after_drain, "waiting for GPU work"))]
-    parts += _list_numbers((summary.after_reboot - at_boot, "waiting for reboot"), (summary.waiting, "waiting"))
+    parts += _list_numbers(
+        (summary.after_reboot - at_boot, "waiting for reboot"), (summary.waiting, "waiting")
+    )
     parts += [f"{number} {STATES[state].phrase}" for number, state in rest if number]
-    undo = f"{summary.irreversible} cannot be undone." if summary.irreversible else "All can be undone."
+    undo = (
+        f"{summary.irreversible} cannot be undone."
+        if summary.irreversible
+        else "All can be undone."
+    )
     aside = _list_numbers(
         (summary.owned, "managed elsewhere"),
         (summary.needs_leave, "beyond what the policy allows"),
@@ -259,10 +326,18 @@ def make_warnings(one: Checked) -> list[Warnings]:
 
 
 def warning_texts(one: Checked) -> list[str]:
-    """What the reader must know before the rest: a system that nothing was tried on, interrupted runs."""
+    """What the reader must know before the rest: a system that nothing was tried on, interrupted
+    runs.
+    """
     name = clean(one.other_system)
-    system = f"Attention: {name} is neither Ubuntu nor Debian, and hosttune was tried on no other system: {_TRY_IT}"
-    return [*([system] if name else []), *(f"Attention: {one.page.todo(text)}" for text in one.plan.interrupted)]
+    system = (
+        f"Attention: {name} is neither Ubuntu nor Debian, and hosttune was tried on no other "
+        f"system: {_TRY_IT}"
+    )
+    return [
+        *([system] if name else []),
+        *(f"Attention: {one.page.todo(text)}" for text in one.plan.interrupted),
+    ]
 
 
 def quiet_text(summary: Summary, waived: int = 0) -> str:
@@ -281,8 +356,8 @@ def _count_rest(plan: Plan, page: Page, hidden: set[int]) -> str:
 
 
 def next_steps(one: Checked) -> list[tuple[str, str]]:
-    """The commands that lead on from a check, each with what it does; a step without one is a sentence. None of them
-    changes anything: a fault comes first, with what explains it.
+    """The commands that lead on from a check, each with what it does; a step without one is a
+    sentence. None of them changes anything: a fault comes first, with what explains it.
     """
     plan, page = one.plan, one.page
     summary = summarize(plan)

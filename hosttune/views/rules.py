@@ -25,13 +25,22 @@ def rules_text(rules: Iterable[Rule], selected: frozenset[str], page: Page) -> s
     """All rules, those that the policy selects marked with `*`."""
     listed = list(rules)
     rows = [
-        ("*" if rule.id in selected else "", rule.id, _describe_kind(rule), str(rule.risk), clean(rule.title))
+        (
+            "*" if rule.id in selected else "",
+            rule.id,
+            _describe_kind(rule),
+            str(rule.risk),
+            clean(rule.title),
+        )
         for rule in listed
     ]
     chosen = sum(rule.id in selected for rule in listed)
     lines = align_columns([("", "rule", "kind", "risk", "title"), *rows], page.screen)
     lines[0] = page.screen.paint(lines[0], "dim")
-    return "\n".join([*lines, "", f"{say_count(len(listed), 'rule')}, {chosen} selected here (*)."]) + "\n"
+    return (
+        "\n".join([*lines, "", f"{say_count(len(listed), 'rule')}, {chosen} selected here (*)."])
+        + "\n"
+    )
 
 
 def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any]:
@@ -57,8 +66,13 @@ def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any
 
 
 def profiles_text(catalog: Catalog, chosen: str, page: Page) -> str:
-    """All profiles, each with what it adds to the one that it extends; the one in force is marked."""
-    blocks = [_render_profile(profile, profile.id == chosen, page) for profile in catalog.profiles.values()]
+    """All profiles, each with what it adds to the one that it extends; the one in force is
+    marked.
+    """
+    blocks = [
+        _render_profile(profile, profile.id == chosen, page)
+        for profile in catalog.profiles.values()
+    ]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -86,7 +100,10 @@ def faults_text(number: int, faults: list[Fault]) -> str:
     """The faults of rule files, a line each with its hint, or the word that there is none."""
     lines = [line for fault in faults for line in map(clean, str(fault).splitlines())]
     found = f"{say_count(len(faults), 'fault')} in" if faults else "No faults in"
-    return "\n".join([*lines, *([""] if lines else []), f"{found} {say_count(number, 'rule file')}."]) + "\n"
+    return (
+        "\n".join([*lines, *([""] if lines else []), f"{found} {say_count(number, 'rule file')}."])
+        + "\n"
+    )
 
 
 def faults_json(number: int, faults: list[Fault]) -> dict[str, Any]:
@@ -96,13 +113,25 @@ def faults_json(number: int, faults: list[Fault]) -> dict[str, Any]:
 def _render_profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noqa: FBT001 - called in one place
     mark = ", chosen here" if is_chosen else ""
     lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {clean(profile.title)}"]
-    lines += wrap_text(clean(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
+    lines += wrap_text(
+        clean(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  "
+    )
     for label, entries in (("adds", profile.added), ("leaves out", profile.left_out)):
         names = ", ".join(entries)
         verb = f"{label}: " if profile.extends else "rules: "
-        lines += wrap_text(names, page.screen.columns, first=f"  {verb}", rest="    ") if names else []
-    settings = [f"{rule}: {name} {value}" for rule, own in profile.own_params.items() for name, value in own.items()]
-    lines += wrap_text(", ".join(settings), page.screen.columns, first="  sets: ", rest="    ") if settings else []
+        lines += (
+            wrap_text(names, page.screen.columns, first=f"  {verb}", rest="    ") if names else []
+        )
+    settings = [
+        f"{rule}: {name} {value}"
+        for rule, own in profile.own_params.items()
+        for name, value in own.items()
+    ]
+    lines += (
+        wrap_text(", ".join(settings), page.screen.columns, first="  sets: ", rest="    ")
+        if settings
+        else []
+    )
     if profile.extends:
         lines.append(f"  extends {profile.extends}; {say_count(len(profile.rules), 'rule')} in all")
     return lines

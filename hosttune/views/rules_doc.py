@@ -1,4 +1,6 @@
-"""The documents of the rules: docs/rules.md, an index by domain, and a page for each rule in docs/reference/rules."""
+"""The documents of the rules: docs/rules.md, an index by domain, and a page for each rule in
+docs/reference/rules.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ _PAGE = Page(medium=Medium.MARKDOWN)
 _HEAD = """\
 # The rules of hosttune
 
-`./run generate` writes this index and the pages of the rules from the rule files; edit those. `hosttune explain RULE`
-has the same text, and what the rule finds on this host. Settings that hosttune does not touch on purpose are in
-[folklore.md](folklore.md). How to choose rules: [policy.md](policy.md). Rules of your own:
-[custom-rules.md](custom-rules.md).
+`./run generate` writes this index and the pages of the rules from the rule files; edit those.
+`hosttune explain RULE` has the same text, and what the rule finds on this host. Settings that
+hosttune does not touch on purpose are in [folklore.md](folklore.md). How to choose rules:
+[policy.md](policy.md). Rules of your own: [custom-rules.md](custom-rules.md).
 
 *Kind*: `changes` changes the host on `apply --yes`, `advice only` never does.
 """
@@ -36,24 +38,41 @@ _FOOT = "\n[All rules](../../rules.md). Written by `./run generate` from the rul
 def rules_index(catalog: Catalog) -> str:
     """docs/rules.md. A row keeps the anchor that the section of its rule had."""
     profiles = (_profile_cells(profile) for profile in catalog.profiles.values())
-    lines = [_HEAD, "## Profiles", "", *table_lines(("profile", "for", "extends", "rules"), profiles)]
+    lines = [
+        _HEAD,
+        "## Profiles",
+        "",
+        *table_lines(("profile", "for", "extends", "rules"), profiles),
+    ]
     domains: dict[str, list[Rule]] = {}
     for rule in catalog.rules.values():
         domains.setdefault(rule.domain, []).append(rule)
     lines += ["", "## Index", "", f"{say_count(len(catalog.rules), 'rule')}.", ""]
     for domain, rules in domains.items():
-        lines += [f"### {domain}", "", *table_lines(("rule", "kind", "risk", "what"), map(_rule_cells, rules)), ""]
+        lines += [
+            f"### {domain}",
+            "",
+            *table_lines(("rule", "kind", "risk", "what"), map(_rule_cells, rules)),
+            "",
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def rule_document(rule: Rule, catalog: Catalog) -> str:
     """The page about one rule: what `explain` says without a host."""
-    outline = explain_outline(Explained(rule, Wording(rule.defaults), profiles_of(rule, catalog)), _PAGE)
+    outline = explain_outline(
+        Explained(rule, Wording(rule.defaults), profiles_of(rule, catalog)), _PAGE
+    )
     return render_markdown(rule.id, [replace(outline, title="")]) + _FOOT
 
 
 def _profile_cells(profile: Profile) -> tuple[str, ...]:
-    return f"`{profile.id}`", make_cell(profile.title), profile.extends or "-", str(len(profile.rules))
+    return (
+        f"`{profile.id}`",
+        make_cell(profile.title),
+        profile.extends or "-",
+        str(len(profile.rules)),
+    )
 
 
 def _rule_cells(rule: Rule) -> tuple[str, ...]:

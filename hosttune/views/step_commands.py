@@ -1,4 +1,6 @@
-"""The command in a step of a way out: pages give it a button, texts a line of its own that is not broken."""
+"""The command in a step of a way out: pages give it a button, texts a line of its own that is not
+broken.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,15 @@ import shlex
 
 from hosttune.regex import regex
 
-# The command of a step: all of it, or what follows its colon, up to the words that say what it is for, or go on.
-# `modprobe`, `mount`, `find` are not here: sentences begin with them, too.
+# The command of a step: all of it, or what follows its colon, up to the words that say what it is
+# for, or go on. `modprobe`, `mount`, `find` are not here: sentences begin with them, too.
 _COMMAND = regex(
-    r"(?:^|(?<=: ))(?:\d\. )?((?:sudo|amd-smi|apt|apt-get|cat|chronyc|dcgmi|dmesg|docker|echo|export|findmnt|grep|"
-    r"hosttune|ip|journalctl|kubectl|ls|lsblk|lspci|mlxlink|nvidia-smi|nvme|perfquery|ping|podman|printf|python|python3|"
-    r"ras-mc-ctl|rpcinfo|sbatch|scontrol|smartctl|systemctl|systemd-cgls|tuned-adm|update-initramfs|zfs|"
+    r"(?:^|(?<=: ))(?:\d\. )?((?:sudo|amd-smi|apt|apt-get|cat|chronyc|dcgmi|dmesg|docker|echo"
+    r"|export|findmnt|grep|"
+    r"hosttune|ip|journalctl|kubectl|ls|lsblk|lspci|mlxlink|nvidia-smi|nvme|perfquery|ping|podman"
+    r"|printf|python|python3|"
+    r"ras-mc-ctl|rpcinfo|sbatch|scontrol|smartctl|systemctl|systemd-cgls|tuned-adm"
+    r"|update-initramfs|zfs|"
     r"/[\w./+-]+/(?:run|hosttune)) .*?)"
     r"(?= \([^()'\"]*\)$| (?:lists|names|prints|reports|says|shows|tells|tests)\b|, [a-z]|$)"
 )

@@ -1,4 +1,6 @@
-"""What a plan amounts to: the numbers behind the first line of every report, and the exit status."""
+"""What a plan amounts to: the numbers behind the first line of every report, and the exit
+status.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Finding, Plan, Receipt
 
 OTHER_VENDORS = "gpu-other-vendors"  # the rule about GPUs of others than NVIDIA
-# Why a difference stays, in the order of a report: first what passes by itself, then what needs a person.
+# Why a difference stays, in the order of a report: first what passes by itself, then what needs a
+# person.
 WAITS = (HoldKind.WAITING, HoldKind.BUSY)
 NEEDS_LEAVE = (HoldKind.ABOVE_MAX_RISK, HoldKind.DISTURBS)
 NOT_SAFE = (HoldKind.REFUSED, HoldKind.CAME_BACK)
@@ -25,8 +28,8 @@ OWNED = (HoldKind.OWNED, HoldKind.EDITED, HoldKind.REVERTED)
 
 @frozen
 class Summary:
-    """Changes of a plan, and the rules of its findings, counted by what would become of them: as the headings of a
-    report count them, because subjects come in dozens.
+    """Changes of a plan, and the rules of its findings, counted by what would become of them: as
+    the headings of a report count them, because subjects come in dozens.
     """
 
     faults: int  # rules that say that this machine does not do its work, whatever becomes of them
@@ -39,7 +42,8 @@ class Summary:
     owned: int  # rules where someone else decides
     owners: tuple[str, ...]
     refused: int  # rules that cannot be acted on safely
-    unknown: int  # rules that find no fault, and of which something is not known, however many their subjects
+    # rules that find no fault, and of which something is not known, however many their subjects
+    unknown: int
     advice: int
     deferred: int  # rules of which only the machine that runs this image can tell
     waived: int
@@ -49,14 +53,20 @@ class Summary:
 
 
 def rules_in(findings: Iterable[Finding]) -> int:
-    """How many rules these findings are of: the number that a report gives, because subjects come in dozens."""
+    """How many rules these findings are of: the number that a report gives, because subjects come
+    in dozens.
+    """
     return len({finding.rule for finding in findings})
 
 
 def summarize(plan: Plan) -> Summary:
     held = [finding for finding in plan.findings if finding.hold]
     owned = [finding for finding in held if finding.hold.kind in OWNED]
-    waiting = [finding for finding in held if finding.hold.kind is HoldKind.WAITING and not is_fault(finding)]
+    waiting = [
+        finding
+        for finding in held
+        if finding.hold.kind is HoldKind.WAITING and not is_fault(finding)
+    ]
     for_reboot = [finding for finding in waiting if waits_for_reboot(finding)]
     free = [finding for finding in plan.findings if not finding.hold]
     faulty = {finding.rule for finding in filter(is_fault, plan.findings)}
@@ -64,12 +74,15 @@ def summarize(plan: Plan) -> Summary:
         faults=len(faulty),
         changes_now=len(plan.changes),
         after_drain=_count(held, HoldKind.BUSY),
-        after_reboot=sum(change.activation is Activation.REBOOT for change in plan.changes) + rules_in(for_reboot),
+        after_reboot=sum(change.activation is Activation.REBOOT for change in plan.changes)
+        + rules_in(for_reboot),
         waiting=rules_in(finding for finding in waiting if not waits_for_reboot(finding)),
         needs_leave=_count(held, *NEEDS_LEAVE),
         irreversible=sum(is_irreversible(change) for change in plan.changes),
         owned=rules_in(owned),
-        owners=tuple(dict.fromkeys(finding.hold.detail for finding in owned if finding.hold.detail)),
+        owners=tuple(
+            dict.fromkeys(finding.hold.detail for finding in owned if finding.hold.detail)
+        ),
         refused=_count(held, *NOT_SAFE),
         unknown=_count_verdict([one for one in free if one.rule not in faulty], Verdict.UNKNOWN),
         advice=_count_verdict(free, Verdict.ADVICE),
@@ -85,20 +98,25 @@ ASIDE = frozenset({HoldKind.DEFERRED, HoldKind.WAIVED, HoldKind.ORPHANED})  # no
 # the worst first; the verdicts, and what makes one no one's alarm
 FAULT = "fault"
 STANDINGS = (
-    FAULT, Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, HoldKind.DEFERRED.value,
-    HoldKind.ORPHANED.value, HoldKind.WAIVED.value, Verdict.OK.value, Verdict.NOT_APPLICABLE.value,
+    FAULT, Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value,
+    HoldKind.DEFERRED.value, HoldKind.ORPHANED.value, HoldKind.WAIVED.value, Verdict.OK.value,
+    Verdict.NOT_APPLICABLE.value,
 )  # fmt: skip
 
 
 def name_standing(finding: Finding) -> str:
-    """The verdict of a finding, or `fault`, `deferred`, `waived` or `orphaned`: one of STANDINGS."""
+    """The verdict of a finding, or `fault`, `deferred`, `waived` or `orphaned`: one of
+    STANDINGS.
+    """
     if finding.hold.kind in ASIDE:
         return finding.hold.kind.value
     return FAULT if finding.is_fault else finding.verdict.value
 
 
 def is_fault(finding: Finding) -> bool:
-    """Whether it says that this machine does not do its work, now or after the next boot, and no one accepted that."""
+    """Whether it says that this machine does not do its work, now or after the next boot, and no
+    one accepted that.
+    """
     return name_standing(finding) == FAULT
 
 
@@ -112,9 +130,9 @@ def is_irreversible(change: Change) -> bool:
 
 
 def counts_for_status(finding: Finding, *, strict: bool) -> bool:
-    """Whether a finding makes the exit status 1: a selected rule differs, finds a fault, is unknown or waits, and
-    no one waived it, or a waiver expired. What is deferred to the machine that runs an image does not: no one can tell
-    it before.
+    """Whether a finding makes the exit status 1: a selected rule differs, finds a fault, is unknown
+    or waits, and no one waived it, or a waiver expired. What is deferred to the machine that runs
+    an image does not: no one can tell it before.
     """
     if finding.hold.kind in ASIDE:
         return False
@@ -132,18 +150,28 @@ def exit_status(plan: Plan, *, strict: bool) -> int:
 
 
 def why_status(plan: Plan, *, strict: bool) -> str:
-    """Why `check` and `plan` end with 1, as in `1 fault, 2 rules differ`; nothing where they end with 0."""
-    return _count_causes([finding for finding in plan.findings if counts_for_status(finding, strict=strict)])
+    """Why `check` and `plan` end with 1, as in `1 fault, 2 rules differ`; nothing where they end
+    with 0.
+    """
+    return _count_causes(
+        [finding for finding in plan.findings if counts_for_status(finding, strict=strict)]
+    )
 
 
 def applied_status(plan: Plan, receipt: Receipt) -> int:
-    """Of `apply --yes`: 0 all done and verified, 1 something failed, or a difference stays that does not just wait."""
+    """Of `apply --yes`: 0 all done and verified, 1 something failed, or a difference stays that
+    does not just wait.
+    """
     return int(bool(why_applied(plan, receipt)))
 
 
 def why_applied(plan: Plan, receipt: Receipt) -> str:
     """Why `apply --yes` ends with 1; nothing where it ends with 0."""
-    left = [finding for finding in after_run(plan.findings, receipt.faults) if is_left_after(finding, plan)]
+    left = [
+        finding
+        for finding in after_run(plan.findings, receipt.faults)
+        if is_left_after(finding, plan)
+    ]
     failed = f"{len(receipt.failed)} failed" if receipt.failed else ""
     unread = "" if failed or receipt.verified else "not all was read back as planned"
     return ", ".join(filter(None, (failed, unread, _count_causes(left))))
@@ -155,13 +183,18 @@ def _count_causes(findings: Collection[Finding]) -> str:
     for finding in findings:
         rules.setdefault(finding.rule, []).append(finding)
     counts = Counter(_name_cause(find_worst(own)) for own in rules.values())
-    return ", ".join(f"{counts[one]} {words[counts[one] > 1]}" for one, words in _CAUSES.items() if counts[one])
+    return ", ".join(
+        f"{counts[one]} {words[counts[one] > 1]}" for one, words in _CAUSES.items() if counts[one]
+    )
 
 
 _CAUSES = {
     FAULT: ("fault", "faults"),
     "differs": ("rule to change", "rules to change"),
-    **{state: (STATES[state].phrase,) * 2 for state in ("refused", "left alone", "waits", "unknown")},
+    **{
+        state: (STATES[state].phrase,) * 2
+        for state in ("refused", "left alone", "waits", "unknown")
+    },
     "waiver": ("waiver is over", "waivers are over"),
     "advice": ("piece of advice", "pieces of advice"),
 }
@@ -204,10 +237,13 @@ def is_reach_short(rules: Collection[str]) -> bool:
 
 
 def reach_text(rules: Collection[str]) -> str:
-    """How far these rules, those that apply, reach on a host with GPUs of others than NVIDIA; else nothing."""
+    """How far these rules, those that apply, reach on a host with GPUs of others than NVIDIA; else
+    nothing.
+    """
     if not is_reach_short(rules):
         return ""
     return (
-        "Of GPUs of AMD and Intel only driver, memory and failed resets are looked at: the other rules for GPUs "
-        "are for NVIDIA's. Those for the host (memory, storage, processors, network, limits) count here, too."
+        "Of GPUs of AMD and Intel only driver, memory and failed resets are looked at: the other "
+        "rules for GPUs are for NVIDIA's. Those for the host (memory, storage, processors, "
+        "network, limits) count here, too."
     )

@@ -37,11 +37,17 @@ def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterat
         when += f" ({say_count(days, 'day')} ago)" if days >= _OLD_DAYS else ""
     program = "nvidia-bug-report.sh" if isinstance(report, BugReport) else "sos"
     script = f" {report.script}" if report.script else ""
-    yield clean(f"{file}: a report of {program}{script} on {report.record['name']}{when}; {', '.join(parts)}")
+    yield clean(
+        f"{file}: a report of {program}{script} on {report.record['name']}{when}; "
+        f"{', '.join(parts)}"
+    )
     if not isinstance(report, BugReport):
         yield from _sos_lines(report)
         return
-    yield "it holds no policy, packages, services and settings of that host: rules that ask for them are not judged"
+    yield (
+        "it holds no policy, packages, services and settings of that host: rules that ask for them "
+        "are not judged"
+    )
     if not report.is_whole:
         yield "it is not whole: its last line is missing"
     if report.is_safe_mode:
@@ -50,16 +56,26 @@ def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterat
         yield "the kernel log in it does not count: there is none that is whole"
     if report.doubled:
         names = _name_some(report.doubled)
-        yield f"it has these twice, so that neither counts, because a user can have written one: {names}"
+        yield (
+            "it has these twice, so that neither counts, because a user can have written one: "
+            f"{names}"
+        )
     if report.logged_xids:
         most = sorted(report.logged_xids.items(), key=_weigh_xid)
-        named = [f"Xid {number} ({say_count(count, 'line')})" for number, count in most[:_MOST_NAMED]]
+        named = [
+            f"Xid {number} ({say_count(count, 'line')})" for number, count in most[:_MOST_NAMED]
+        ]
         more = [f"{len(most) - _MOST_NAMED} more"] if len(most) > _MOST_NAMED else []
-        yield f"other logs there name {join_words([*named, *more])}: no proof, as any user there can write such lines"
+        yield (
+            f"other logs there name {join_words([*named, *more])}: no proof, as any user there can "
+            "write such lines"
+        )
 
 
 def _weigh_xid(counted: tuple[int, int]) -> tuple[bool, int]:
-    """Faults of a GPU before what programs do, so that the few that are named are those that matter."""
+    """Faults of a GPU before what programs do, so that the few that are named are those that
+    matter.
+    """
     row = read_table().rows.get(("xid", counted[0]))
     return row is None or row.weight != "fault", counted[0]
 
@@ -67,13 +83,24 @@ def _weigh_xid(counted: tuple[int, int]) -> tuple[bool, int]:
 def _sos_lines(report: SosReport) -> Iterator[str]:
     yield "it holds a part of that host, and no policy: rules that ask for more are not judged"
     if report.is_folder:
-        yield "it is unpacked: nothing is absent because it is not in it; the archive itself would prove more"
+        yield (
+            "it is unpacked: nothing is absent because it is not in it; the archive itself would "
+            "prove more"
+        )
     elif not report.is_whole:
-        yield "it is not whole: the archive breaks off, so that nothing is absent because it is not in it"
+        yield (
+            "it is not whole: the archive breaks off, so that nothing is absent because it is not "
+            "in it"
+        )
     if report.timed_out:
-        yield f"these plugins of sos did not come to their end there: {_name_some(report.timed_out)}"
+        yield (
+            f"these plugins of sos did not come to their end there: {_name_some(report.timed_out)}"
+        )
     if report.is_cleaned:
-        yield "names and addresses in it are masked (sos clean), so that only files of the kernel count"
+        yield (
+            "names and addresses in it are masked (sos clean), so that only files of the kernel "
+            "count"
+        )
     if report.masked:
         verb = "does" if report.masked == 1 else "do"
         yield f"sos masked values in {say_count(report.masked, 'file')}, which {verb} not count"

@@ -23,8 +23,8 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 @frozen
 class Screen:
-    """Where text goes: its columns, 0 where no line is to be broken, whether it may be coloured, and whether a person
-    sees it at once, a screen at a time.
+    """Where text goes: its columns, 0 where no line is to be broken, whether it may be coloured,
+    and whether a person sees it at once, a screen at a time.
     """
 
     width: int = 80
@@ -53,9 +53,13 @@ def width_of(text: str) -> int:
     import unicodedata
 
     return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+        0
+        if unicodedata.combining(char)
+        else 2
+        if unicodedata.east_asian_width(char) in {"W", "F"}
+        else 1
         for char in text
-    )  # fmt: skip
+    )
 
 
 def pad_text(text: str, columns: int) -> str:
@@ -65,7 +69,8 @@ def pad_text(text: str, columns: int) -> str:
 def wrap_text(text: str, columns: int, *, first: str = "", rest: str = "") -> list[str]:
     """`text` in lines of at most `columns`, the first behind `first`, the others behind `rest`.
 
-    Breaks at blanks alone: a path, an option or a command stays in one piece, even where it is too long.
+    Breaks at blanks alone: a path, an option or a command stays in one piece, even where it is too
+    long.
     """
     lines: list[str] = []
     words: list[str] = []  # of one line: where nothing is wrapped a line may be long
@@ -81,11 +86,15 @@ def wrap_text(text: str, columns: int, *, first: str = "", rest: str = "") -> li
 
 
 def wrap_step(text: str, columns: int, *, first: str = "", rest: str = "") -> list[str]:
-    """A step of a way out in lines; its command is one line, also where that is too long: it is to be copied."""
+    """A step of a way out in lines; its command is one line, also where that is too long: it is to
+    be copied.
+    """
     lines = wrap_text(text, columns, first=first, rest=rest)
     if len(lines) < 2:
         return lines
-    head = text[: len(text) - len(text.lstrip())] + ("do: " if text.lstrip().startswith("do: ") else "")
+    head = text[: len(text) - len(text.lstrip())] + (
+        "do: " if text.lstrip().startswith("do: ") else ""
+    )
     place = find_command(text[len(head) :])
     if place is None:
         return lines
@@ -99,10 +108,14 @@ def wrap_step(text: str, columns: int, *, first: str = "", rest: str = "") -> li
     return [*lines, *wrap_text(text[end:].removeprefix(","), columns, first=rest, rest=rest)]
 
 
-def align_columns(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0) -> list[str]:
-    """Rows as aligned columns; the last one takes the rest of the line and wraps under itself, or goes below where the
-    others leave too little room for it or for one of its words. A row whose other cells are empty goes on with the one
-    above. `first` is the least width of the first column."""
+def align_columns(
+    rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0
+) -> list[str]:
+    """Rows as aligned columns; the last one takes the rest of the line and wraps under itself, or
+    goes below where the others leave too little room for it or for one of its words. A row whose
+    other cells are empty goes on with the one above. `first` is the least width of the first
+    column.
+    """
     if not rows:
         return []
     widths = [max(width_of(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
@@ -113,23 +126,37 @@ def align_columns(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 
     is_below = False
     for number, row in enumerate(rows):
         wrap = wrap_step if _STEP.match(row[-1]) else wrap_text
-        head = " " * indent + "".join(pad_text(cell, width) + "  " for cell, width in zip(row, widths, strict=False))
+        head = " " * indent + "".join(
+            pad_text(cell, width) + "  " for cell, width in zip(row, widths, strict=False)
+        )
         if head.strip() or not number:
             is_below = room < max(ROOM, _longest_word(rows, number))
         if is_below:
             above = [head.rstrip()] if head.strip() else []
             lines += [*above, *wrap(row[-1], screen.columns, first=below, rest=below)]
         else:
-            lines += wrap(row[-1], screen.columns, first=head, rest=" " * width_of(head)) or [head.rstrip()]
+            lines += wrap(row[-1], screen.columns, first=head, rest=" " * width_of(head)) or [
+                head.rstrip()
+            ]
     return [line.rstrip() for line in lines]
 
 
 def _longest_word(rows: list[tuple[str, ...]], number: int) -> int:
     """The columns of the longest word in the last cell of a row and of those that go on with it."""
-    after = takewhile(lambda row: not any(row[:-1]), map(rows.__getitem__, range(number + 1, len(rows))))
-    return max((width_of(word) for row in (rows[number], *after) for word in row[-1].split()), default=0)
+    after = takewhile(
+        lambda row: not any(row[:-1]), map(rows.__getitem__, range(number + 1, len(rows)))
+    )
+    return max(
+        (width_of(word) for row in (rows[number], *after) for word in row[-1].split()), default=0
+    )
 
 
 def join_words(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + f" and {items[-1]}" if items else ""
+    return (
+        items[0]
+        if len(items) == 1
+        else ", ".join(items[:-1]) + f" and {items[-1]}"
+        if items
+        else ""
+    )

@@ -41,11 +41,13 @@ FEW = 3  # faults that have two lines each at the end
 
 
 def render_text(document: Document, screen: Screen) -> str:
-    """The whole document. What is longer than a screen says its verdict again at its end, before the next commands: the
-    end is what is seen.
+    """The whole document. What is longer than a screen says its verdict again at its end, before
+    the next commands: the end is what is seen.
     """
     head = "".join(f"{line}\n" for block in document.head for line in block_lines(block, screen))
-    last = tuple(takewhile(lambda block: isinstance(block, (Steps, CommandBlock)), reversed(document.blocks)))[::-1]
+    last = tuple(
+        takewhile(lambda block: isinstance(block, (Steps, CommandBlock)), reversed(document.blocks))
+    )[::-1]
     body = document.blocks[: len(document.blocks) - len(last)]
     says = [Say(document.status, style="dim", is_hanging=True)] if document.status else []
     whole = "\n".join(filter(None, (head, blocks_text((*document.blocks, *says), screen))))
@@ -76,7 +78,10 @@ def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:
         label = _measure_label(run)
         for number, block in enumerate(run):
             is_row = number and _has_label(block) and _has_label(run[number - 1])
-            lines += [*([""] if lines and not is_row else []), *block_lines(block, screen, "", label)]
+            lines += [
+                *([""] if lines and not is_row else []),
+                *block_lines(block, screen, "", label),
+            ]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -94,15 +99,26 @@ def diff_lines(diff: Diff, screen: Screen, indent: str = _IN) -> list[str]:
     inner = f"{indent}    "
     lines = [indent + line for line in _render_headline(diff, screen, len(indent))]
     for line in diff.lines:  # a diff stays as it is: it can be copied
-        parts = wrap_text(line, screen.columns, first=inner, rest=f"{inner}  ") if diff.is_prose else [inner + line]
+        parts = (
+            wrap_text(line, screen.columns, first=inner, rest=f"{inner}  ")
+            if diff.is_prose
+            else [inner + line]
+        )
         lines += [inner + _paint_line(part.removeprefix(inner), screen) for part in parts]
     return lines + wrap_text(diff.reason, screen.columns, first=inner, rest=inner)
 
 
 def _render_inside(
-    title: list[str], blocks: tuple[Block, ...], screen: Screen, indent: str, label: int, roomy: type[Block] = Panel
+    title: list[str],
+    blocks: tuple[Block, ...],
+    screen: Screen,
+    indent: str,
+    label: int,
+    roomy: type[Block] = Panel,
 ) -> list[str]:
-    """A section or a card: its title and what is in it; before another card, or another `roomy` block, is room."""
+    """A section or a card: its title and what is in it; before another card, or another `roomy`
+    block, is room.
+    """
     lines = list(title)
     for number, block in enumerate(blocks):
         lines += [""] if number and isinstance(block, roomy) else []
@@ -114,9 +130,13 @@ def _say(say: Say, screen: Screen, indent: str) -> list[str]:
     if say.code:
         return [f"{indent}{say.text} {say.code}"]
     words = f"{say.name}: {say.text}" if say.name else say.text
-    lines = wrap_text(words, screen.columns, first=indent, rest=indent + (_IN if say.is_hanging else ""))
+    lines = wrap_text(
+        words, screen.columns, first=indent, rest=indent + (_IN if say.is_hanging else "")
+    )
     if say.style:
-        name, rest = (lines[0][: len(say.name)], lines[0][len(say.name) :]) if say.name else ("", lines[0])
+        name, rest = (
+            (lines[0][: len(say.name)], lines[0][len(say.name) :]) if say.name else ("", lines[0])
+        )
         lines = [screen.paint(name, "bold") + screen.paint(rest, say.style)] + [
             screen.paint(line, say.style) for line in lines[1:]
         ]
@@ -136,7 +156,11 @@ def _make_rows(items: Iterable[Item]) -> Iterator[tuple[str, ...]]:
 
 
 def _format_item(item: Item) -> str:
-    return f"{item.head}{item.joint}{item.sentence}" if item.head and item.sentence else item.head or item.sentence
+    return (
+        f"{item.head}{item.joint}{item.sentence}"
+        if item.head and item.sentence
+        else item.head or item.sentence
+    )
 
 
 def _render_item(item: Item, screen: Screen, indent: str, bullet: str = "") -> list[str]:
@@ -164,7 +188,11 @@ def _render_items(block: Items, screen: Screen, indent: str, label: int) -> list
 
 
 def _render_warnings(block: Warnings, screen: Screen) -> list[str]:
-    return [screen.paint(line, "red") for text in block.texts for line in wrap_text(text, screen.columns, rest=_IN)]
+    return [
+        screen.paint(line, "red")
+        for text in block.texts
+        for line in wrap_text(text, screen.columns, rest=_IN)
+    ]
 
 
 def _render_table(block: Table, screen: Screen, indent: str) -> list[str]:
@@ -174,7 +202,9 @@ def _render_table(block: Table, screen: Screen, indent: str) -> list[str]:
 
 def _host_last(table: Table) -> Table:
     """The last column takes the rest of a line, and what is long wraps there."""
-    return Table((*table.header[1:], table.header[0]), tuple((*row[1:], row[0]) for row in table.rows))
+    return Table(
+        (*table.header[1:], table.header[0]), tuple((*row[1:], row[0]) for row in table.rows)
+    )
 
 
 def _render_steps(block: Steps, screen: Screen) -> list[str]:
@@ -182,23 +212,33 @@ def _render_steps(block: Steps, screen: Screen) -> list[str]:
         return wrap_text(f"{block.title}: {block.steps[0][1]}", screen.columns, rest=_IN)
     if max(len(command) + len(why) for command, why in block.steps) + 4 <= screen.columns:
         return [block.title, *align_columns([*block.steps], screen, indent=2)]
-    return [block.title, *(line for command, why in block.steps for line in (f"  {command}", f"      {why}"))]
+    return [
+        block.title,
+        *(line for command, why in block.steps for line in (f"  {command}", f"      {why}")),
+    ]
 
 
 def _render_heading(section: Section, screen: Screen) -> list[str]:
     style = [section.style] if section.style else []
-    return [screen.paint(section.title, "bold", *style) + (f" ({section.count})" if section.count else "")]
+    return [
+        screen.paint(section.title, "bold", *style)
+        + (f" ({section.count})" if section.count else "")
+    ]
 
 
 def _render_section(section: Section, screen: Screen, indent: str, label: int) -> list[str]:
     if section.label:
         return _render_labelled(section, screen)
     roomy: type[Block] = Say if section.is_prose else Panel
-    return _render_inside(_render_heading(section, screen), section.blocks, screen, indent, label, roomy)
+    return _render_inside(
+        _render_heading(section, screen), section.blocks, screen, indent, label, roomy
+    )
 
 
 def _render_labelled(section: Section, screen: Screen) -> list[str]:
-    """Each point on a line that begins with the label of its section; what follows it is at one column for all."""
+    """Each point on a line that begins with the label of its section; what follows it is at one
+    column for all.
+    """
     lines: list[str] = []
     rest = " " * (_LABEL if screen.columns < _NARROW else _HANG)
     least = len(rest) - _LABEL - 2
@@ -209,16 +249,27 @@ def _render_labelled(section: Section, screen: Screen) -> list[str]:
         items = block.items if isinstance(block, Items) else (Item("", block.text),)
         width = max(least, *(width_of(item.head) for item in items), 0)
         for item in items:
-            points = [(_format_item(one) if one.head else f"    {one.sentence}", one) for one in item.items]
+            points = [
+                (_format_item(one) if one.head else f"    {one.sentence}", one)
+                for one in item.items
+            ]
             points = [(text, one) for text, one in points if text]
-            texts = [text for text in (item.sentence, *(text for text, _ in points)) if text] or [""]
+            texts = [text for text in (item.sentence, *(text for text, _ in points)) if text] or [
+                ""
+            ]
             head = f"{pad_text(item.head, width)}  " if item.head else " " * (len(rest) - _LABEL)
             first = pad_text(section.label, _LABEL) + head
             below = rest if _has_room(texts, screen.columns - len(rest)) else _IN
             own = wrap_text(texts[0], screen.columns, first=first, rest=below) or [first.rstrip()]
-            if width_of(own[0]) > screen.columns or below is _IN:  # a word has no room beside the name
-                own = [first.rstrip(), *wrap_text(texts[0], screen.columns, first=below, rest=below)]
-            own[0] = own[0].replace(section.label, screen.paint(section.label, "bold", section.style), 1)
+            # a word has no room beside the name
+            if width_of(own[0]) > screen.columns or below is _IN:
+                own = [
+                    first.rstrip(),
+                    *wrap_text(texts[0], screen.columns, first=below, rest=below),
+                ]
+            own[0] = own[0].replace(
+                section.label, screen.paint(section.label, "bold", section.style), 1
+            )
             lines += own
             for text, one in points if item.sentence else points[1:]:
                 inner = below + " " * (len(text) - len(text.lstrip()))
@@ -232,9 +283,12 @@ def _is_step(item: Item) -> bool:
 
 
 def _has_room(texts: Iterable[str], columns: int) -> bool:
-    """Whether each word of the texts fits into so many columns, behind the blanks that its text begins with."""
+    """Whether each word of the texts fits into so many columns, behind the blanks that its text
+    begins with.
+    """
     return all(
-        len(text) - len(text.lstrip()) + max(map(width_of, text.split()), default=0) <= columns for text in texts
+        len(text) - len(text.lstrip()) + max(map(width_of, text.split()), default=0) <= columns
+        for text in texts
     )
 
 
@@ -258,9 +312,19 @@ def _render_headline(diff: Diff, screen: Screen, indent: int) -> list[str]:
         return [f"{first}  {diff.values}{note}"]
     if room >= 0:
         return [f"{first}  {diff.values}", *below]
-    name = [first + note] if indent + width_of(f"x {diff.name}{note}") <= screen.columns else [first, *below]
+    name = (
+        [first + note]
+        if indent + width_of(f"x {diff.name}{note}") <= screen.columns
+        else [first, *below]
+    )
     if diff.before and diff.after and indent + 4 + width_of(diff.values) > screen.columns:
-        return [*name, *(f"    {_paint_line(line, screen)}" for line in (f"- {diff.before}", f"+ {diff.after}"))]
+        return [
+            *name,
+            *(
+                f"    {_paint_line(line, screen)}"
+                for line in (f"- {diff.before}", f"+ {diff.after}")
+            ),
+        ]
     return [*name, f"    {diff.values}"]
 
 
@@ -282,12 +346,17 @@ def _measure_label(blocks: Iterable[Block]) -> int:
 
 _LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
     Say: lambda say, screen, indent, _: _say(say, screen, indent),
-    Lines: lambda block, screen, indent, _: [line for say in block.says for line in _say(say, screen, indent)],
+    Lines: lambda block, screen, indent, _: [
+        line for say in block.says for line in _say(say, screen, indent)
+    ],
     Warnings: lambda block, screen, *_: _render_warnings(block, screen),
     Items: _render_items,
     Diff: lambda diff, screen, indent, _: diff_lines(diff, screen, indent),
     Fold: lambda *_: [],  # only a page can fold away
-    CommandBlock: lambda block, screen, *_: [*wrap_text(block.why, screen.columns), f"{_IN}{block.text}"],
+    CommandBlock: lambda block, screen, *_: [
+        *wrap_text(block.why, screen.columns),
+        f"{_IN}{block.text}",
+    ],
     Steps: lambda block, screen, *_: _render_steps(block, screen),
     Table: lambda block, screen, indent, _: _render_table(block, screen, indent),
     Matrix: lambda block, screen, indent, _: [
@@ -295,7 +364,9 @@ _LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
         *_render_table(_host_last(block.counted), screen, indent + _IN),
         *([indent + _IN + block.note] if block.note else []),
     ],
-    Heading: lambda block, screen, *_: [screen.paint(block.title, "bold") + (f" ({block.note})" if block.note else "")],
+    Heading: lambda block, screen, *_: [
+        screen.paint(block.title, "bold") + (f" ({block.note})" if block.note else "")
+    ],
     Panel: lambda card, screen, indent, label: _render_inside(
         _render_title(card, screen, indent), card.blocks, screen, indent, label
     ),

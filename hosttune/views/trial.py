@@ -12,7 +12,15 @@ from hosttune.host.masking.cleaned import clean
 from hosttune.numbers import say_count, say_span
 from hosttune.values import Confirmer
 from hosttune.verdict_words import run_text, trial_text
-from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, render_documents
+from hosttune.views.document import (
+    CommandBlock,
+    Document,
+    Item,
+    Items,
+    Say,
+    Section,
+    render_documents,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,8 +49,17 @@ def planned_trial(planned: TrialPlan) -> Section:
     promise = f"Until {who} confirms it, at most {time}; otherwise this host rolls it back."
     notes = [Say(clean(note), "note", is_hanging=True) for note in planned.notes]
     if planned.has_boot:
-        last = f"Work on its GPUs can delay the reboot by {say_span(LAST_S)}; then the reboot ends it."
-        notes.insert(0, Say(f"hosttune may reboot this host once, for the rollback. {last}", "note", is_hanging=True))
+        last = (
+            f"Work on its GPUs can delay the reboot by {say_span(LAST_S)}; then the reboot ends it."
+        )
+        notes.insert(
+            0,
+            Say(
+                f"hosttune may reboot this host once, for the rollback. {last}",
+                "note",
+                is_hanging=True,
+            ),
+        )
     keep = Say(f"{_describe_time(planned)} sudo hosttune confirm.", is_hanging=True)
     points = tuple(_list_points(planned))
     return Section(TITLE, (Say(promise), Items(points, is_aligned=True), keep, *notes), "yellow")
@@ -51,21 +68,28 @@ def planned_trial(planned: TrialPlan) -> Section:
 def _describe_time(planned: TrialPlan) -> str:
     if planned.has_live and planned.has_boot:
         return "To keep it, over a new connection, and once more after a reboot:"
-    return "To keep it, over a new connection:" if planned.has_live else "To keep it, after a reboot:"
+    return (
+        "To keep it, over a new connection:" if planned.has_live else "To keep it, after a reboot:"
+    )
 
 
 def _list_points(planned: TrialPlan) -> Iterable[Item]:
     for part, how in (
         (TrialPart.NOW, ""),
         (TrialPart.NEXT_BOOT, ": its files are restored if that boot stops or is not confirmed"),
-        (TrialPart.ONE_BOOT, f": {_list_arguments(planned)}, by an entry of GRUB's that is taken once"),
+        (
+            TrialPart.ONE_BOOT,
+            f": {_list_arguments(planned)}, by an entry of GRUB's that is taken once",
+        ),
         (TrialPart.UNTRIED, ": made as without a trial (policy: confirm: boot: false)"),
     ):
         if rules := _list_rules(planned.of(part)):
             yield Item(part.value, f"{rules}{how}", look="label")
     for one in planned.of(TrialPart.NO_RETURN):
         yield Item(
-            trial_text(TrialPart.NO_RETURN.value), f"{clean(one.change.rule)}: {clean(one.reason)}", look="label"
+            trial_text(TrialPart.NO_RETURN.value),
+            f"{clean(one.change.rule)}: {clean(one.reason)}",
+            look="label",
         )
 
 
@@ -108,7 +132,9 @@ def standing_words(trial: TrialRun, now: float) -> str:
         return trial_text(trial.state.value)
     until = datetime.fromtimestamp(now + trial.left_s, timezone.utc)
     left = (
-        say_count(int(trial.left_s // 60), "minute") if trial.left_s >= 60 else say_count(int(trial.left_s), "second")
+        say_count(int(trial.left_s // 60), "minute")
+        if trial.left_s >= 60
+        else say_count(int(trial.left_s), "second")
     )
     return f"on trial until {until:%H:%M} UTC ({left} left)"
 
@@ -117,8 +143,12 @@ def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...
     """What is on trial after a run, and what to type next."""
     record, state = trial.record, trial.state
     points = [("now", record.live), ("next boot", record.next_boot), ("one boot", record.one_boot)]
-    items = tuple(Item(name, clean(", ".join(rules)), look="label") for name, rules in points if rules)
-    what = Section(TITLE, (Say(f"{_make_sentence(trial, now)}."), Items(items, is_aligned=True)), "yellow")
+    items = tuple(
+        Item(name, clean(", ".join(rules)), look="label") for name, rules in points if rules
+    )
+    what = Section(
+        TITLE, (Say(f"{_make_sentence(trial, now)}."), Items(items, is_aligned=True)), "yellow"
+    )
     if not state.is_open:
         return (what, CommandBlock("To undo it:", page.act(f"undo {clean(trial.run)} --yes")))
     why = {
@@ -135,7 +165,8 @@ def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...
 def _make_sentence(trial: TrialRun, now: float) -> str:
     has_time = trial.left_s is not None and trial.state.is_open
     sentence = (
-        f"Run {clean(trial.run)} {f'is {standing_words(trial, now)}' if has_time else run_text(trial.state.value)}"
+        f"Run {clean(trial.run)} "
+        f"{f'is {standing_words(trial, now)}' if has_time else run_text(trial.state.value)}"
     )
     if trial.state.value == "on trial: next boot":
         return f"Run {clean(trial.run)} is on trial at the next boot, no matter who asks for it"
@@ -147,20 +178,30 @@ def trial_report(trial: TrialRun | None, found: tuple[Loss, ...], page: Page, no
     host = clean(page.host)
     if trial is None:
         head = (Say("nothing is on trial.", "decision", host),)
-        return render_documents("hosttune status", [Document(host, f"Trial on {host}", head, ())], page)
+        return render_documents(
+            "hosttune status", [Document(host, f"Trial on {host}", head, ())], page
+        )
     head = (Say(f"{_make_sentence(trial, now)}.", "decision", host),)
     blocks = (*loss_blocks(found), *standing_blocks(trial, page, now)[1:])
-    return render_documents("hosttune status", [Document(host, f"Trial on {host}", head, blocks)], page)
+    return render_documents(
+        "hosttune status", [Document(host, f"Trial on {host}", head, blocks)], page
+    )
 
 
 def returned_report(run: Run, back: Run, word: str, page: Page) -> str:
     """What `hosttune status` shows of a last run that was rolled back. `word`: its status."""
     host = clean(page.host)
     at = back.started_at[:16].replace("T", " ")
-    sentence = f"run {clean(run.id)} {run_text(word)} at {at} UTC: {clean(back.who.partition(': ')[2])}."
+    sentence = (
+        f"run {clean(run.id)} {run_text(word)} at {at} UTC: {clean(back.who.partition(': ')[2])}."
+    )
     head = (Say(sentence, "decision", host, "red"), Say("Nothing is on trial now."))
-    blocks = (CommandBlock("What it did, and what was rolled back:", page.act("history --verbose")),)
-    return render_documents("hosttune status", [Document(host, f"Trial on {host}", head, blocks)], page)
+    blocks = (
+        CommandBlock("What it did, and what was rolled back:", page.act("history --verbose")),
+    )
+    return render_documents(
+        "hosttune status", [Document(host, f"Trial on {host}", head, blocks)], page
+    )
 
 
 def returned_json(run: Run, back: Run, word: str) -> dict[str, Any]:
@@ -174,16 +215,26 @@ def loss_blocks(found: tuple[Loss, ...]) -> tuple[Block, ...]:
     unsure = tuple(Item(text=clean(one.sentence)) for one in found if not one.is_known)
     blocks: list[Block] = []
     blocks += [Section("Not as before", (Items(sure),), "red", str(len(sure)))] if sure else []
-    blocks += [Section("Not looked at", (Items(unsure),), "yellow", str(len(unsure)))] if unsure else []
+    blocks += (
+        [Section("Not looked at", (Items(unsure),), "yellow", str(len(unsure)))] if unsure else []
+    )
     return tuple(blocks)
 
 
-def trial_json(trial: TrialRun | None, found: tuple[Loss, ...] = (), now: float = 0.0) -> dict[str, Any]:
-    """The answer of `hosttune trial --format json`, and the key `trial` of a receipt and of the history."""
+def trial_json(
+    trial: TrialRun | None, found: tuple[Loss, ...] = (), now: float = 0.0
+) -> dict[str, Any]:
+    """The answer of `hosttune trial --format json`, and the key `trial` of a receipt and of the
+    history.
+    """
     if trial is None:
         return {"run": "", "state": "none"}
     record = trial.record
-    until = datetime.fromtimestamp(now + trial.left_s, timezone.utc) if trial.left_s is not None else None
+    until = (
+        datetime.fromtimestamp(now + trial.left_s, timezone.utc)
+        if trial.left_s is not None
+        else None
+    )
     return {
         "run": trial.run,
         "state": trial.state.value,
@@ -202,7 +253,9 @@ def trial_json(trial: TrialRun | None, found: tuple[Loss, ...] = (), now: float 
     }
 
 
-def ended_report(ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Iterable[Block] = ()) -> str:
+def ended_report(
+    ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Iterable[Block] = ()
+) -> str:
     """What `hosttune confirm` did, or why it did not."""
     host = clean(page.host)
     run = clean(ended.trial.run)
@@ -212,12 +265,17 @@ def ended_report(ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Ite
             f"what takes effect at once is confirmed; run {run} is on trial at the next boot.",
             "green",
         ),
-    }.get(ended.state.value, (f"run {run} {run_text(ended.state.value)}: {clean(ended.reason)}.", "red"))
+    }.get(
+        ended.state.value,
+        (f"run {run} {run_text(ended.state.value)}: {clean(ended.reason)}.", "red"),
+    )
     blocks: list[Block] = [*loss_blocks(found), *more]
     if ended.state.value == "on trial: next boot":
         blocks.append(CommandBlock("After a reboot, to keep it:", page.act(f"confirm {run}")))
     head = (Say(sentence, "decision", host, style),)
-    return render_documents("hosttune confirm", [Document(host, f"Trial on {host}", head, tuple(blocks))], page)
+    return render_documents(
+        "hosttune confirm", [Document(host, f"Trial on {host}", head, tuple(blocks))], page
+    )
 
 
 def ended_json(ended: TrialEnd, found: tuple[Loss, ...]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""What the self-contained file and the .deb carry: the package and its dependencies, in pure Python.
+"""What the self-contained file and the .deb carry: the package and its dependencies, in pure
+Python.
 
-So one file serves every machine and every Python from 3.10 on. Left out: compiled parts that only save time (PyYAML,
-MarkupSafe), rich, which typer takes where it lies but hosttune switches off, and psutil, whose fields
-`host/processes/proc.py` reads by itself where it is missing. The dependencies are those of lock.txt, to the byte
-(locked.py).
+So one file serves every machine and every Python from 3.10 on. Left out: compiled parts that only
+save time (PyYAML, MarkupSafe), rich, which typer takes where it lies but hosttune switches off, and
+psutil, whose fields `host/processes/proc.py` reads by itself where it is missing. The dependencies
+are those of lock.txt, to the byte (locked.py).
 """
 
 from __future__ import annotations
@@ -20,14 +21,25 @@ from typing import Any
 from carried import LEFT_OUT, Carried, Trouble
 from locked import dependencies
 
-__all__ = ["ROOT", "Carried", "Trouble", "committed", "dependencies", "from_tree", "package", "source_date", "version"]
+__all__ = [
+    "ROOT",
+    "Carried",
+    "Trouble",
+    "committed",
+    "dependencies",
+    "from_tree",
+    "package",
+    "source_date",
+    "version",
+]
 ROOT = Path(__file__).resolve().parents[2]
 _COMPILED = re.compile(r"(rules|profiles)/.*\.(yaml|json)$")  # all of it is in the catalogue
 _EARLIEST = 315532800  # 1980-01-01: a zip archive holds nothing older
 
 
 def source_date(otherwise: int = _EARLIEST) -> int:
-    """Seconds since 1970 that every file of an artefact bears: SOURCE_DATE_EPOCH, where that is set.
+    """Seconds since 1970 that every file of an artefact bears: SOURCE_DATE_EPOCH, where that is
+    set.
 
     reproducible-builds.org/specs/source-date-epoch.
     """
@@ -41,7 +53,9 @@ def committed(root: Path = ROOT) -> int:
     """When the last commit was made; without git, when the newest file of the package was."""
     words = ["git", "-C", str(root), "log", "-1", "--format=%ct"]
     try:
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            words, check=False, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
     except FileNotFoundError:
         done = None
     if done is not None and done.stdout.strip().isdecimal():
@@ -54,9 +68,14 @@ def zip_date() -> tuple[int, int, int, int, int, int]:
 
 
 def package(root: Path = ROOT) -> dict[str, bytes]:
-    """The package with its templates, the compiled catalogue and the list of resources, by the place of each file."""
+    """The package with its templates, the compiled catalogue and the list of resources, by the
+    place of each file.
+    """
     found = {}
-    for folder, place in ((root / "hosttune", "hosttune"), (root / "templates", "hosttune/templates")):
+    for folder, place in (
+        (root / "hosttune", "hosttune"),
+        (root / "templates", "hosttune/templates"),
+    ):
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder).as_posix()
             if path.is_file() and not LEFT_OUT.search(name) and not _COMPILED.match(name):

@@ -1,4 +1,6 @@
-"""What is taken of a distribution: its modules in pure Python, and its licence; nothing else that it lays down."""
+"""What is taken of a distribution: its modules in pure Python, and its licence; nothing else that
+it lays down.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from pathlib import Path
 
 # What an installation brings and a run never opens.
 LEFT_OUT = re.compile(
-    r"(^|/)(__pycache__|\.\.|tests)(/|$)|\.(pyc|pyi|pyx|pxd|h|c|so|typed)$|dist-info/(?!licenses/|LICEN[CS]E|COPYING)|(^|/)_yaml/"
+    r"(^|/)(__pycache__|\.\.|tests)(/|$)|\.(pyc|pyi|pyx|pxd|h|c|so|typed)$|dist-info/(?!licenses/|"
+    r"LICEN[CS]E|COPYING)|(^|/)_yaml/"
     r"|^example\.py$"  # nvidia-ml-py puts one beside its module
 )
 _LICENCE = re.compile(r"(^|/)(LICEN[CS]E|COPYING)[^/]*$")
@@ -25,7 +28,9 @@ class Trouble(Exception):
 
 @dataclass(frozen=True)
 class Carried:
-    """A dependency: the name and version of its distribution, its files by their place, its licence texts."""
+    """A dependency: the name and version of its distribution, its files by their place, its licence
+    texts.
+    """
 
     name: str
     version: str
@@ -59,9 +64,17 @@ def carried(name: str, distribution: metadata.Distribution) -> Carried:
     if not files:
         raise Trouble(f"{name} is not installed as files")
     about = distribution.metadata
-    if not licences and (told := _LICENCE_IN_DESCRIPTION.search(str(about.json.get("description", "")))):
+    if not licences and (
+        told := _LICENCE_IN_DESCRIPTION.search(str(about.json.get("description", "")))
+    ):
         licences["LICENSE"] = told[0].encode()
-    return Carried(name, distribution.version, files, licences, about["License-Expression"] or about["License"] or "")
+    return Carried(
+        name,
+        distribution.version,
+        files,
+        licences,
+        about["License-Expression"] or about["License"] or "",
+    )
 
 
 def needs(distribution: metadata.Distribution) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Builds the release tarball of the Ansible collection: `./run collection [FOLDER]`.
 
-It is what `ansible-galaxy collection build` makes of the collection with hosttune itself laid into it, so that an
-installed collection needs nothing else. FOLDER is dist by default. ansible-galaxy comes from the environment of ./run,
-which lock.txt pins, or else from PATH.
+It is what `ansible-galaxy collection build` makes of the collection with hosttune itself laid into
+it, so that an installed collection needs nothing else. FOLDER is dist by default. ansible-galaxy
+comes from the environment of ./run, which lock.txt pins, or else from PATH.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ def build(folder: Path) -> Path:
         raise bundle.Trouble("ansible-galaxy is not installed: start this as ./run collection")
     with tempfile.TemporaryDirectory(prefix="hosttune-collection-") as scratch:
         tree, out = Path(scratch) / "hosttune", Path(scratch) / "out"
-        shutil.copytree(COLLECTION, tree, ignore=shutil.ignore_patterns("__pycache__", "output", "files"))
+        shutil.copytree(
+            COLLECTION, tree, ignore=shutil.ignore_patterns("__pycache__", "output", "files")
+        )
         shutil.copy(bundle.ROOT / "LICENSE", tree / "LICENSE")
         pyz.build(tree / "files" / "hosttune.pyz")
         deb.build(tree / "files" / "hosttune.deb")
         environment = {**os.environ, "ANSIBLE_HOME": str(Path(scratch) / "home")}
         words = [galaxy, "collection", "build", str(tree), "--output-path", str(out)]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
+        done = subprocess.run(
+            words, check=False, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment
+        )
         if done.returncode != 0:
             raise bundle.Trouble(f"ansible-galaxy: {done.stderr.strip()}")
         (built,) = out.glob("*.tar.gz")

@@ -1,7 +1,9 @@
-"""Builds hosttune as a .deb: `python playbooks/packaging/deb.py [OUT]`, dist/ by default; needs dpkg-deb.
+"""Builds hosttune as a .deb: `python playbooks/packaging/deb.py [OUT]`, dist/ by default; needs
+dpkg-deb.
 
-Its dependencies are inside (bundle.py), so it needs python3 (>= 3.10) and nothing else, on every machine. Everything
-bears the date of the last commit, or SOURCE_DATE_EPOCH: the same sources give the same bytes.
+Its dependencies are inside (bundle.py), so it needs python3 (>= 3.10) and nothing else, on every
+machine. Everything bears the date of the last commit, or SOURCE_DATE_EPOCH: the same sources give
+the same bytes.
 """
 
 from __future__ import annotations
@@ -68,10 +70,16 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
     found |= {
         "usr/bin/hosttune": (HERE / "hosttune").read_bytes(),
         "etc/hosttune/policy.yaml": (HERE / "policy.yaml").read_bytes(),
-        "usr/lib/systemd/system/hosttune-check.service": (HERE / "hosttune-check.service").read_bytes(),
+        "usr/lib/systemd/system/hosttune-check.service": (
+            HERE / "hosttune-check.service"
+        ).read_bytes(),
         "usr/lib/systemd/system/hosttune-check.timer": (HERE / "hosttune-check.timer").read_bytes(),
-        "usr/lib/systemd/system/hosttune-ready.service": (HERE / "hosttune-ready.service").read_bytes(),
-        "usr/lib/systemd/system-generators/hosttune-ready": (HERE / "hosttune-ready.generator").read_bytes(),
+        "usr/lib/systemd/system/hosttune-ready.service": (
+            HERE / "hosttune-ready.service"
+        ).read_bytes(),
+        "usr/lib/systemd/system-generators/hosttune-ready": (
+            HERE / "hosttune-ready.generator"
+        ).read_bytes(),
         "usr/share/python3/runtime.d/hosttune.rtupdate": (HERE / "hosttune.rtupdate").read_bytes(),
         "usr/share/man/man8/hosttune.8.gz": packed(manual.manual(tree, version, seconds)),
         "usr/share/bash-completion/completions/hosttune": scripts["bash"](tree).encode(),
@@ -82,7 +90,9 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
             for path in sorted((root / "playbooks" / "provisioning" / "ready.d").iterdir())
         },
         **{
-            f"{documents}/{path.relative_to(root / 'docs')}.gz": packed(path.read_text(encoding="utf-8"))
+            f"{documents}/{path.relative_to(root / 'docs')}.gz": packed(
+                path.read_text(encoding="utf-8")
+            )
             for path in sorted((root / "docs").rglob("*.md"))
         },
         "usr/share/lintian/overrides/hosttune": (HERE / "lintian-overrides").read_bytes(),
@@ -100,13 +110,22 @@ def packed(text: str) -> bytes:
 
 def changelog(version: str, seconds: int) -> str:
     day = email.utils.formatdate(seconds)
-    return f"hosttune ({version}) unstable; urgency=medium\n\n  * See NEWS.gz.\n\n -- {MAINTAINER}  {day}\n"
+    return (
+        f"hosttune ({version}) unstable; urgency=medium\n"
+        "\n"
+        "  * See NEWS.gz.\n"
+        "\n"
+        f" -- {MAINTAINER}  {day}\n"
+    )
 
 
 def copyright_text(carried: tuple[bundle.Carried, ...]) -> str:
     """One paragraph for each dependency, with the licence as it came (copyright-format 1.0)."""
     text = [
-        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: hosttune\n",
+        (
+            "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"
+            "Upstream-Name: hosttune\n"
+        ),
         f"Files: *\nCopyright: The hosttune authors\nLicense: Apache-2.0\n{APACHE}\n",
     ]
     for one in carried:
@@ -114,7 +133,9 @@ def copyright_text(carried: tuple[bundle.Carried, ...]) -> str:
         places = " ".join(f"{LIBRARY}/{top}" for top in sorted(tops))
         licence = "\n".join(content.decode() for _, content in sorted(one.licences.items()))
         lines = (
-            APACHE if "Apache License" in licence else "\n".join(f" {x.rstrip() or '.'}" for x in licence.splitlines())
+            APACHE
+            if "Apache License" in licence
+            else "\n".join(f" {x.rstrip() or '.'}" for x in licence.splitlines())
         )
         text.append(
             f"Files: {places}\nCopyright: the authors of {one.name} {one.version}, as below\n"
@@ -124,7 +145,9 @@ def copyright_text(carried: tuple[bundle.Carried, ...]) -> str:
 
 
 def build(out: Path, version: str = "", root: Path = bundle.ROOT) -> Path:
-    """Write the package; return its path. `out` is its name, ending in .deb, or a folder to put it into."""
+    """Write the package; return its path. `out` is its name, ending in .deb, or a folder to put it
+    into.
+    """
     version = version or bundle.version(root)
     seconds = bundle.source_date(bundle.committed(root))
     contents = files(root, version, seconds)
@@ -134,7 +157,11 @@ def build(out: Path, version: str = "", root: Path = bundle.ROOT) -> Path:
         tree = Path(scratch) / "tree"
         for name, content in contents.items():
             put(tree / name, content, 0o755 if name.endswith(EXECUTABLE) else 0o644)
-        for empty in ("etc/hosttune/rules.d", "etc/hosttune/ready.d", "var/lib/prometheus/node-exporter"):
+        for empty in (
+            "etc/hosttune/rules.d",
+            "etc/hosttune/ready.d",
+            "var/lib/prometheus/node-exporter",
+        ):
             (tree / empty).mkdir(parents=True)
         kib = sum(-(-len(content) // 1024) for content in contents.values())
         control = CONTROL.format(version=version, maintainer=MAINTAINER, kib=kib)
@@ -144,7 +171,15 @@ def build(out: Path, version: str = "", root: Path = bundle.ROOT) -> Path:
             put(tree / "DEBIAN" / script, (HERE / script).read_bytes(), 0o755)
         put(tree / "DEBIAN" / "md5sums", sums(contents), 0o644)
         date(tree, seconds)
-        run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(tree), str(target), seconds=seconds)
+        run(
+            "dpkg-deb",
+            "--root-owner-group",
+            "-Zxz",
+            "--build",
+            str(tree),
+            str(target),
+            seconds=seconds,
+        )
     return target
 
 
@@ -157,9 +192,12 @@ def put(path: Path, content: bytes, mode: int) -> None:
 def sums(contents: dict[str, bytes]) -> bytes:
     import hashlib
 
-    listed = {name: content for name, content in sorted(contents.items()) if not name.startswith("etc/")}
+    listed = {
+        name: content for name, content in sorted(contents.items()) if not name.startswith("etc/")
+    }
     return "".join(
-        f"{hashlib.md5(content, usedforsecurity=False).hexdigest()}  {name}\n" for name, content in listed.items()
+        f"{hashlib.md5(content, usedforsecurity=False).hexdigest()}  {name}\n"
+        for name, content in listed.items()
     ).encode()
 
 
@@ -194,9 +232,17 @@ def run(*words: str, seconds: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="deb.py", description="Builds hosttune as a .deb.")
     parser.add_argument(
-        "out", nargs="?", type=Path, default=bundle.ROOT / "dist", help="a folder, or a name that ends in .deb (dist)"
+        "out",
+        nargs="?",
+        type=Path,
+        default=bundle.ROOT / "dist",
+        help="a folder, or a name that ends in .deb (dist)",
     )
-    parser.add_argument("--version", default="", help="another version than that of the sources, such as 0.1.0+site1")
+    parser.add_argument(
+        "--version",
+        default="",
+        help="another version than that of the sources, such as 0.1.0+site1",
+    )
     given = parser.parse_args()
     try:
         print(build(given.out, given.version))

@@ -1,7 +1,8 @@
-"""The documents as a site: `./run docs` builds it and serves it on this machine. `./run docs --build` only builds it,
-in build/site, and fails on a broken link. mkdocs.yml says what is in it.
+"""The documents as a site: `./run docs` builds it and serves it on this machine. `./run docs
+--build` only builds it, in build/site, and fails on a broken link. mkdocs.yml says what is in it.
 
-Zensical and what it needs are installed in .venv/docs, by the hashes of docs.txt. They are no part of hosttune.
+Zensical and what it needs are installed in .venv/docs, by the hashes of docs.txt. They are no part
+of hosttune.
 """
 
 from __future__ import annotations
@@ -15,16 +16,27 @@ ROOT = Path(__file__).resolve().parents[2]
 PINS = Path(__file__).resolve().with_name("docs.txt")
 VENV = ROOT / ".venv" / "docs"
 STAMP = VENV / ".pins"
-INSTALL = ("--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary=:all:", "--no-deps")
+INSTALL = (
+    "--quiet",
+    "--disable-pip-version-check",
+    "--require-hashes",
+    "--only-binary=:all:",
+    "--no-deps",
+)
 INSTALL_S, BUILD_S = 600, 300
 
 
 def set_up() -> None:
-    """Install what docs.txt pins, unless that was done. Raises CalledProcessError where pip or venv fail."""
+    """Install what docs.txt pins, unless that was done. Raises CalledProcessError where pip or venv
+    fail.
+    """
     pins = hashlib.sha256(PINS.read_bytes()).hexdigest()
     if STAMP.is_file() and STAMP.read_text(encoding="ascii") == pins:
         return
-    print("run: setting up .venv/docs (on the first start, and when docs.txt changes)", file=sys.stderr)
+    print(
+        "run: setting up .venv/docs (on the first start, and when docs.txt changes)",
+        file=sys.stderr,
+    )
     python = str(VENV / "bin" / "python")
     for words in (
         (sys.executable, "-I", "-m", "venv", "--clear", str(VENV)),
@@ -43,10 +55,15 @@ def main(words: list[str]) -> int:
         zensical = (str(VENV / "bin" / "zensical"),)
         if words:
             argv = (*zensical, "build", "--clean", "--strict")
-            return subprocess.run(argv, cwd=ROOT, check=False, timeout=BUILD_S, stdin=subprocess.DEVNULL).returncode
+            return subprocess.run(
+                argv, cwd=ROOT, check=False, timeout=BUILD_S, stdin=subprocess.DEVNULL
+            ).returncode
         return subprocess.run((*zensical, "serve"), cwd=ROOT, check=False).returncode
     except (OSError, subprocess.SubprocessError) as error:
-        print(f"docs.py: {error}\n  hint: it needs a package index, and venv with pip (python3-venv)", file=sys.stderr)
+        print(
+            f"docs.py: {error}\n  hint: it needs a package index, and venv with pip (python3-venv)",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         return 0

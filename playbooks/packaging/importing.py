@@ -1,9 +1,11 @@
-"""How Python imports from the self-contained file: a module is compiled once, or never where its byte code is kept.
+"""How Python imports from the self-contained file: a module is compiled once, or never where its
+byte code is kept.
 
-`zipimport.zipimporter.get_filename` compiles a module only to learn its name, and `exec_module` compiles it again
-(Lib/zipimport.py of Python 3.10 to 3.14): half of what a check cost. Byte code is kept for hosts of a fleet, which are
-asked again and again by a file that goes when it has answered: one file in a folder of root's alone, good for the very
-bytes of the archive that it was made from and for this Python.
+`zipimport.zipimporter.get_filename` compiles a module only to learn its name, and `exec_module`
+compiles it again (Lib/zipimport.py of Python 3.10 to 3.14): half of what a check cost. Byte code is
+kept for hosts of a fleet, which are asked again and again by a file that goes when it has answered:
+one file in a folder of root's alone, good for the very bytes of the archive that it was made from
+and for this Python.
 """
 
 from __future__ import annotations
@@ -46,13 +48,16 @@ class Importer(zipimport.zipimporter):
 
 def install(archive: str) -> None:
     """Let every import from the archive go this way."""
-    sys.path_hooks[:] = [Importer if hook is zipimport.zipimporter else hook for hook in sys.path_hooks]
+    sys.path_hooks[:] = [
+        Importer if hook is zipimport.zipimporter else hook for hook in sys.path_hooks
+    ]
     sys.path_importer_cache.pop(archive, None)
 
 
 def load(archive: str, folder: str) -> None:
-    """Take the byte code that is kept for this archive, and keep what is compiled from now on. For root alone: to all
-    others a file in /var/cache is somebody else's."""
+    """Take the byte code that is kept for this archive, and keep what is compiled from now on. For
+    root alone: to all others a file in /var/cache is somebody else's.
+    """
     if os.geteuid() != 0:
         return
     Importer.kept = {}
@@ -73,8 +78,9 @@ def store(archive: str, folder: str) -> None:
 
 
 def _digest(archive: str, body: bytes) -> bytes:
-    """One over the archive, what this Python calls byte code, and the byte code: no other archive and no other Python
-    takes it, nor anybody when a power cut tore it."""
+    """One over the archive, what this Python calls byte code, and the byte code: no other archive
+    and no other Python takes it, nor anybody when a power cut tore it.
+    """
     with open(archive, "rb") as file:
         made_from = hashlib.sha256(file.read())  # processors have instructions for it
     made_from.update(MAGIC_NUMBER + bytes([sys.flags.optimize]))

@@ -1,8 +1,9 @@
-"""Writes lock.txt anew from the package index: `.venv/bin/python playbooks/packaging/lock.py`. Needs Python 3.11 and
-uv, which pyproject.toml names in the extra `lock`.
+"""Writes lock.txt anew from the package index: `.venv/bin/python playbooks/packaging/lock.py`.
+Needs Python 3.11 and uv, which pyproject.toml names in the extra `lock`.
 
-uv chooses the newest versions that fit pyproject.toml on Python 3.10 to 3.14. Wheels for other systems are left out.
-Each Python and machine that is supported must find one. Set UV_DEFAULT_INDEX to use another index.
+uv chooses the newest versions that fit pyproject.toml on Python 3.10 to 3.14. Wheels for other
+systems are left out. Each Python and machine that is supported must find one. Set UV_DEFAULT_INDEX
+to use another index.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ FROM_SOURCE = frozenset({"tfrecord"})
 # What hatchling asks for when it builds an editable install; pyproject.toml has no place to say it.
 EDITABLE = ("editables>=0.5",)
 HEAD = """\
-# What ./run installs, and what hosttune.pyz and the .deb carry (`carried`: the sha256 of what is taken and of its
-# wheel). For Python 3.10 to 3.14 on x86_64 and aarch64. Written by playbooks/packaging/lock.py
+# What ./run installs, and what hosttune.pyz and the .deb carry (`carried`: the sha256 of what is
+# taken and of its wheel). For Python 3.10 to 3.14 on x86_64 and aarch64. Written by
+# playbooks/packaging/lock.py
 """
 
 Package = Mapping[str, Any]
@@ -66,7 +68,10 @@ def fits(wheel: str, environment: Environment) -> bool:
     from packaging.utils import parse_wheel_filename
 
     minor = int(environment["python_version"].partition(".")[2])
-    return any(_fits_tag(tag, minor, environment["platform_machine"]) for tag in parse_wheel_filename(wheel)[3])
+    return any(
+        _fits_tag(tag, minor, environment["platform_machine"])
+        for tag in parse_wheel_filename(wheel)[3]
+    )
 
 
 def _fits_tag(tag: Any, minor: int, machine: str) -> bool:
@@ -85,10 +90,14 @@ def _fits_tag(tag: Any, minor: int, machine: str) -> bool:
 
 
 def resolved(*words: str, given: Iterable[str], constraints: str = "") -> list[Package]:
-    """The packages that uv chooses, as pylock.toml (PEP 751) has them. `given`: requirements beside pyproject.toml."""
+    """The packages that uv chooses, as pylock.toml (PEP 751) has them. `given`: requirements beside
+    pyproject.toml.
+    """
     reader = importlib.import_module("tomllib")
     with tempfile.TemporaryDirectory(prefix="hosttune-lock-") as scratch:
-        out, more, bounds = (Path(scratch) / name for name in ("pylock.toml", "more.in", "bounds.txt"))
+        out, more, bounds = (
+            Path(scratch) / name for name in ("pylock.toml", "more.in", "bounds.txt")
+        )
         more.write_text("".join(f"{line}\n" for line in given), encoding="utf-8")
         bounds.write_text(constraints, encoding="utf-8")
         argv = (
@@ -105,15 +114,28 @@ def resolved(*words: str, given: Iterable[str], constraints: str = "") -> list[P
                 *("--only-binary", ":all:"),
                 *(word for name in sorted(FROM_SOURCE) for word in ("--no-binary", name)),
             ),
-            *("--python-version", PYTHONS[0], "--format", "pylock.toml", "--constraints", str(bounds)),
+            *(
+                "--python-version",
+                PYTHONS[0],
+                "--format",
+                "pylock.toml",
+                "--constraints",
+                str(bounds),
+            ),
             *("--output-file", str(out), *words, str(ROOT / "pyproject.toml"), str(more)),
         )
         done = subprocess.run(
-            argv, check=False, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+            argv,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
         )
         if done.returncode != 0:
             raise Trouble(
-                f"uv could not choose versions: {done.stderr.strip()}\nuv is in the extra `lock` of pyproject.toml"
+                f"uv could not choose versions: {done.stderr.strip()}\n"
+                "uv is in the extra `lock` of pyproject.toml"
             )
         packages: list[Package] = reader.loads(out.read_text(encoding="utf-8"))["packages"]
         return packages
@@ -129,21 +151,33 @@ def pin_of(package: Package) -> Pin | None:
         return None
     if package["name"] in FROM_SOURCE:
         digest = str(package["sdist"]["hashes"]["sha256"])
-        return Pin(canonical(package["name"]), str(package["version"]), (digest,), marker_for(needing))
-    wheels = {_name_of(wheel): str(wheel["hashes"]["sha256"]) for wheel in package.get("wheels", ())}
+        return Pin(
+            canonical(package["name"]), str(package["version"]), (digest,), marker_for(needing)
+        )
+    wheels = {
+        _name_of(wheel): str(wheel["hashes"]["sha256"]) for wheel in package.get("wheels", ())
+    }
     for one in needing:
         if not any(fits(name, one) for name in wheels):
             where = f"Python {one['python_version']} on {one['platform_machine']}"
             raise Trouble(
-                f"{package['name']} {package['version']} has no wheel for {where}: bound it in pyproject.toml"
+                f"{package['name']} {package['version']} has no wheel for {where}: bound it in "
+                "pyproject.toml"
             )
     taken = [digest for name, digest in wheels.items() if any(fits(name, one) for one in needing)]
-    return Pin(canonical(package["name"]), str(package["version"]), tuple(sorted(taken)), marker_for(needing))
+    return Pin(
+        canonical(package["name"]),
+        str(package["version"]),
+        tuple(sorted(taken)),
+        marker_for(needing),
+    )
 
 
 def marker_for(needing: list[Environment]) -> str:
     """The range of Pythons that these environments are, as a marker; empty when they are all."""
-    found = [python for python in PYTHONS if any(one["python_version"] == python for one in needing)]
+    found = [
+        python for python in PYTHONS if any(one["python_version"] == python for one in needing)
+    ]
     first, last = PYTHONS.index(found[0]), PYTHONS.index(found[-1])
     if len(needing) != len(MACHINES) * (last - first + 1):
         raise Trouble("a package is needed by some machines only: teach lock.py to write that")
@@ -173,7 +207,10 @@ def read_project(root: Path = ROOT) -> Any:
 
 def names(root: Path = ROOT) -> list[str]:
     """What the project needs, and what that needs, without what is not carried."""
-    waiting = [canonical(re.split(r"[^A-Za-z0-9._-]", one)[0]) for one in read_project(root)["project"]["dependencies"]]
+    waiting = [
+        canonical(re.split(r"[^A-Za-z0-9._-]", one)[0])
+        for one in read_project(root)["project"]["dependencies"]
+    ]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -188,7 +225,8 @@ def _distribution(name: str) -> metadata.Distribution:
         return metadata.distribution(name)
     except metadata.PackageNotFoundError:
         raise Trouble(
-            f"{name} is not installed for {sys.executable}: type ./run --version, then take .venv/bin/python"
+            f"{name} is not installed for {sys.executable}: type ./run --version, then take "
+            ".venv/bin/python"
         ) from None
 
 
@@ -196,7 +234,8 @@ def with_content(pin: Pin) -> Pin:
     """A carried package: which wheel it is taken from, and the digest of what is taken."""
     if pin.marker:
         raise Trouble(
-            f"{pin.name} needs one version on every Python, because it is carried: bound it in pyproject.toml"
+            f"{pin.name} needs one version on every Python, because it is carried: bound it in "
+            "pyproject.toml"
         )
     with tempfile.TemporaryDirectory(prefix="hosttune-lock-") as scratch:
         asked = f"{pin.name}=={pin.version}"
@@ -204,7 +243,9 @@ def with_content(pin: Pin) -> Pin:
         (wheel,) = Path(scratch).iterdir()
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if digest not in pin.wheels:
-        raise Trouble(f"{asked}: pip and uv have different wheels of it: ask both for the same index")
+        raise Trouble(
+            f"{asked}: pip and uv have different wheels of it: ask both for the same index"
+        )
     pin = replace(pin, wheel=digest)
     (one,) = fetched([pin])
     return replace(pin, content=one.digest())
@@ -221,7 +262,9 @@ def lock() -> str:
     own = {pin.name for pin in run}
     tests = [pin for pin in everything if pin.name not in own | FROM_SOURCE]
     sources = [pin for pin in everything if pin.name in FROM_SOURCE]
-    return "".join((HEAD, *map(str, run), "\n", TESTS, *map(str, tests), "\n", SOURCES, *map(str, sources)))
+    return "".join(
+        (HEAD, *map(str, run), "\n", TESTS, *map(str, tests), "\n", SOURCES, *map(str, sources))
+    )
 
 
 def main() -> int:

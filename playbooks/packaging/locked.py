@@ -1,9 +1,10 @@
-"""lock.txt: what ./run installs, and the dependencies that are carried, by version and by the hashes of their wheels,
-or of their source archive (SOURCES). Of what is carried it has the digest, too. So an artefact is the same on every
-machine, whatever is installed there.
+"""lock.txt: what ./run installs, and the dependencies that are carried, by version and by the
+hashes of their wheels, or of their source archive (SOURCES). Of what is carried it has the digest,
+too. So an artefact is the same on every machine, whatever is installed there.
 
-What is installed for the Python that runs this is taken where it is exactly that; else pip fetches the wheel. lock.txt
-is a requirements file of pip; `python playbooks/packaging/lock.py` writes it, and ./run reads it up to TESTS.
+What is installed for the Python that runs this is taken where it is exactly that; else pip fetches
+the wheel. lock.txt is a requirements file of pip; `python playbooks/packaging/lock.py` writes it,
+and ./run reads it up to TESTS.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from carried import Carried, Trouble, carried
 
 LOCK = Path(__file__).resolve().with_name("lock.txt")
 FETCH_S = 300
-# One wheel of each, whatever Python asks: of PyYAML and MarkupSafe the Python files are the same in all of them.
+# One wheel of each, whatever Python asks: of PyYAML and MarkupSafe the Python files are the same in
+# all of them.
 WHEEL = ("--python-version", "3.11", "--implementation", "cp", "--platform", "manylinux2014_x86_64")
 TESTS = "# Tests and releases only.\n"  # ./run stops here, unless it sets up for tests
-SOURCES = "# From sources, which setuptools builds.\n"  # ./run installs these by themselves, after the wheels
+# ./run installs these by themselves, after the wheels
+SOURCES = "# From sources, which setuptools builds.\n"
 _PIN = re.compile(
     r"(?:# carried (?P<content>[0-9a-f]{64}) of (?P<wheel>[0-9a-f]{64})\n)?"
     r"(?P<name>[a-z0-9-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]+))?"
@@ -34,9 +37,9 @@ _PIN = re.compile(
 
 @dataclass(frozen=True)
 class Pin:
-    """A package of the lock. `wheels` are sha256 digests of its wheels, or of its source archive. Of a package that is
-    carried, `wheel` is the one it is taken from, `content` the digest of what is taken. `marker` is a
-    PEP 508 marker; empty: always needed.
+    """A package of the lock. `wheels` are sha256 digests of its wheels, or of its source archive.
+    Of a package that is carried, `wheel` is the one it is taken from, `content` the digest of what
+    is taken. `marker` is a PEP 508 marker; empty: always needed.
     """
 
     name: str
@@ -90,7 +93,10 @@ def dependencies() -> tuple[Carried, ...]:
         found |= {one.name: one for one in fetched(missing)}
         for pin in missing:
             if found[pin.name].digest() != pin.content:
-                raise Trouble(f"{pin.name} {pin.version} does not hold what {LOCK} says: write it anew with lock.py")
+                raise Trouble(
+                    f"{pin.name} {pin.version} does not hold what {LOCK} says: write it anew with "
+                    "lock.py"
+                )
     return tuple(found[pin.name] for pin in wanted)
 
 
@@ -108,9 +114,20 @@ def fetched(missing: list[Pin]) -> list[Carried]:
     """The wheels that these are taken from, by pip."""
     with tempfile.TemporaryDirectory(prefix="hosttune-locked-") as scratch:
         wanted, folder = Path(scratch) / "lock.txt", Path(scratch) / "packages"
-        wanted.write_text("".join(map(str, (replace(pin, wheels=(pin.wheel,)) for pin in missing))), encoding="utf-8")
+        wanted.write_text(
+            "".join(map(str, (replace(pin, wheels=(pin.wheel,)) for pin in missing))),
+            encoding="utf-8",
+        )
         names = " ".join(f"{pin.name}=={pin.version}" for pin in missing)
-        pip("install", "--target", str(folder), "--require-hashes", "--requirement", str(wanted), what=names)
+        pip(
+            "install",
+            "--target",
+            str(folder),
+            "--require-hashes",
+            "--requirement",
+            str(wanted),
+            what=names,
+        )
         return [
             carried(pin.name, distribution)
             for pin in missing
@@ -131,4 +148,6 @@ def pip(command: str, *words: str, what: str) -> None:
     )
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
-        raise Trouble(f"{what}: neither installed as {LOCK.name} pins it nor to be had by pip: {said}")
+        raise Trouble(
+            f"{what}: neither installed as {LOCK.name} pins it nor to be had by pip: {said}"
+        )

@@ -15,16 +15,26 @@ FILES = (
         "What an administrator wants of the rules. As it is installed, all of it is commented out.",
     ),
     ("/etc/hosttune/rules.d", "Rules of your own."),
-    ("/var/lib/hosttune/runs", "The undo journal, one file for each run. It stays when the package is purged."),
-    ("/var/lib/hosttune/receipts", "What each run did, secrets masked, as long as its run is kept in the journal."),
+    (
+        "/var/lib/hosttune/runs",
+        "The undo journal, one file for each run. It stays when the package is purged.",
+    ),
+    (
+        "/var/lib/hosttune/receipts",
+        "What each run did, secrets masked, as long as its run is kept in the journal.",
+    ),
     ("/var/lib/hosttune/report.json", "The last report of hosttune-check.service."),
-    ("/var/lib/prometheus/node-exporter/hosttune.prom", "Its metrics, for the textfile collector of node_exporter."),
+    (
+        "/var/lib/prometheus/node-exporter/hosttune.prom",
+        "Its metrics, for the textfile collector of node_exporter.",
+    ),
 )
 TIMER = """\
-\\fBsystemctl enable \\-\\-now hosttune\\-check.timer\\fP checks this host every day, some time after midnight, and
-changes nothing. The answer lies in the two files below. For another place of the metrics type
-\\fBsystemctl edit hosttune\\-check.service\\fP and set \\fBEnvironment=HOSTTUNE_METRICS=\\fP\\fIFILE\\fP under
-[Service]; its folder has to be there."""
+\\fBsystemctl enable \\-\\-now hosttune\\-check.timer\\fP checks this host every day, some time
+after midnight, and changes nothing. The answer is in the two files below. For another place of the
+metrics type
+\\fBsystemctl edit hosttune\\-check.service\\fP and set
+\\fBEnvironment=HOSTTUNE_METRICS=\\fP\\fIFILE\\fP under [Service]; its folder has to be there."""
 
 
 def manual(root: Command, version: str, seconds: int) -> str:
@@ -35,11 +45,15 @@ def manual(root: Command, version: str, seconds: int) -> str:
         ".SH NAME\nhosttune \\- inspect, tune and restore GPU servers\n",
         ".SH SYNOPSIS\n.B hosttune\n.I COMMAND\n.RI [ OPTION ]...\n",
         f".SH DESCRIPTION\n{_text(about)}\n.PP\n{_text(rest.strip())}\n",
-        ".SH COMMANDS\n" + "".join(_command(one) for one in root.walk() if one.path and not one.commands),
+        ".SH COMMANDS\n"
+        + "".join(_command(one) for one in root.walk() if one.path and not one.commands),
         ".SH COMMON OPTIONS\n" + _panels(root),
         ".SH EXIT STATUS\n"
         + _item("\\fB0\\fP", "The host is ok, or it was done.")
-        + _item("\\fB1\\fP", "Something is to be changed, could not be checked or waits, or a change failed.")
+        + _item(
+            "\\fB1\\fP",
+            "Something is to be changed, could not be checked or waits, or a change failed.",
+        )
         + _item("\\fB2\\fP", "hosttune could not do its work: usage, trouble."),
         f".SH TIMER\n{TIMER}\n",
         ".SH FILES\n" + "".join(_item(f"\\fI{_roff(path)}\\fP", what) for path, what in FILES),
@@ -55,9 +69,18 @@ def _command(command: Command) -> str:
     typed = " ".join(command.path)
     words = "".join(f" {argument.placeholder}" for argument in command.arguments)
     text = [f'.SS "{_roff(f"hosttune {typed}{words} [OPTION]...")}"\n']
-    text += [f"{_text(' '.join(paragraph.split()))}\n.PP\n" for paragraph in re.split(r"\n\s*\n", command.help)]
-    text += [_item(f"\\fI{_roff(one.placeholder)}\\fP", one.help) for one in command.arguments if one.help]
-    text += [_item(_names(option), _values(option)) for option in command.options if not option.panel]
+    text += [
+        f"{_text(' '.join(paragraph.split()))}\n.PP\n"
+        for paragraph in re.split(r"\n\s*\n", command.help)
+    ]
+    text += [
+        _item(f"\\fI{_roff(one.placeholder)}\\fP", one.help)
+        for one in command.arguments
+        if one.help
+    ]
+    text += [
+        _item(_names(option), _values(option)) for option in command.options if not option.panel
+    ]
     if panels := list(dict.fromkeys(option.panel for option in command.options if option.panel)):
         text.append(f".PP\nCommon options: {_text(', '.join(panels).lower())}.\n")
     if command.examples:
@@ -70,8 +93,12 @@ def _panels(root: Command) -> str:
     """The options that commands share, each once, under the title that their help has."""
     panels: dict[str, dict[tuple[str, ...], str]] = {}
     for option in (option for command in root.walk() for option in command.options if option.panel):
-        panels.setdefault(option.panel, {}).setdefault(option.names, _item(_names(option), _values(option)))
-    return "".join(f'.SS "{_roff(title)}"\n{"".join(options.values())}' for title, options in panels.items())
+        panels.setdefault(option.panel, {}).setdefault(
+            option.names, _item(_names(option), _values(option))
+        )
+    return "".join(
+        f'.SS "{_roff(title)}"\n{"".join(options.values())}' for title, options in panels.items()
+    )
 
 
 def _names(option: Parameter) -> str:

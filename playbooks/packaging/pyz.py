@@ -1,6 +1,8 @@
-"""Builds hosttune as one self-contained file: `python playbooks/packaging/pyz.py [OUT]`, dist/hosttune.pyz by default.
+"""Builds hosttune as one self-contained file: `python playbooks/packaging/pyz.py [OUT]`,
+dist/hosttune.pyz by default.
 
-It needs /usr/bin/python3 of 3.10 or newer and nothing else, on every machine. The same sources give the same bytes.
+It needs /usr/bin/python3 of 3.10 or newer and nothing else, on every machine. The same sources give
+the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ def build(out: Path, root: Path = bundle.ROOT) -> str:
     for carried in bundle.dependencies():
         members |= carried.files
         members |= {
-            f"licences/{carried.name}-{carried.version}/{name}": text for name, text in carried.licences.items()
+            f"licences/{carried.name}-{carried.version}/{name}": text
+            for name, text in carried.licences.items()
         }
     members["licences/LICENSE"] = (root / "LICENSE").read_bytes()
     members["sbom.cdx.json"] = sbom.sbom(bundle.dependencies(), bundle.version(root)).encode()

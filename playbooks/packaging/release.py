@@ -1,8 +1,9 @@
-"""Makes and verifies all that is published of a commit: `./run release [OUT]`, dist/VERSION by default.
+"""Makes and verifies all that is published of a commit: `./run release [OUT]`, dist/VERSION by
+default.
 
-Wheel, sdist, hosttune.pyz, the .deb, what they carry as a CycloneDX document, and the Ansible collection. Each is built
-twice, in two folders and at two times, and has to be the same to the byte (not the collection: ansible-galaxy writes
-the time into it). SHA256SUMS names them all.
+Wheel, sdist, hosttune.pyz, the .deb, what they carry as a CycloneDX document, and the Ansible
+collection. Each is built twice, in two folders and at two times, and has to be the same to the byte
+(not the collection: ansible-galaxy writes the time into it). SHA256SUMS names them all.
 """
 
 from __future__ import annotations
@@ -28,26 +29,43 @@ _HEADING = r"^## {} \(\d{{4}}-\d\d-\d\d\)$"
 
 
 def release(out: Path | None, root: Path = bundle.ROOT) -> Path:
-    """Build into a folder that is not there yet, or is empty; return it. Raises Trouble with what stands in the way."""
+    """Build into a folder that is not there yet, or is empty; return it. Raises Trouble with what
+    stands in the way.
+    """
     version = bundle.version(root)
     target = (out or root / "dist" / version).resolve()
     if changed := _run("git", "-C", str(root), "status", "--porcelain").strip():
-        raise bundle.Trouble(f"a release is of a commit, and there are changes that are in none:\n{changed}")
-    if not re.search(_HEADING.format(re.escape(version)), (root / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE):
         raise bundle.Trouble(
-            f"CHANGELOG.md has no heading `## {version} (YYYY-MM-DD)`: write what is in it, and the day"
+            f"a release is of a commit, and there are changes that are in none:\n{changed}"
+        )
+    if not re.search(
+        _HEADING.format(re.escape(version)),
+        (root / "CHANGELOG.md").read_text("utf-8"),
+        re.MULTILINE,
+    ):
+        raise bundle.Trouble(
+            f"CHANGELOG.md has no heading `## {version} (YYYY-MM-DD)`: write what is in it, and "
+            "the day"
         )
     if target.exists() and any(target.iterdir()):
         raise bundle.Trouble(f"{target} is not empty: name another folder, or empty it")
     with tempfile.TemporaryDirectory(prefix="hosttune-release-") as scratch:
-        first, second = (_built(root, Path(scratch) / name, day) for name, day in (("a", 0), ("another/place", 40)))
+        first, second = (
+            _built(root, Path(scratch) / name, day)
+            for name, day in (("a", 0), ("another/place", 40))
+        )
         for path in sorted(first.iterdir()):
             if path.read_bytes() != (second / path.name).read_bytes():
                 raise bundle.Trouble(f"{path.name}: built twice it is not the same to the byte")
-        (first / "sbom.cdx.json").write_text(sbom.sbom(bundle.dependencies(), version), encoding="utf-8")
+        (first / "sbom.cdx.json").write_text(
+            sbom.sbom(bundle.dependencies(), version), encoding="utf-8"
+        )
         collection.build(first)
         _verify(first, version)
-        lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(first.iterdir())]
+        lines = [
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+            for path in sorted(first.iterdir())
+        ]
         (first / SUMS).write_text("".join(lines), encoding="ascii")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(first, target, dirs_exist_ok=True)
@@ -77,7 +95,9 @@ def _built(root: Path, place: Path, days: int) -> Path:
 
 
 def _verify(folder: Path, version: str) -> None:
-    """What can be asked of them here: that they say their version, and that an index would take them."""
+    """What can be asked of them here: that they say their version, and that an index would take
+    them.
+    """
     said = _run(sys.executable, "-I", str(folder / "hosttune.pyz"), "--version").strip()
     if said != f"hosttune {version}":
         raise bundle.Trouble(f"hosttune.pyz says {said!r}")
@@ -86,17 +106,32 @@ def _verify(folder: Path, version: str) -> None:
         raise bundle.Trouble(f"{deb.name} has another version than {version}")
     (wheel,) = folder.glob("*.whl")
     _run(
-        sys.executable, "-I", "-m", "twine", "check", "--strict", str(wheel), str(folder / f"hosttune-{version}.tar.gz")
+        sys.executable,
+        "-I",
+        "-m",
+        "twine",
+        "check",
+        "--strict",
+        str(wheel),
+        str(folder / f"hosttune-{version}.tar.gz"),
     )
 
 
 def _run(*words: str, cwd: Path | None = None, environment: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        words, check=False, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=cwd, env=environment,
+        words,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=cwd,
+        env=environment,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     if done.returncode != 0:
-        raise bundle.Trouble(f"{' '.join(words)}: exit status {done.returncode}\n{done.stdout}{done.stderr}".strip())
+        raise bundle.Trouble(
+            f"{' '.join(words)}: exit status {done.returncode}\n{done.stdout}{done.stderr}".strip()
+        )
     return done.stdout
 
 

@@ -1,4 +1,6 @@
-"""What an artefact carries, as a CycloneDX document (cyclonedx.org/docs/1.5/json): scanners see no PyYAML in a .deb."""
+"""What an artefact carries, as a CycloneDX document (cyclonedx.org/docs/1.5/json): scanners see no
+PyYAML in a .deb.
+"""
 
 from __future__ import annotations
 

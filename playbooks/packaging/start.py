@@ -1,9 +1,10 @@
 """The `__main__` of the self-contained file: runs hosttune from where it lies, and unpacks nothing.
 
-The file is a zip archive, and Python imports from it (importing.py); so nothing is written anywhere.
-`--serve FOLDER` answers several requests in one process, for the Ansible modules: each line of standard input is one
-(hosttune.cli.served), each line of standard output an object with `status`, `stdout` and `stderr`. Started by root it
-keeps its byte code in FOLDER for the next one. Written so that any Python 3 can say that it is too old.
+The file is a zip archive, and Python imports from it (importing.py); so nothing is written
+anywhere. `--serve FOLDER` answers several requests in one process, for the Ansible modules: each
+line of standard input is one (hosttune.cli.served), each line of standard output an object with
+`status`, `stdout` and `stderr`. Started by root it keeps its byte code in FOLDER for the next one.
+Written so that any Python 3 can say that it is too old.
 """
 
 import os
@@ -16,9 +17,12 @@ def main() -> None:
     if sys.version_info < OLDEST:
         found = ".".join(map(str, sys.version_info[:2]))
         leave("it needs Python 3.10 or newer, and %s is %s" % (sys.executable, found))
-    archive = os.path.abspath(sys.argv[0] if sys.argv[0].endswith(".pyz") else os.path.dirname(__file__))
+    archive = os.path.abspath(
+        sys.argv[0] if sys.argv[0].endswith(".pyz") else os.path.dirname(__file__)
+    )
     if not (sys.flags.isolated and sys.flags.no_site):
-        # Root imports nothing but this file and Python's own library: not from PYTHONPATH, not from site-packages.
+        # Root imports nothing but this file and Python's own library: not from PYTHONPATH, not from
+        # site-packages.
         os.execv(sys.executable, [sys.executable, "-I", "-S", archive, *sys.argv[1:]])  # noqa: S606 - itself
     import signal
 
@@ -45,7 +49,9 @@ def main() -> None:
 
 
 def serve() -> int:
-    """Answer requests until standard input ends. Programs that hosttune starts get neither of the two pipes."""
+    """Answer requests until standard input ends. Programs that hosttune starts get neither of the
+    two pipes.
+    """
     import contextlib
     import io
     import json

@@ -1,10 +1,11 @@
-"""What a look at a data set of a million files costs: `sudo python -m tests.benchmarks.dataset [--files N] [--rounds N]`.
-A benchmark, not a test.
+"""What a look at a data set of a million files costs: `sudo python -m tests.benchmarks.dataset
+[--files N] [--rounds N]`. A benchmark, not a test.
 
-Makes the files on an ext4 of its own (a loop device in a private mount namespace, gone with the process), then runs,
-interleaved and warm, `hosttune dataset`, the same with `--exact` and without headers, a bare scandir in Python, `find` for names, `find
--printf %s` and `du`. Prints the best and the median of wall time and the best of processor time, and for hosttune the
-peak of memory against the number of files, which is to stay flat.
+Makes the files on an ext4 of its own (a loop device in a private mount namespace, gone with the
+process), then runs, interleaved and warm, `hosttune dataset`, the same with `--exact` and without
+headers, a bare scandir in Python, `find` for names, `find -printf %s` and `du`. Prints the best and
+the median of wall time and the best of processor time, and for hosttune the peak of memory against
+the number of files, which is to stay flat.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_A_FOLDER = 1000
-# A JPEG as far as its first frame header: 500 x 375 in three colours. It fits into the inode (inline_data).
-HEADER = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc0001108017701f403011100021100031100")
+# A JPEG as far as its first frame header: 500 x 375 in three colours. It fits into the inode
+# (inline_data).
+HEADER = bytes.fromhex(
+    "ffd8ffe000104a46494600010100000100010000ffc0001108017701f403011100021100031100"
+)
 SCANDIR = """\
 import os, sys
 count = 0
@@ -90,7 +94,10 @@ def run(files: int, rounds: int, scratch: Path) -> None:
     place.mkdir()
     with image.open("wb") as file:
         file.truncate(1 << 30)
-    subprocess.run(["mkfs.ext4", "-q", "-O", "inline_data", "-N", str(files + files // 100 + 1000), image], check=True)
+    subprocess.run(
+        ["mkfs.ext4", "-q", "-O", "inline_data", "-N", str(files + files // 100 + 1000), image],
+        check=True,
+    )
     subprocess.run(["mount", "-o", "loop", image, place], check=True)
     for count in sorted({files // 100, files // 10, files}):
         folder = place / str(count)
@@ -114,7 +121,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hosttune-bench-") as scratch:
         again = [sys.executable, "-m", "tests.benchmarks.dataset", "--scratch", scratch]
         words = ["--files", str(given.files), "--rounds", str(given.rounds)]
-        subprocess.run(["unshare", "--mount", "--propagation", "private", *again, *words], check=True, cwd=ROOT)
+        subprocess.run(
+            ["unshare", "--mount", "--propagation", "private", *again, *words], check=True, cwd=ROOT
+        )
 
 
 if __name__ == "__main__":

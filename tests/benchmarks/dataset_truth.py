@@ -1,11 +1,12 @@
-"""What `hosttune dataset` says against what is true: `python -m tests.benchmarks.dataset_truth [--only WORD] [--exact]`.
-A benchmark, not a test.
+"""What `hosttune dataset` says against what is true: `python -m tests.benchmarks.dataset_truth
+[--only WORD] [--exact]`. A benchmark, not a test.
 
-Makes data sets whose decoded size and size in the page cache are known from how they are made, runs `hosttune dataset
---format json` on each, and asks for eight sizes of memory, from a fourth to four times the truth, whether "fits",
-"tight" or "too large" is true. Pictures are JPEGs as far as their frame header and PNGs that decode, filled up to their
-size. Those of HELD were written once the code stood, and nothing was changed for them: their figures are the ones that
-count. Needs 4 GiB below --scratch.
+Makes data sets whose decoded size and size in the page cache are known from how they are made, runs
+`hosttune dataset --format json` on each, and asks for eight sizes of memory, from a fourth to four
+times the truth, whether "fits", "tight" or "too large" is true. Pictures are JPEGs as far as their
+frame header and PNGs that decode, filled up to their size. Those of HELD were written once the code
+stood, and nothing was changed for them: their figures are the ones that count. Needs 4 GiB below
+--scratch.
 """
 
 from __future__ import annotations
@@ -30,13 +31,20 @@ from typing import Any
 from hosttune.measure.dataset.room import FITS, TIGHT, Room, fit
 
 ROOT = Path(__file__).resolve().parents[2]
-UNSEEN = {"needs_bytes": 0, "low_bytes": 0, "high_bytes": None, "why": "partial"}  # where no size was taken in the time
+UNSEEN = {
+    "needs_bytes": 0,
+    "low_bytes": 0,
+    "high_bytes": None,
+    "why": "partial",
+}  # where no size was taken in the time
 TIMES = (0.25, 0.4, 0.55, 0.65, 0.75, 0.9, 1.5, 4.0)  # the truth, as a share of memory
 
 
 @dataclass
 class Truth:
-    """Bytes of a data set: decoded as stored (None: only its own library knows), and of the files, each once."""
+    """Bytes of a data set: decoded as stored (None: only its own library knows), and of the files,
+    each once.
+    """
 
     decoded: float | None = 0
     files: float = 0
@@ -88,11 +96,18 @@ def png(width: int, height: int, rows: bytes | None = None) -> bytes:
     """One that decodes: RGB, of one colour, or of these bytes."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
 
     raw = rows if rows is not None else bytes(height * (1 + width * 3))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(raw, 1)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(raw, 1))
+        + chunk(b"IEND", b"")
+    )
 
 
 def noise(width: int, height: int, draw: random.Random) -> bytes:
@@ -105,7 +120,10 @@ def wav(samples: int, channels: int = 2) -> bytes:
 
 
 def npy(shape: tuple[int, ...], kind: str) -> bytes:
-    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
+    text = (
+        f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117)
+        + b"\n"
+    )
     return b"\x93NUMPY\x01\0" + struct.pack("<H", len(text)) + text
 
 
@@ -142,7 +160,9 @@ def classes(*, is_turned: bool = False, count: int = 400) -> Make:
         for step in reversed(order) if is_turned else order:
             edge = 100 + 150 * step
             for number in range(count):
-                to.jpeg(f"class{step}/{number}.jpg", edge, edge, 20_000 + to.random.randrange(10_000))
+                to.jpeg(
+                    f"class{step}/{number}.jpg", edge, edge, 20_000 + to.random.randrange(10_000)
+                )
 
     return make
 
@@ -179,7 +199,12 @@ def arrays(to: Maker) -> None:
     for number in range(900):
         kind, width = (("<f2", 2), ("<f8", 8))[number >= 450]
         shape = (100 + to.random.randrange(100), 64)
-        to.file(f"{kind[1:]}/{number}.npy", npy(shape, kind), shape[0] * 64 * width, 128 + shape[0] * 64 * width)
+        to.file(
+            f"{kind[1:]}/{number}.npy",
+            npy(shape, kind),
+            shape[0] * 64 * width,
+            128 + shape[0] * 64 * width,
+        )
 
 
 def few_giants(count: int, every: int, order: str = "last") -> Make:
@@ -193,7 +218,9 @@ def few_giants(count: int, every: int, order: str = "last") -> Make:
                 to.file(f"{number:06}.png", head, 4000 * 4000 * 3, 50_000)
             else:
                 head = png(1, 1)[:16] + struct.pack(">II", 200, 200) + png(1, 1)[24:]
-                to.file(f"{number:06}.png", head, 200 * 200 * 3, 40_000 + to.random.randrange(20_000))
+                to.file(
+                    f"{number:06}.png", head, 200 * 200 * 3, 40_000 + to.random.randrange(20_000)
+                )
 
     return make
 
@@ -202,14 +229,21 @@ def formats(to: Maker) -> None:
     for number in range(1_200):
         to.jpeg(f"pictures/{number}.jpg", 640, 480, 60_000)
         to.file(
-            f"masks/{number}.png", png(1, 1)[:16] + struct.pack(">II", 640, 480) + png(1, 1)[24:], 640 * 480 * 3, 3_000
+            f"masks/{number}.png",
+            png(1, 1)[:16] + struct.pack(">II", 640, 480) + png(1, 1)[24:],
+            640 * 480 * 3,
+            3_000,
         )
     for number in range(200):
         to.file(f"sound/{number}.wav", wav(50_000), 200_000, 200_044)
 
 
 def shards(
-    count: int, members: int, kinds: Callable[[int, int], tuple[int, int, int]], label: bool = False, caption: int = 0
+    count: int,
+    members: int,
+    kinds: Callable[[int, int], tuple[int, int, int]],
+    label: bool = False,
+    caption: int = 0,
 ) -> Make:
     """`kinds` gives width, height and size of a member by its shard and number."""
 
@@ -218,10 +252,15 @@ def shards(
             found, decoded = [], 0
             for number in range(members):
                 width, height, size = kinds(place, number)
-                found.append((f"{place:03}-{number:05}.jpg", jpeg(width, height).ljust(size, b"\1")))
+                found.append(
+                    (f"{place:03}-{number:05}.jpg", jpeg(width, height).ljust(size, b"\1"))
+                )
                 decoded += width * height * 3
                 if label:
-                    found += [(f"{place:03}-{number:05}.cls", b"7"), (f"{place:03}-{number:05}.json", b'{"a": 1}')]
+                    found += [
+                        (f"{place:03}-{number:05}.cls", b"7"),
+                        (f"{place:03}-{number:05}.json", b'{"a": 1}'),
+                    ]
                     decoded += 9
                 if caption:
                     found.append((f"{place:03}-{number:05}.txt", b"a" * caption))
@@ -238,7 +277,11 @@ def hard_links(count: int, *, is_outside: bool = False, names: int = 2) -> Make:
         for number in range(count):
             path = to.jpeg(f"a/{number}.jpg", 300, 300, 30_000)
             for more in range(1, names):
-                place = to.folder.parent / f"{to.folder.name}-more" if is_outside else to.folder / f"b{more}"
+                place = (
+                    to.folder.parent / f"{to.folder.name}-more"
+                    if is_outside
+                    else to.folder / f"b{more}"
+                )
                 place.mkdir(parents=True, exist_ok=True)
                 os.link(path, place / f"{number}.jpg")
 
@@ -280,7 +323,8 @@ def rows(end: str, *, is_turned: bool = False) -> Make:
 
         for place in range(3):
             found = [
-                jpeg(*((500, 375) if (number < 600) != is_turned else (60, 40))) + to.random.randbytes(6_000)
+                jpeg(*((500, 375) if (number < 600) != is_turned else (60, 40)))
+                + to.random.randbytes(6_000)
                 for number in range(1_200)
             ]
             table = pa.table({"image": found, "label": list(range(1_200))})
@@ -288,7 +332,10 @@ def rows(end: str, *, is_turned: bool = False) -> Make:
             if end == "parquet":
                 pq.write_table(table, out, row_group_size=400)
             else:
-                with pa.OSFile(str(out), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+                with (
+                    pa.OSFile(str(out), "wb") as file,
+                    pa.ipc.new_stream(file, table.schema) as stream,
+                ):
                     stream.write_table(table, max_chunksize=100)
             content = out.read_bytes()
             to.file(out.name, content, 600 * 3 * (500 * 375 + 60 * 40) + 1_200 * 8)
@@ -305,7 +352,9 @@ def partial(to: Maker) -> None:
 def deep(to: Maker) -> None:
     for number in range(4_000):
         depth = number % 5
-        to.jpeg("/".join("abcde"[: depth + 1]) + f"/{number}.jpg", 100 << depth, 100 << depth, 25_000)
+        to.jpeg(
+            "/".join("abcde"[: depth + 1]) + f"/{number}.jpg", 100 << depth, 100 << depth, 25_000
+        )
 
 
 def half_empty(to: Maker) -> None:
@@ -324,7 +373,12 @@ def records(to: Maker) -> None:
         out = writer(str(path))
         for number in range(800):
             kind = (60, 40) if number < 400 else (500, 375)
-            out.write({"image": (jpeg(*kind) + to.random.randbytes(5_000), "byte"), "label": (number, "int")})
+            out.write(
+                {
+                    "image": (jpeg(*kind) + to.random.randbytes(5_000), "byte"),
+                    "label": (number, "int"),
+                }
+            )
         out.close()
         to.file(path.name, path.read_bytes(), 400 * 3 * (60 * 40 + 500 * 375) + 800 * 8)
 
@@ -348,7 +402,13 @@ def ten_to_one(to: Maker) -> None:
 
 def grey_then_colour(to: Maker) -> None:
     for number in range(6_000):
-        to.jpeg(f"{number:05}.jpg", 800, 600, 50_000 + to.random.randrange(90_000), 1 if number < 4_500 else 3)
+        to.jpeg(
+            f"{number:05}.jpg",
+            800,
+            600,
+            50_000 + to.random.randrange(90_000),
+            1 if number < 4_500 else 3,
+        )
 
 
 def pareto(to: Maker) -> None:
@@ -392,11 +452,15 @@ SETS: dict[str, Callable[[Maker], None]] = {
     "giants, one of 200, last": few_giants(10_000, 200),
     "four formats": formats,
     "shards of pictures of 5 KB": shards(12, 500, lambda *_: SMALL),
-    "one shard, kinds one after the other": shards(1, 4_000, lambda _, n: SMALL if n < 2_000 else LARGE),
+    "one shard, kinds one after the other": shards(
+        1, 4_000, lambda _, n: SMALL if n < 2_000 else LARGE
+    ),
     "the same, in the other order": shards(1, 4_000, lambda _, n: LARGE if n < 2_000 else SMALL),
     "hard links, both below": hard_links(1_500),
     # Without holes: what is none counts.
-    "LMDB": only_its_library("data.mdb", 1, bytes(16) + b"\xde\xc0\xef\xbe" + b"\1" * 40_000_000, 40_000_020),
+    "LMDB": only_its_library(
+        "data.mdb", 1, bytes(16) + b"\xde\xc0\xef\xbe" + b"\1" * 40_000_000, 40_000_020
+    ),
     "Ogg": only_its_library("{}.ogg", 300, b"OggS\0\2", 60_000),
     "MP3": only_its_library("{}.mp3", 300, b"ID3\4", 60_000),
     "Arrow": rows("arrow"),
@@ -416,7 +480,9 @@ HELD: dict[str, Callable[[Maker], None]] = {
     "grey scans, then colour": grey_then_colour,
     "WAV by speaker": sounds,
     "npy of halves, then of doubles": arrays,
-    "30 shards, the later ones of small files": shards(30, 300, lambda place, _: SMALL if place > 20 else LARGE),
+    "30 shards, the later ones of small files": shards(
+        30, 300, lambda place, _: SMALL if place > 20 else LARGE
+    ),
     "hard links, the other name elsewhere": hard_links(2_000, is_outside=True),
     "symbolic links to files below": symbolic_links,
     "Arrow, one kind after the other": rows("arrow"),
@@ -426,7 +492,9 @@ HELD: dict[str, Callable[[Maker], None]] = {
     "AVIF": only_its_library("{}.avif", 300, b"\0\0\0 ftypavif", 30_000),
     "a look that was cut short": partial,
     "Pareto sizes": pareto,
-    "25 shards with captions of 2 KB": shards(25, 400, lambda *_: (256, 256, 20_000), caption=2_000),
+    "25 shards with captions of 2 KB": shards(
+        25, 400, lambda *_: (256, 256, 20_000), caption=2_000
+    ),
     "two shards of pictures of 400 KB": shards(2, 400, lambda _, n: (1_000 + n, 1_200, 400_000)),
     "five folders deep, growing with it": deep,
     "half of the files empty": half_empty,
@@ -439,7 +507,18 @@ HELD: dict[str, Callable[[Maker], None]] = {
 
 
 def measured(folder: Path, truth: Truth, words: tuple[str, ...]) -> dict[str, object]:
-    argv = [sys.executable, "-I", "-m", "hosttune", "dataset", str(folder), "--format", "json", *truth.options, *words]
+    argv = [
+        sys.executable,
+        "-I",
+        "-m",
+        "hosttune",
+        "dataset",
+        str(folder),
+        "--format",
+        "json",
+        *truth.options,
+        *words,
+    ]
     made = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=ROOT)
     assert made.returncode == 0, made.stderr
     found: dict[str, object] = json.loads(made.stdout)
@@ -451,7 +530,13 @@ def judged(truth: float | None, needs: float, said: dict[str, object]) -> Iterat
     for times in TIMES:
         size = int((truth if truth is not None else needs) / times)
         room = Room(size, size, None, "")
-        told = fit(int(said["needs_bytes"]), room, int(said["low_bytes"]), said["high_bytes"], str(said["why"])).answer  # type: ignore[call-overload,arg-type]
+        told = fit(
+            int(said["needs_bytes"]),
+            room,
+            int(said["low_bytes"]),
+            said["high_bytes"],
+            str(said["why"]),
+        ).answer  # type: ignore[call-overload,arg-type]
         true = "fits" if times < FITS else "tight" if times <= TIGHT else "too large"
         if told == "unknown":
             yield "not known"
@@ -469,7 +554,9 @@ def size(value: float | None) -> str:
     return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.1f} MiB"
 
 
-def compare(sets: dict[str, Callable[[Maker], None]], scratch: Path, words: tuple[str, ...]) -> None:
+def compare(
+    sets: dict[str, Callable[[Maker], None]], scratch: Path, words: tuple[str, ...]
+) -> None:
     print(
         "| data set | decoded, truth | said (95 % interval) | right, not known, wrong | files, truth | said | right, not known, wrong |"
     )
@@ -487,9 +574,16 @@ def compare(sets: dict[str, Callable[[Maker], None]], scratch: Path, words: tupl
                 said = dict(found[key] or UNSEEN)  # type: ignore[call-overload]
                 if key == "page_cache":
                     for part in ("needs_bytes", "low_bytes", "high_bytes"):
-                        said[part] = None if said[part] is None else max(0, said[part] - found["inode_bytes"])
+                        said[part] = (
+                            None
+                            if said[part] is None
+                            else max(0, said[part] - found["inode_bytes"])
+                        )
                 answers = list(judged(truth, 10 * to.truth.files, said))
-                counts = [sum(one.startswith(what) for one in answers) for what in ("right", "not known", "wrong")]
+                counts = [
+                    sum(one.startswith(what) for one in answers)
+                    for what in ("right", "not known", "wrong")
+                ]
                 for what, count in zip(("right", "not known", "wrong"), counts, strict=True):
                     sums[what] += count
                 sums["false fits"] += answers.count("wrong: false fits")
@@ -500,14 +594,18 @@ def compare(sets: dict[str, Callable[[Maker], None]], scratch: Path, words: tupl
                     size(truth),
                     told,
                     "{}, {}, {}".format(*counts)
-                    + "".join(f"; {one}" for one in sorted(set(answers)) if one.startswith("wrong")),
+                    + "".join(
+                        f"; {one}" for one in sorted(set(answers)) if one.startswith("wrong")
+                    ),
                 ]
             print("| " + " | ".join(row) + " |", flush=True)
     print(", ".join(f"{name} {count}" for name, count in sums.items()), flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="data sets whose names hold this")
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--held", action="store_true", help="only those that are held back")

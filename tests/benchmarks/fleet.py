@@ -1,18 +1,20 @@
-"""The whole catalogue as one `tune` task against playbooks of plain tasks that set the same values: `python
-tests/benchmarks/fleet.py [HOSTS...] [--rounds N] [--site] [--before CHECKOUT] [--forms WORD...]`, as root. A benchmark,
-not a test.
+"""The whole catalogue as one `tune` task against playbooks of plain tasks that set the same values:
+`python tests/benchmarks/fleet.py [HOSTS...] [--rounds N] [--site] [--before CHECKOUT] [--forms
+WORD...]`, as root. A benchmark, not a test.
 
-Plain tasks come in two forms: `write` sets the values and looks at nothing else; `full` first reads what an audit reads,
-as far as Ansible has modules for it (setup, package_facts, service_facts, mounts, fstab). With --site all set thirty-four
-sysctls of a site besides: hosttune by a rule in the task, the others in their loop. Each form is played with pipelining
-and without (Ansible's default). --before adds the `tune` of another checkout of hosttune, say of the last release.
+Plain tasks come in two forms: `write` sets the values and looks at nothing else; `full` first reads
+what an audit reads, as far as Ansible has modules for it (setup, package_facts, service_facts,
+mounts, fstab). With --site all set thirty-four sysctls of a site besides: hosttune by a rule in the
+task, the others in their loop. Each form is played with pipelining and without (Ansible's default).
+--before adds the `tune` of another checkout of hosttune, say of the last release.
 
-The hosts are those of the fleet ring: sshd in network namespaces of this machine, so hosts and controller share its
-cores. Each round boots new hosts for each form, in turn; each runs twice, so that the second run finds nothing to do.
-Told are the seconds on the clock, and the processor's: of the controller (ansible-playbook and its ssh) and of the hosts
-(sshd and all that runs below it); `main` is what of the controller's is in the one process that goes from host to host,
-which no core more makes faster (see rollout.py). The best of the rounds counts. After each form hosttune says what it
-would change.
+The hosts are those of the fleet ring: sshd in network namespaces of this machine, so hosts and
+controller share its cores. Each round boots new hosts for each form, in turn; each runs twice, so
+that the second run finds nothing to do. Told are the seconds on the clock, and the processor's: of
+the controller (ansible-playbook and its ssh) and of the hosts (sshd and all that runs below it);
+`main` is what of the controller's is in the one process that goes from host to host, which no core
+more makes faster (see rollout.py). The best of the rounds counts. After each form hosttune says
+what it would change.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class CallbackModule(CallbackBase):
         with open(os.environ["HOSTTUNE_BENCHMARK_MAIN"], "w") as file:
             file.write(f"{used.ru_utime + used.ru_stime} {used.ru_maxrss / 1024}")
 """
-# What hosttune finds to do on these hosts with POLICY, and the two things of the catalogue that are done there already.
+# What hosttune finds to do on these hosts with POLICY, and the two things of the catalogue that are
+# done there already.
 SYSCTLS = {
     "vm.max_map_count": 1048576,
     "fs.inotify.max_user_instances": 8192,
@@ -84,12 +87,16 @@ SITE_RULE = {
     "sources": ["https://docs.kernel.org/networking/ip-sysctl.html"],
     "want": [{"sysctl": name, "exactly": value} for name, value in SITE.items()],
 }
-LIMITS = "* soft nofile 65536\n* hard nofile 524288\nroot soft nofile 65536\nroot hard nofile 524288\n"
+LIMITS = (
+    "* soft nofile 65536\n* hard nofile 524288\nroot soft nofile 65536\nroot hard nofile 524288\n"
+)
 TMP = "mode=1777,nosuid,nodev,size=3G,nofail,x-systemd.before=local-fs.target"
 
 
 def plain_tasks(limits: Path, sysctls: dict[str, int]) -> list[dict[str, Any]]:
-    """As an operator writes them: a module for each kind of setting, a loop where one takes several values."""
+    """As an operator writes them: a module for each kind of setting, a loop where one takes several
+    values.
+    """
     return [
         {
             "ansible.posix.sysctl": {
@@ -117,7 +124,15 @@ def plain_tasks(limits: Path, sysctls: dict[str, int]) -> list[dict[str, Any]]:
                 "state": "mounted",
             }
         },
-        {"ansible.posix.mount": {"path": "/tmp", "src": "tmpfs", "fstype": "tmpfs", "opts": TMP, "state": "present"}},
+        {
+            "ansible.posix.mount": {
+                "path": "/tmp",
+                "src": "tmpfs",
+                "fstype": "tmpfs",
+                "opts": TMP,
+                "state": "present",
+            }
+        },
         {"ansible.builtin.apt": {"name": ["procps", "util-linux"], "state": "present"}},
         {"ansible.builtin.systemd_service": {"name": "fstrim.timer", "enabled": True}},
     ]
@@ -166,7 +181,9 @@ class Side:
     def cost(self, controller: Controller, group: Group, folder: Path) -> Cost:
         hosts, started, before = group.used(), time.perf_counter(), _of_children()
         play = {"hosts": "all", "gather_facts": False, "become": True, "tasks": self.tasks}
-        play["environment"] = {"SYSTEMD_OFFLINE": "1"}  # systemd's programs are there, but none runs
+        play["environment"] = {
+            "SYSTEMD_OFFLINE": "1"
+        }  # systemd's programs are there, but none runs
         path = folder / "play.json"
         path.write_text(json.dumps([play]))
         env = {
@@ -194,15 +211,18 @@ def _of_children() -> float:
 
 
 class Group:
-    """A control group that the hosts run in: it knows the processor's seconds of all that ever ran there. What processes
-    tell of their children lacks what nobody waits for, as sudo does not for the one that holds its terminal.
+    """A control group that the hosts run in: it knows the processor's seconds of all that ever ran
+    there. What processes tell of their children lacks what nobody waits for, as sudo does not for
+    the one that holds its terminal.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hosttune-benchmark-", dir=_control_groups()))
         for host in fleet.hosts:
             for pid in processes(host.namespace):
-                with contextlib.suppress(ProcessLookupError):  # a program of its boot that has just ended
+                with contextlib.suppress(
+                    ProcessLookupError
+                ):  # a program of its boot that has just ended
                     (self.folder / "cgroup.procs").write_text(str(pid))
 
     def used(self) -> float:
@@ -225,11 +245,15 @@ def _of_process(pid: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
         return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime stime cutime cstime, proc_pid_stat(5)
+    return sum(map(int, fields[11:15])) / os.sysconf(
+        "SC_CLK_TCK"
+    )  # utime stime cutime cstime, proc_pid_stat(5)
 
 
 def _end_masters(folder: Path) -> float:
-    """End the ssh connections that Ansible keeps open; their seconds, which are in nobody's account."""
+    """End the ssh connections that Ansible keeps open; their seconds, which are in nobody's
+    account.
+    """
     used = 0.0
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -242,12 +266,16 @@ def _end_masters(folder: Path) -> float:
 
 
 def measure(side: Side, count: int, programs: Path, bundle: Path) -> tuple[dict[str, Cost], str]:
-    """The first run and the second on new hosts, and what hosttune would still change afterwards on the first host."""
+    """The first run and the second on new hosts, and what hosttune would still change afterwards on
+    the first host.
+    """
     files = tree.get("bookworm", "systemd", "python3-apt", "dbus")
     fleet = Fleet([Kind(files)] * count)
     group = Group(fleet)
     try:
-        with tempfile.TemporaryDirectory(prefix="htb-") as scratch:  # short: ssh's sockets lie below it
+        with tempfile.TemporaryDirectory(
+            prefix="htb-"
+        ) as scratch:  # short: ssh's sockets lie below it
             folder = Path(scratch)
             (folder / "inventory.yml").write_text(fleet.inventory())
             controller = Controller(programs, folder / "inventory.yml", bundle, folder, LIMIT_S)
@@ -261,7 +289,9 @@ def measure(side: Side, count: int, programs: Path, bundle: Path) -> tuple[dict[
 
 
 def built(checkout: Path, out: Path) -> Path:
-    done = subprocess.run([sys.executable, str(checkout / "playbooks/packaging/pyz.py"), str(out)], check=False)
+    done = subprocess.run(
+        [sys.executable, str(checkout / "playbooks/packaging/pyz.py"), str(out)], check=False
+    )
     if done.returncode != 0:
         sys.exit(f"{checkout}: no bundle")
     return out
@@ -275,16 +305,29 @@ def forms(given: argparse.Namespace, scratch: Path) -> list[Side]:
     limits = scratch / "limits.conf.j2"
     limits.write_text(LIMITS)
     plain = plain_tasks(limits, SYSCTLS | (SITE if given.site else {}))
-    extra: dict[str, Any] = {"rules": [SITE_RULE], "select": [SITE_RULE["id"]]} if given.site else {}
+    extra: dict[str, Any] = (
+        {"rules": [SITE_RULE], "select": [SITE_RULE["id"]]} if given.site else {}
+    )
     checkouts = {"tune": ROOT} | ({"tune before": given.before} if given.before else {})
     tune = {
         name: [
-            {"hosttune.hosttune.tune": {"bundle": str(built(path, scratch / f"{name}.pyz")), "policy": POLICY, **extra}}
+            {
+                "hosttune.hosttune.tune": {
+                    "bundle": str(built(path, scratch / f"{name}.pyz")),
+                    "policy": POLICY,
+                    **extra,
+                }
+            }
         ]
         for name, path in checkouts.items()
     }
     return [
-        Side(f"{name}, {'pipelined' if is_pipelined else 'default'}", tasks, is_pipelined, checkouts.get(name, ROOT))
+        Side(
+            f"{name}, {'pipelined' if is_pipelined else 'default'}",
+            tasks,
+            is_pipelined,
+            checkouts.get(name, ROOT),
+        )
         for name, tasks in {**tune, "plain write": plain, "plain full": [*READING, *plain]}.items()
         for is_pipelined in (True, False)
     ]
@@ -296,13 +339,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--site", action="store_true")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT")
-    parser.add_argument("--forms", nargs="+", default=[], metavar="FORM", help='as they are printed: "tune, pipelined"')
+    parser.add_argument(
+        "--forms",
+        nargs="+",
+        default=[],
+        metavar="FORM",
+        help='as they are printed: "tune, pipelined"',
+    )
     given = parser.parse_args()
     python = pythons()[0]
     programs = environment(python, core_for(python), COMMUNITY)
     with tempfile.TemporaryDirectory(prefix="hosttune-benchmark-") as scratch:
         sides = chosen(forms(given, Path(scratch)), given.forms)
-        print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, --forks {FORKS}, {given.rounds} rounds")
+        print(
+            f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, --forks {FORKS}, {given.rounds} rounds"
+        )
         for count in given.hosts:
             best: dict[tuple[str, str], Cost] = {}
             for _ in range(given.rounds):
@@ -311,10 +362,16 @@ def main() -> None:
                     for run, cost in runs.items():
                         kept = best.get((side.name, run), cost)
                         best[side.name, run] = min(kept, cost, key=lambda one: one.processor)
-                    print(f"  {count} hosts, {side.name}: hosttune would still change: {left}", flush=True)
+                    print(
+                        f"  {count} hosts, {side.name}: hosttune would still change: {left}",
+                        flush=True,
+                    )
             for run in RUNS:
                 for side in sides:
-                    print(f"{count:4} hosts, {run:17} {side.name:24} {best[side.name, run].told(count)}", flush=True)
+                    print(
+                        f"{count:4} hosts, {run:17} {side.name:24} {best[side.name, run].told(count)}",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

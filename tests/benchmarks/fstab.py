@@ -1,9 +1,11 @@
-"""How long an fstab of many lines takes: `python -m tests.benchmarks.fstab [--rounds N]`. A benchmark, not a test.
+"""How long an fstab of many lines takes: `python -m tests.benchmarks.fstab [--rounds N]`. A
+benchmark, not a test.
 
-Parses, lints and plans noatime for files of 10,000 to 100,000 lines, and compares with the least a Python program can
-do with such a file: read it and split every line once. Two kinds of files: `mixed` has the lines of real hosts
-(comments, disks that are noatime already and others, NFS, bind mounts, swap, tmpfs), in `disks` every line is a data
-disk that has to be edited. Planned are one target, and all data disks. Prints the best of several rounds.
+Parses, lints and plans noatime for files of 10,000 to 100,000 lines, and compares with the least a
+Python program can do with such a file: read it and split every line once. Two kinds of files:
+`mixed` has the lines of real hosts (comments, disks that are noatime already and others, NFS, bind
+mounts, swap, tmpfs), in `disks` every line is a data disk that has to be edited. Planned are one
+target, and all data disks. Prints the best of several rounds.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def made(lines: tuple[str, ...], count: int) -> bytes:
 
 
 def best(action: Callable[[], object], rounds: int) -> float:
-    """Milliseconds of processor time of the quickest round: what else the machine does counts less."""
+    """Milliseconds of processor time of the quickest round: what else the machine does counts
+    less.
+    """
     found = []
     for _ in range(rounds):
         started = time.process_time()

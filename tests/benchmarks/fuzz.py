@@ -1,12 +1,15 @@
-"""Fuzzes everything that reads foreign input: `python -m tests.benchmarks.fuzz [TARGET...] [--runs N] [--seed S]
-[--samples TARGET=FOLDER]... [--out FOLDER]`. A benchmark, not a test; `tests/unit/test_fuzz.py` runs a few inputs of each target.
+"""Fuzzes everything that reads foreign input: `python -m tests.benchmarks.fuzz [TARGET...] [--runs
+N] [--seed S] [--samples TARGET=FOLDER]... [--out FOLDER]`. A benchmark, not a test;
+`tests/unit/test_fuzz.py` runs a few inputs of each target.
 
-A target (`fuzz_targets.py`) is a set of genuine samples and the function of hosttune that reads them. Each run changes one
-sample and reads it, in a child process with limits on memory and processor time. A finding is an exception that is not
-one of hosttune's own errors, a run beyond a limit, or a processor time that grows faster than the input. The input is
-reduced and saved with the traceback. The exit status is 1 when there are findings.
+A target (`fuzz_targets.py`) is a set of genuine samples and the function of hosttune that reads
+them. Each run changes one sample and reads it, in a child process with limits on memory and
+processor time. A finding is an exception that is not one of hosttune's own errors, a run beyond a
+limit, or a processor time that grows faster than the input. The input is reduced and saved with the
+traceback. The exit status is 1 when there are findings.
 
-On Python 3.12 and newer, an input that reaches a new line of the package becomes a sample (sys.monitoring).
+On Python 3.12 and newer, an input that reaches a new line of the package becomes a sample
+(sys.monitoring).
 """
 
 from __future__ import annotations
@@ -58,7 +61,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Target:
-    """`samples` takes the largest number that is wanted (None: all). `read` gets the bytes and the place of a sample."""
+    """`samples` takes the largest number that is wanted (None: all). `read` gets the bytes and the
+    place of a sample.
+    """
 
     name: str
     samples: Callable[[int | None], Sequence[Sample]]
@@ -73,7 +78,9 @@ class Report:
 
 
 class TooSlow(BaseException):
-    """A run used its processor time. No Exception, so that no reader can take it for a broken input."""
+    """A run used its processor time. No Exception, so that no reader can take it for a broken
+    input.
+    """
 
 
 # Changes of an input
@@ -138,7 +145,9 @@ def _changed_json(content: bytes, rng: random.Random) -> bytes | None:
     waiting = [data]
     while waiting:
         one = waiting.pop()
-        keys = list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
+        keys = (
+            list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
+        )
         for key in keys:
             nodes.append((one, key))
             waiting.append(one[key])
@@ -154,7 +163,11 @@ def _changed_json(content: bytes, rng: random.Random) -> bytes | None:
         parent.insert(key, parent[key])
     elif kind == 2:
         other, place = rng.choice(nodes)
-        parent[key] = other[place] if other is not parent[key] and not isinstance(other[place], (dict, list)) else None
+        parent[key] = (
+            other[place]
+            if other is not parent[key] and not isinstance(other[place], (dict, list))
+            else None
+        )
     elif kind == 3:
         deep: Any = parent[key]
         for _ in range(rng.choice((1, 40, 500))):
@@ -178,11 +191,16 @@ def changed(content: bytes, other: bytes, rng: random.Random) -> bytes:
 
 
 def stretched(content: bytes, rng: random.Random) -> Callable[[int], bytes]:
-    """An input of about as many bytes as asked for, in which one piece of the content is repeated."""
+    """An input of about as many bytes as asked for, in which one piece of the content is
+    repeated.
+    """
     start, end = _place(content, rng)
     piece = content[start:end] or rng.choice(ODD[1:])
     if rng.random() < 0.3:
-        piece = rng.choice((b"\n", b" ", b"a ", b"a,", b"1\n", b"a=", b"[", b"(", b"a.", b"/a")) + piece[:20]
+        piece = (
+            rng.choice((b"\n", b" ", b"a ", b"a,", b"1\n", b"a=", b"[", b"(", b"a.", b"/a"))
+            + piece[:20]
+        )
 
     def of_size(size: int) -> bytes:
         return content[:start] + piece * max(1, (size - len(content)) // len(piece)) + content[end:]
@@ -197,7 +215,9 @@ def _stop(*_: object) -> None:
     raise TooSlow
 
 
-def _attempt(target: Target, content: bytes, place: Any, cpu_s: float | None = None) -> tuple[str, str]:
+def _attempt(
+    target: Target, content: bytes, place: Any, cpu_s: float | None = None
+) -> tuple[str, str]:
     """Read an input: (signature of the finding, its text); ("", "") for none."""
     signal.setitimer(signal.ITIMER_PROF, cpu_s or CPU_S)
     signal.setitimer(signal.ITIMER_REAL, HANG_S)
@@ -207,8 +227,16 @@ def _attempt(target: Target, content: bytes, place: Any, cpu_s: float | None = N
         pass
     except (Exception, TooSlow) as error:  # noqa: BLE001 - that is what is looked for
         signal.setitimer(signal.ITIMER_PROF, 0)
-        frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.startswith(PACKAGE)]
-        last = f"{os.path.relpath(frames[-1].filename, ROOT)}:{frames[-1].name}" if frames else "outside of the package"
+        frames = [
+            one
+            for one in traceback.extract_tb(error.__traceback__)
+            if one.filename.startswith(PACKAGE)
+        ]
+        last = (
+            f"{os.path.relpath(frames[-1].filename, ROOT)}:{frames[-1].name}"
+            if frames
+            else "outside of the package"
+        )
         shown = "".join(traceback.format_exception(error, limit=-12))
         return f"{type(error).__name__} in {last}", shown[-6000:]
     finally:
@@ -223,8 +251,12 @@ def _seconds(target: Target, content: bytes, place: Any) -> float:
     return GROWN_MOST_S if signature.startswith("TooSlow") else time.process_time() - started
 
 
-def growth_of(target: Target, of_size: Callable[[int], bytes], place: Any) -> tuple[float, float, float] | None:
-    """The seconds for one, two and four times the input, when they grow faster than the input does; else None."""
+def growth_of(
+    target: Target, of_size: Callable[[int], bytes], place: Any
+) -> tuple[float, float, float] | None:
+    """The seconds for one, two and four times the input, when they grow faster than the input does;
+    else None.
+    """
     sizes = [of_size(GROWN_BYTES * times) for times in (1, 2, 4)]
     if (two := _seconds(target, sizes[1], place)) < GROWN_S:
         return None
@@ -307,12 +339,25 @@ def _loop(
         if signature and signature not in known:
             known.add(signature)
 
-            def is_still(shorter: bytes, signature: str = signature, place: Any = sample.place) -> bool:
+            def is_still(
+                shorter: bytes, signature: str = signature, place: Any = sample.place
+            ) -> bool:
                 return _attempt(target, shorter, place)[0] == signature
 
             is_quick = not signature.startswith("TooSlow")
-            say(number, signature, text, reduced(content, is_still) if is_quick else content, sample.place)
-        elif coverage.has_new and not signature and len(content) < GROWN_BYTES and len(pool) < MOST_POOL:
+            say(
+                number,
+                signature,
+                text,
+                reduced(content, is_still) if is_quick else content,
+                sample.place,
+            )
+        elif (
+            coverage.has_new
+            and not signature
+            and len(content) < GROWN_BYTES
+            and len(pool) < MOST_POOL
+        ):
             pool.append(Sample(content, sample.place))
         if target.has_growth and number % GROWS_EVERY == 0 and slow < MOST_SLOW:
             of_size = stretched(sample.content, rng)
@@ -345,7 +390,9 @@ def _write(note: mmap.mmap, number: int, content: bytes) -> None:
 
 
 def fuzz(target: Target, samples: Sequence[Sample], *, runs: int, seed: int = 1) -> Report:
-    """Run a target. A child that the kernel ends is a finding, and a new one goes on after that input."""
+    """Run a target. A child that the kernel ends is a finding, and a new one goes on after that
+    input.
+    """
     report = Report()
     known: set[str] = set()
     first = 0
@@ -357,7 +404,9 @@ def fuzz(target: Target, samples: Sequence[Sample], *, runs: int, seed: int = 1)
         number = int.from_bytes(note[:8], "big")
         content = note[16 : 16 + int.from_bytes(note[8:16], "big")]
         signature = f"ended by the kernel: {_end(status)}"
-        report.findings.append({"run": number, "what": signature, "text": "", "input": content, "place": ""})
+        report.findings.append(
+            {"run": number, "what": signature, "text": "", "input": content, "place": ""}
+        )
         first = number + 1
     report.runs = int.from_bytes(note[:8], "big") + 1
     return report
@@ -372,7 +421,13 @@ def _end(status: int) -> str:
 
 
 def _child(
-    target: Target, pool: list[Sample], runs: range, seed: int, known: set[str], note: mmap.mmap, report: Report
+    target: Target,
+    pool: list[Sample],
+    runs: range,
+    seed: int,
+    known: set[str],
+    note: mmap.mmap,
+    report: Report,
 ) -> tuple[bool, int]:
     ours, theirs = os.pipe()
     pid = os.fork()
@@ -380,7 +435,10 @@ def _child(
         status = 1
         try:
             os.close(ours)
-            with tempfile.TemporaryDirectory(prefix="hosttune-fuzz-") as scratch, os.fdopen(theirs, "w") as out:
+            with (
+                tempfile.TemporaryDirectory(prefix="hosttune-fuzz-") as scratch,
+                os.fdopen(theirs, "w") as out,
+            ):
                 os.chdir(scratch)
                 for number in (1, 2):  # what the readers print is of no interest
                     os.dup2(os.open(os.devnull, os.O_WRONLY), number)
@@ -400,7 +458,9 @@ def _child(
                 os.chdir("/")
             status = 0
         except BaseException:  # noqa: BLE001 - a fork must not go on as its parent
-            Path(os.environ.get("HOSTTUNE_FUZZ_DEBUG", os.devnull)).write_text(traceback.format_exc(), encoding="utf-8")
+            Path(os.environ.get("HOSTTUNE_FUZZ_DEBUG", os.devnull)).write_text(
+                traceback.format_exc(), encoding="utf-8"
+            )
         finally:
             os._exit(status)
     os.close(theirs)
@@ -428,12 +488,23 @@ def save(out: Path, target: str, found: dict[str, Any]) -> Path:
 def main() -> int:
     from tests.benchmarks.fuzz_targets import TARGETS, samples_in
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}; all without a name")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help=f"one of {', '.join(TARGETS)}; all without a name",
+    )
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--samples", action="append", default=[], metavar="TARGET=FOLDER", help="more samples: files, .gz too"
+        "--samples",
+        action="append",
+        default=[],
+        metavar="TARGET=FOLDER",
+        help="more samples: files, .gz too",
     )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "fuzz")
     asked = parser.parse_args()

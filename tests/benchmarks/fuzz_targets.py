@@ -1,7 +1,8 @@
-"""What `tests.benchmarks.fuzz` reads: each target is the function of hosttune that reads an input, and genuine samples of it.
+"""What `tests.benchmarks.fuzz` reads: each target is the function of hosttune that reads an input,
+and genuine samples of it.
 
-What a host answers (files, programs, processes) is taken from the cases of the rules: one answer of one case is changed, and the
-rule of the case is evaluated. The other targets read a whole file.
+What a host answers (files, programs, processes) is taken from the cases of the rules: one answer of
+one case is changed, and the rule of the case is evaluated. The other targets read a whole file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from tests.benchmarks.fuzz import ROOT, Sample, Target
 UNIT = ROOT / "tests" / "unit"
 TODAY = "2026-11-26"
 PROCESSES = ("processes",)
-Place = tuple[int, tuple[str, ...]]  # the number of a case, and the question whose answer is changed
+Place = tuple[
+    int, tuple[str, ...]
+]  # the number of a case, and the question whose answer is changed
 
 
 def content_of(path: Path) -> bytes:
@@ -63,7 +66,9 @@ class OneAnswer:
         return self._answer if self._question == ("read", path) else self._base.read(path)
 
     def query(self, argv: Sequence[str], **more: Any) -> Any:
-        return self._answer if self._question == ("query", *argv) else self._base.query(argv, **more)
+        return (
+            self._answer if self._question == ("query", *argv) else self._base.query(argv, **more)
+        )
 
     def processes(self) -> Any:
         return self._answer if self._question == PROCESSES else self._base.processes()
@@ -126,11 +131,15 @@ def heard(number: int) -> tuple[Sample, ...]:
 
 
 def samples_of(wanted: Callable[[tuple[str, ...]], bool], most: int | None) -> list[Sample]:
-    """The answers to the questions that are wanted, each content once for a rule. Cases that change such an answer come first."""
+    """The answers to the questions that are wanted, each content once for a rule. Cases that change
+    such an answer come first.
+    """
     from tests.rules.test_cases import CASES
 
     found: dict[tuple[str, tuple[str, ...], bytes], Sample] = {}
-    for number in sorted(range(len(CASES)), key=lambda number: not any(map(wanted, questions_in(CASES[number][1])))):
+    for number in sorted(
+        range(len(CASES)), key=lambda number: not any(map(wanted, questions_in(CASES[number][1])))
+    ):
         if most is not None and len(found) >= most:
             break
         for one in heard(number):
@@ -141,9 +150,13 @@ def samples_of(wanted: Callable[[tuple[str, ...]], bool], most: int | None) -> l
 
 def questions_in(case: Any) -> Iterator[tuple[str, ...]]:
     """The questions of which a case says the answer."""
-    yield from (("read", path) for path, text in (case.get("files") or {}).items() if text is not None)
     yield from (
-        ("query", *command.split()) for command, text in (case.get("answers") or {}).items() if text is not None
+        ("read", path) for path, text in (case.get("files") or {}).items() if text is not None
+    )
+    yield from (
+        ("query", *command.split())
+        for command, text in (case.get("answers") or {}).items()
+        if text is not None
     )
     yield from (("query", "dmesg") for _ in (case.get("log") or ())[:1])
     yield from (("query", "nvidia-smi") for _ in list(case.get("smi") or ())[:1])
@@ -197,7 +210,9 @@ def answers_to(name: str) -> Callable[[int | None], list[Sample]]:
 
 @cache
 def target_of(question: tuple[str, ...]) -> str:
-    return next(name for name, pattern in QUESTIONS.items() if re.match(pattern, " ".join(question)))
+    return next(
+        name for name, pattern in QUESTIONS.items() if re.match(pattern, " ".join(question))
+    )
 
 
 # Whole files
@@ -221,7 +236,10 @@ def read_whole_record(content: bytes, _: Any) -> None:
 
 
 def fstabs(most: int | None) -> list[Sample]:
-    return [Sample(one.content) for one in samples_of(lambda question: question == ("read", "/etc/fstab"), most)]
+    return [
+        Sample(one.content)
+        for one in samples_of(lambda question: question == ("read", "/etc/fstab"), most)
+    ]
 
 
 def read_fstab(content: bytes, _: Any) -> None:
@@ -237,7 +255,11 @@ def read_fstab(content: bytes, _: Any) -> None:
 
 def yaml_blocks(most: int | None) -> list[Sample]:
     pages = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))]
-    texts = [text for page in pages for text in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+    texts = [
+        text
+        for page in pages
+        for text in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    ]
     installed = (ROOT / "playbooks/packaging/debian/policy.yaml").read_text(encoding="utf-8")
     texts.append(re.sub(r"^#(?=\S|  )", "", installed, flags=re.MULTILINE))
     return [Sample(text.encode()) for text in texts[:most]]
@@ -256,7 +278,10 @@ def read_rule(content: bytes, _: Any) -> None:
     from hosttune.engine.rules.lint import checked_rule
 
     name = re.search(rb"^id: ([a-z0-9-]+)$", content, re.MULTILINE)
-    checked_rule(content.decode("utf-8", "surrogateescape"), f"{name[1].decode() if name else 'site-rule'}.yaml")
+    checked_rule(
+        content.decode("utf-8", "surrogateescape"),
+        f"{name[1].decode() if name else 'site-rule'}.yaml",
+    )
 
 
 def read_run(content: bytes, _: Any) -> None:
@@ -264,7 +289,9 @@ def read_run(content: bytes, _: Any) -> None:
     from hosttune.actions.journal.journal import read_journal
     from tests.unit.fake_reader import FakeReader
 
-    journal = read_journal(FakeReader({"/var/lib/hosttune/runs/20261121-080000-0001.jsonl": content}))  # type: ignore[arg-type]
+    journal = read_journal(
+        FakeReader({"/var/lib/hosttune/runs/20261121-080000-0001.jsonl": content})
+    )  # type: ignore[arg-type]
     journal.ledger()
     journal.came_back()
 
@@ -330,7 +357,10 @@ def headers(most: int | None) -> list[Sample]:
         cases.npy(),
         cases.npz("a", "b"),
     ]
-    found += [cases.shard(("a.jpg", cases.jpeg(5, 5)), ("a.cls", b"1"), ("b.npy", cases.npy())), b"BM" + bytes(60)]
+    found += [
+        cases.shard(("a.jpg", cases.jpeg(5, 5)), ("a.cls", b"1"), ("b.npy", cases.npy())),
+        b"BM" + bytes(60),
+    ]
     found += [struct.pack("<QI", len(record), 0) + record + b"\0\0\0\0"]
     found += [content_of(path)[:20000] for path in sorted((UNIT / "dataset_files").glob("*.gz"))]
     return [Sample(content) for content in found[:most]]
@@ -340,7 +370,11 @@ def read_headers(content: bytes, _: Any) -> None:
     from hosttune.measure.dataset.header import Source, read_header
 
     for size in (len(content), 1 << 40):
-        read_header(Source(size, functools.partial(_zeros_behind, content, size), is_whole=size == len(content)))
+        read_header(
+            Source(
+                size, functools.partial(_zeros_behind, content, size), is_whole=size == len(content)
+            )
+        )
 
 
 def _zeros_behind(content: bytes, size: int, offset: int, length: int) -> bytes:
@@ -349,9 +383,19 @@ def _zeros_behind(content: bytes, size: int, offset: int, length: int) -> bytes:
 
 
 REQUESTS = (
-    {"command": "check", "look": {"policy": "p.yaml", "select": ["storage-noatime"]}, "strict": True},
+    {
+        "command": "check",
+        "look": {"policy": "p.yaml", "select": ["storage-noatime"]},
+        "strict": True,
+    },
     {"command": "plan", "look": {"profile": "base"}, "out": "plan.json"},
-    {"command": "apply", "look": {"ignore": ["gpu-driver"]}, "yes": True, "expect": "0" * 64, "confirm_within": "15m"},
+    {
+        "command": "apply",
+        "look": {"ignore": ["gpu-driver"]},
+        "yes": True,
+        "expect": "0" * 64,
+        "confirm_within": "15m",
+    },
     {"command": "undo", "look": {}, "run": "20261121-080000-0001", "yes": False},
     {"command": "confirm", "run": "20261121-080000-0001"},
     {"command": "trial", "look": {}},
@@ -426,7 +470,9 @@ def proc_files(most: int | None) -> list[Sample]:
 
 
 def read_proc(content: bytes, name: str) -> None:
-    """A file below /proc/PID, of which a process chooses much (name, command line, control group)."""
+    """A file below /proc/PID, of which a process chooses much (name, command line, control
+    group).
+    """
     from hosttune.host.processes.proc_fields import fields_by_hand
     from hosttune.measure.watch import group, limits, parse
 

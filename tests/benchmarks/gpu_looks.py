@@ -1,9 +1,10 @@
-"""What one look at the GPUs costs us: `python tests/benchmarks/gpu_looks.py [--gpus 8] [--looks 2000]`. A benchmark, not a
-test.
+"""What one look at the GPUs costs us: `python tests/benchmarks/gpu_looks.py [--gpus 8] [--looks
+2000]`. A benchmark, not a test.
 
-Without a GPU: nvidia-ml-py calls the library of tests/gpu/fake_nvml.c, and nvidia-smi is a program that prints rows. So
-what is measured is our side, bindings and parser included, and not what a driver takes to answer. CPU time of the
-process, all its threads, the best of five rounds; for the reader of nvidia-smi that of our process alone.
+Without a GPU: nvidia-ml-py calls the library of tests/gpu/fake_nvml.c, and nvidia-smi is a program
+that prints rows. So what is measured is our side, bindings and parser included, and not what a
+driver takes to answer. CPU time of the process, all its threads, the best of five rounds; for the
+reader of nvidia-smi that of our process alone.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def nvml(looks: int, gpus: int) -> None:
     sampler = NvmlSampler()
     opened = (time.process_time() - start) * 1e3
     cost = best(sampler.read, looks)
-    print(f"nvidia-ml-py: {cost:.0f} us for a look at {gpus} GPUs ({cost / gpus:.0f} us each), {opened:.0f} ms to open")
+    print(
+        f"nvidia-ml-py: {cost:.0f} us for a look at {gpus} GPUs ({cost / gpus:.0f} us each), {opened:.0f} ms to open"
+    )
     sampler.close()
 
 
@@ -62,7 +65,9 @@ def smi(folder: Path, looks: int, gpus: int) -> None:
     from hosttune.measure.gpu.smi import SmiSampler
 
     program = folder / "nvidia-smi"
-    program.write_text(f"#!{sys.executable} -IS\n{SMI.replace('GPUS', str(gpus))}", encoding="utf-8")
+    program.write_text(
+        f"#!{sys.executable} -IS\n{SMI.replace('GPUS', str(gpus))}", encoding="utf-8"
+    )
     program.chmod(0o755)
     sampler = SmiSampler(str(program))
 
@@ -72,7 +77,9 @@ def smi(folder: Path, looks: int, gpus: int) -> None:
         sampler.read()
 
     cost = best(look, looks)
-    print(f"nvidia-smi: {cost:.0f} us for a look at {gpus} GPUs ({cost / gpus:.0f} us each), without nvidia-smi's own")
+    print(
+        f"nvidia-smi: {cost:.0f} us for a look at {gpus} GPUs ({cost / gpus:.0f} us each), without nvidia-smi's own"
+    )
     sampler.close()
 
 
@@ -88,12 +95,28 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hosttune-bench-") as name:
         folder = Path(name)
         library, trace = folder / "libnvidia-ml.so.1", folder / "trace"
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, ROOT / "tests/gpu/fake_nvml.c"], check=True)
-        devices = [f"gpu {number} GPU-{number} NVIDIA H100 80GB HBM3" for number in range(given.gpus)]
-        rows = [f"at 0 {number} 97 61440 81559 412.5 700 1755 0x4 4242,4243" for number in range(given.gpus)]
+        subprocess.run(
+            ["cc", "-O2", "-shared", "-fPIC", "-o", library, ROOT / "tests/gpu/fake_nvml.c"],
+            check=True,
+        )
+        devices = [
+            f"gpu {number} GPU-{number} NVIDIA H100 80GB HBM3" for number in range(given.gpus)
+        ]
+        rows = [
+            f"at 0 {number} 97 61440 81559 412.5 700 1755 0x4 4242,4243"
+            for number in range(given.gpus)
+        ]
         trace.write_text("\n".join([*devices, *rows]), encoding="utf-8")
         settings = {"LD_LIBRARY_PATH": name, "FAKE_NVML_TRACE": str(trace), "PYTHONPATH": str(ROOT)}
-        words = [sys.executable, __file__, "--nvml", "--gpus", str(given.gpus), "--looks", str(given.looks)]
+        words = [
+            sys.executable,
+            __file__,
+            "--nvml",
+            "--gpus",
+            str(given.gpus),
+            "--looks",
+            str(given.looks),
+        ]
         subprocess.run(words, check=True, env={**os.environ, **settings})
         smi(folder, given.looks, given.gpus)
 

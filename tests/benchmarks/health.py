@@ -1,10 +1,12 @@
-"""What `hosttune health` costs a host that works: `python -m tests.benchmarks.health [--rounds N] [--nhc FOLDER]`. A
-benchmark, not a test.
+"""What `hosttune health` costs a host that works: `python -m tests.benchmarks.health [--rounds N]
+[--nhc FOLDER]`. A benchmark, not a test.
 
-Installs this checkout's wheel into a scratch environment (as a user has it: with the compiled catalogue), then runs,
-interleaved, `python -c pass`, `hosttune health` on this machine, the same on records of hosts with eight GPUs (which are read
-first, and that is told apart), and with --nhc LBNL's Node Health Check from a checkout of it, with a configuration of
-its generic checks that hold on this machine. Prints the processor's seconds of each, its programs included: the best, and the median.
+Installs this checkout's wheel into a scratch environment (as a user has it: with the compiled
+catalogue), then runs, interleaved, `python -c pass`, `hosttune health` on this machine, the same on
+records of hosts with eight GPUs (which are read first, and that is told apart), and with --nhc
+LBNL's Node Health Check from a checkout of it, with a configuration of its generic checks that hold
+on this machine. Prints the processor's seconds of each, its programs included: the best, and the
+median.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from tests.hosts.kinds import machine_of
 
 HOSTS = ("dgx_h100", "aws_p5", "gcp_a3", "azure_nd_h100")
 READ = "import sys; from hosttune.host.record.record import read_record; read_record(sys.argv[1])"
-# What NHC brings that asks any machine: processors, memory, mounts and their room, processes, the network.
+# What NHC brings that asks any machine: processors, memory, mounts and their room, processes, the
+# network.
 NHC = """\
 * || export MARK_OFFLINE=0
 * || check_hw_cpuinfo {sockets} {cores} {cores}
@@ -66,7 +69,9 @@ def main() -> None:
                 if number:  # the first round warms the caches
                     seconds[name].append(took)
         for name, found in seconds.items():
-            print(f"{name:36} {1000 * min(found):6.0f} ms at best, {1000 * statistics.median(found):6.0f} ms median")
+            print(
+                f"{name:36} {1000 * min(found):6.0f} ms at best, {1000 * statistics.median(found):6.0f} ms median"
+            )
 
 
 def _nhc(checkout: Path, folder: Path) -> list[str]:
@@ -82,14 +87,17 @@ def _nhc(checkout: Path, folder: Path) -> list[str]:
     }
     argv = ["bash", str(checkout / "nhc"), *(f"{key}={value}" for key, value in words.items())]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, cwd="/")
-    if done.returncode != 0:  # it stops at the first check that fails, and would seem the cheaper for it
+    if (
+        done.returncode != 0
+    ):  # it stops at the first check that fails, and would seem the cheaper for it
         sys.exit(f"NHC: {done.stdout}{done.stderr}")
     return argv
 
 
 def _sockets() -> int:
     packages = {
-        path.read_text().strip() for path in Path("/sys/devices/system/cpu").glob("cpu*/topology/physical_package_id")
+        path.read_text().strip()
+        for path in Path("/sys/devices/system/cpu").glob("cpu*/topology/physical_package_id")
     }
     return max(1, len(packages))
 

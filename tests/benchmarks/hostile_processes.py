@@ -1,8 +1,9 @@
-"""What a look at the processes costs where users made all of it long: `python -m tests.benchmarks.hostile_processes`.
+"""What a look at the processes costs where users made all of it long: `python -m
+tests.benchmarks.hostile_processes`.
 
-A /proc in a folder: N processes, each with a title of 64 KiB, an environment of 128 KiB, ten open files and 8,000 groups.
-It prints time and memory for each N, in a process of its own. Files of one kind are one file with many
-names, so that the table needs little room: what is read is the same.
+A /proc in a folder: N processes, each with a title of 64 KiB, an environment of 128 KiB, ten open
+files and 8,000 groups. It prints time and memory for each N, in a process of its own. Files of one
+kind are one file with many names, so that the table needs little room: what is read is the same.
 """
 
 from __future__ import annotations
@@ -61,9 +62,13 @@ def main() -> None:
         look(sys.argv[1])
         return
     for size in SIZES:
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        with tempfile.TemporaryDirectory(
+            dir="/dev/shm" if os.path.isdir("/dev/shm") else None
+        ) as folder:
             make(Path(folder), size)
-            subprocess.run([sys.executable, "-m", "tests.benchmarks.hostile_processes", folder], check=True)
+            subprocess.run(
+                [sys.executable, "-m", "tests.benchmarks.hostile_processes", folder], check=True
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """How large the package is, how its layers hang together, and what a look at a host costs:
 `python -m tests.benchmarks.layers [--rounds N]`. A benchmark, not a test.
 
-Prints one row for each figure: lines and tokens of all modules (tokens without comments, docstrings and layout), modules,
-functions, address kinds, modules that import each other in a circle with the imports for types counted, the questions
-that rules ask of the recorded hosts one by one, and the processor time of a check of all rules on each host.
+Prints one row for each figure: lines and tokens of all modules (tokens without comments, docstrings
+and layout), modules, functions, address kinds, modules that import each other in a circle with the
+imports for types counted, the questions that rules ask of the recorded hosts one by one, and the
+processor time of a check of all rules on each host.
 """
 
 from __future__ import annotations
@@ -37,9 +38,15 @@ _LAYOUT = {
 
 def tokens_in(source: str) -> int:
     """The tokens that do something: no comments, no layout, no docstrings."""
-    found = [one for one in tokenize.generate_tokens(io.StringIO(source).readline) if one.type not in _LAYOUT]
+    found = [
+        one
+        for one in tokenize.generate_tokens(io.StringIO(source).readline)
+        if one.type not in _LAYOUT
+    ]
     return len(found) - sum(
-        ast.get_docstring(node) is not None for node in ast.walk(ast.parse(source)) if _has_text(node)
+        ast.get_docstring(node) is not None
+        for node in ast.walk(ast.parse(source))
+        if _has_text(node)
     )
 
 
@@ -64,7 +71,9 @@ def imports_in(tree: ast.AST, modules: Mapping[str, object]) -> Iterator[str]:
 
 def trees() -> dict[str, ast.Module]:
     """Every module of the package by its name, parsed."""
-    return {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    return {
+        name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")
+    }
 
 
 def imported_by(modules: Mapping[str, ast.AST]) -> dict[str, set[str]]:
@@ -73,7 +82,9 @@ def imported_by(modules: Mapping[str, ast.AST]) -> dict[str, set[str]]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
-    """The largest sets of modules of which each leads to each, the longest first; none for a graph without circles."""
+    """The largest sets of modules of which each leads to each, the longest first; none for a graph
+    without circles.
+    """
     reached = {name: _reached(graph, name) for name in graph}
     found: list[set[str]] = []
     for name, others in reached.items():
@@ -98,7 +109,9 @@ def shape() -> Iterator[tuple[str, str]]:
     sources = {name_of(path): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
     parsed = trees()
     functions = sum(
-        isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for tree in parsed.values() for node in ast.walk(tree)
+        isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for tree in parsed.values()
+        for node in ast.walk(tree)
     )
     rounds = circles(imported_by(parsed))
     across = [one for one in rounds if len({name.split(".")[1] for name in one if "." in name}) > 1]
@@ -107,7 +120,10 @@ def shape() -> Iterator[tuple[str, str]]:
     yield "modules", str(len(sources))
     yield "functions", str(functions)
     yield "address kinds", str(len(address_kinds()))
-    yield "modules in circles of imports and types", " + ".join(str(len(one)) for one in rounds) or "none"
+    yield (
+        "modules in circles of imports and types",
+        " + ".join(str(len(one)) for one in rounds) or "none",
+    )
     yield "of them across packages", " + ".join(str(len(one)) for one in across) or "none"
 
 
@@ -117,14 +133,19 @@ def looks() -> Iterator[tuple[str, str]]:
     of_hosts = {path.stem: read_record(str(path)) for path in BUILT}
     for name, reader in of_hosts.items():
         yield f"looks of {RULE}, {name}", str(looks_of(RULE, reader, catalog).total())
-    totals = {rule: sum(looks_of(rule, one, catalog).total() for one in of_hosts.values()) for rule in catalog.rules}
+    totals = {
+        rule: sum(looks_of(rule, one, catalog).total() for one in of_hosts.values())
+        for rule in catalog.rules
+    }
     most = max(totals, key=totals.__getitem__)
     yield "looks of all rules, one by one, all hosts", str(sum(totals.values()))
     yield f"the most, {most}", str(totals[most])
 
 
 def costs(rounds: int) -> Iterator[tuple[str, str]]:
-    """Processor time of a plan with its proof, all rules of all profiles; the best of the rounds."""
+    """Processor time of a plan with its proof, all rules of all profiles; the best of the
+    rounds.
+    """
     catalog = builtin_catalog()
     policy = Policy(select=tuple(catalog.rules))
     best: dict[str, float] = {}
@@ -146,8 +167,19 @@ def start_up(rounds: int) -> Iterator[tuple[str, str]]:
     took = []
     for _ in range(rounds):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        argv = [sys.executable, "-m", "hosttune", "check", "--host", str(BUILT[0]), "--format", "json"]
-        subprocess.run(argv, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+        argv = [
+            sys.executable,
+            "-m",
+            "hosttune",
+            "check",
+            "--host",
+            str(BUILT[0]),
+            "--format",
+            "json",
+        ]
+        subprocess.run(
+            argv, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     yield "check of a record, whole process", f"{min(took) * 1000:.0f} ms CPU"

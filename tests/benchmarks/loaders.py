@@ -1,11 +1,13 @@
-"""`bench read --decode` beside PyTorch's own DataLoader: `python -m tests.benchmarks.loaders --python PATH [--files N]`.
-A benchmark, not a test.
+"""`bench read --decode` beside PyTorch's own DataLoader: `python -m tests.benchmarks.loaders
+--python PATH [--files N]`. A benchmark, not a test.
 
-Needs a Python with torch and Pillow (`pip install torch==2.13.0 pillow numpy` in an environment of its own; on this disk that
-takes minutes), and is run by hand on a quiet host. Makes JPEGs of two sizes with that Python, lets `hosttune bench read
---decode` find the knee of each, and runs a DataLoader over the same files with no worker, 1, 2, 3, 4 and 8, in rounds of
-random order: batches of 32, decoded to RGB and cut to 224 x 224, which travel as tensors. Prints files a second (the
-median of the rounds, without the start of the workers), both knees, and whether one worker is slower than none.
+Needs a Python with torch and Pillow (`pip install torch==2.13.0 pillow numpy` in an environment of
+its own; on this disk that takes minutes), and is run by hand on a quiet host. Makes JPEGs of two
+sizes with that Python, lets `hosttune bench read --decode` find the knee of each, and runs a
+DataLoader over the same files with no worker, 1, 2, 3, 4 and 8, in rounds of random order: batches
+of 32, decoded to RGB and cut to 224 x 224, which travel as tensors. Prints files a second (the
+median of the rounds, without the start of the workers), both knees, and whether one worker is
+slower than none.
 """
 
 from __future__ import annotations
@@ -90,30 +92,54 @@ def told(argv: list[str]) -> str:
     return made.stdout
 
 
-def compare(python: str, width: int, height: int, files: int, levels: list[int], rounds: int, scratch: Path) -> None:
+def compare(
+    python: str, width: int, height: int, files: int, levels: list[int], rounds: int, scratch: Path
+) -> None:
     with tempfile.TemporaryDirectory(dir=scratch, prefix="loaders-") as folder:
         os.chmod(folder, 0o755)  # noqa: S103 - the user's Python is not root
-        subprocess.run([python, "-c", MAKE, folder, str(files), str(width), str(height)], check=True)
-        argv = [sys.executable, "-I", "-m", "hosttune", "bench", "read", folder, "--decode", "--python", python]
+        subprocess.run(
+            [python, "-c", MAKE, folder, str(files), str(width), str(height)], check=True
+        )
+        argv = [
+            sys.executable,
+            "-I",
+            "-m",
+            "hosttune",
+            "bench",
+            "read",
+            folder,
+            "--decode",
+            "--python",
+            python,
+        ]
         some = ",".join(str(level) for level in levels if level)
         read = json.loads(told([*argv, "--workers", some, "--anyway", "--format", "json"]))
         ours = {one["workers"]: one["rate"]["estimate"] for one in read["figures"]["sweep"]}
-        loader = medians(json.loads(told([python, "-c", LOAD, folder, json.dumps(levels), str(rounds)])))
+        loader = medians(
+            json.loads(told([python, "-c", LOAD, folder, json.dumps(levels), str(rounds)]))
+        )
         size = sum(path.stat().st_size for path in Path(folder).iterdir()) / files
     print(f"{width} x {height}, {size / 1000:.0f} kB:")
     print("  workers     " + "".join(f"{level:>8}" for level in levels))
-    print("  bench read  " + "".join(f"{ours.get(level, 0):8.0f}" if level else "       -" for level in levels))
+    print(
+        "  bench read  "
+        + "".join(f"{ours.get(level, 0):8.0f}" if level else "       -" for level in levels)
+    )
     print("  DataLoader  " + "".join(f"{loader[level]:8.0f}" for level in levels))
     some_workers = {level: rate for level, rate in loader.items() if level}
     print(
         f"  knee: bench read {knee(ours)}, DataLoader {knee(some_workers)}; one worker against none: {loader[1] / loader[0]:.2f}"
     )
     decode, handed = (read["figures"][name]["rate"]["estimate"] for name in ("decode", "handed"))
-    print(f"  bench read: {decode:.0f} decoded, {handed:.0f} handed on by one worker: {handed / decode:.2f}")
+    print(
+        f"  bench read: {decode:.0f} decoded, {handed:.0f} handed on by one worker: {handed / decode:.2f}"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--python", required=True, help="with torch and Pillow")
     parser.add_argument("--files", type=int, default=3_000)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,9 +1,10 @@
-"""How many records of hosts one core checks in a second, and how memory grows: `python tests/benchmarks/records.py
-[--hosts N]`. A benchmark, not a test.
+"""How many records of hosts one core checks in a second, and how memory grows: `python
+tests/benchmarks/records.py [--hosts N]`. A benchmark, not a test.
 
-The built hosts of tests/hosts are checked one after the other, over and over, as `check --host FILE ...` does it: read,
-evaluate every rule of the profile, compare, prove the plan on an overlay. Prints hosts per second, by the clock and by
-this process' own processor time, and the peak of resident memory after each thousand.
+The built hosts of tests/hosts are checked one after the other, over and over, as `check --host FILE
+...` does it: read, evaluate every rule of the profile, compare, prove the plan on an overlay.
+Prints hosts per second, by the clock and by this process' own processor time, and the peak of
+resident memory after each thousand.
 """
 
 from __future__ import annotations

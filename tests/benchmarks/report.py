@@ -1,11 +1,14 @@
-"""What a report on many hosts costs: `python -m tests.benchmarks.report [--records]`. A benchmark, not a test.
+"""What a report on many hosts costs: `python -m tests.benchmarks.report [--records]`. A benchmark,
+not a test.
 
-Makes fleets of 1,000, 3,000 and 10,000 hosts in a temporary folder and runs `hosttune report FOLDER --jobs N` on each
-as a process of its own. Prints the wall time, the CPU time and the peak of resident memory of the largest process.
+Makes fleets of 1,000, 3,000 and 10,000 hosts in a temporary folder and runs `hosttune report FOLDER
+--jobs N` on each as a process of its own. Prints the wall time, the CPU time and the peak of
+resident memory of the largest process.
 
-Results are what `check --format json` says of the built hosts of tests/hosts, under another name and machine id for
-each host, some of them with other values. `--records`: records, of which each differs from its twins in its name, its
-machine id, a sysctl and a line of its fstab; one in seven has a file of tens of kilobytes that no other has.
+Results are what `check --format json` says of the built hosts of tests/hosts, under another name
+and machine id for each host, some of them with other values. `--records`: records, of which each
+differs from its twins in its name, its machine id, a sysctl and a line of its fstab; one in seven
+has a file of tens of kilobytes that no other has.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2])
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hosttune-fleet-") as folder:
-        print(f"{'records' if asked.records else 'results'}: hosts, jobs, seconds, CPU seconds, peak MiB, MB read")
+        print(
+            f"{'records' if asked.records else 'results'}: hosts, jobs, seconds, CPU seconds, peak MiB, MB read"
+        )
         made = 0
         for size in sorted(asked.sizes):
             make = make_records if asked.records else make_results
@@ -42,12 +47,25 @@ def main() -> None:
             made = size
             for jobs in asked.jobs:
                 seconds, cpu, peak = run(folder, jobs)
-                print(f"  {size:6} {jobs:2} {seconds:8.1f} {cpu:8.1f} {peak:6.0f} {read / 1e6:8.0f}", flush=True)
+                print(
+                    f"  {size:6} {jobs:2} {seconds:8.1f} {cpu:8.1f} {peak:6.0f} {read / 1e6:8.0f}",
+                    flush=True,
+                )
 
 
 def run(folder: str, jobs: int) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds of all its processes, MiB of the largest of them."""
-    argv = [sys.executable, "-m", "hosttune", "report", folder, "--jobs", str(jobs), "--format", "json"]
+    argv = [
+        sys.executable,
+        "-m",
+        "hosttune",
+        "report",
+        folder,
+        "--jobs",
+        str(jobs),
+        "--format",
+        "json",
+    ]
     started = time.perf_counter()
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
@@ -75,7 +93,9 @@ def make_results(folder: Path, first: int, last: int) -> int:
             one["inventory"]["settings"]["kernel"] = "6.8.0-49-generic"
         if dice.random() < 0.01:
             one["inventory"]["settings"]["GPUs"] = "7"
-        (folder / f"{name}.json").write_text(json.dumps({"format_version": 1, "hosts": [one]}), encoding="utf-8")
+        (folder / f"{name}.json").write_text(
+            json.dumps({"format_version": 1, "hosts": [one]}), encoding="utf-8"
+        )
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
@@ -92,7 +112,8 @@ def make_records(folder: Path, first: int, last: int) -> int:
             files["/etc/fstab"] += f"# rack {dice.randrange(400)}, slot {number}\n"
         if number % 7 == 0 and isinstance(files.get("/var/lib/dpkg/status"), str):
             extra = "".join(
-                f"\nPackage: own-{number}-{one}\nStatus: install ok installed\nVersion: 1\n" for one in range(500)
+                f"\nPackage: own-{number}-{one}\nStatus: install ok installed\nVersion: 1\n"
+                for one in range(500)
             )
             files["/var/lib/dpkg/status"] += extra
         (folder / f"gpu-{number:05}.json").write_text(json.dumps(data), encoding="utf-8")

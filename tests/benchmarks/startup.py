@@ -1,10 +1,11 @@
-"""How long a check takes, as whole processes: `python tests/benchmarks/startup.py [--rounds N]`. A benchmark, not a
-test.
+"""How long a check takes, as whole processes: `python tests/benchmarks/startup.py [--rounds N]`. A
+benchmark, not a test.
 
-Installs this checkout's wheel into a scratch environment (as a user has it: with the compiled catalogue), then runs,
-interleaved, `python -c pass`, a bare typer command, `hosttune check`, and, where they are installed, `ansible localhost
--m setup` and `lynis audit system --quick`. Prints, of the seconds on the clock and of the processor's (user and system,
-with all children), the median and the best. `--python P`: with this Python, which has hosttune, instead of a new wheel.
+Installs this checkout's wheel into a scratch environment (as a user has it: with the compiled
+catalogue), then runs, interleaved, `python -c pass`, a bare typer command, `hosttune check`, and,
+where they are installed, `ansible localhost -m setup` and `lynis audit system --quick`. Prints, of
+the seconds on the clock and of the processor's (user and system, with all children), the median and
+the best. `--python P`: with this Python, which has hosttune, instead of a new wheel.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def once(argv: list[str], environment: dict[str, str]) -> tuple[float, float]:
     started = time.perf_counter()
     # cwd: `-m hosttune` in the checkout would run the checkout, which has no compiled catalogue
     nowhere = subprocess.DEVNULL
-    with subprocess.Popen(argv, stdout=nowhere, stderr=nowhere, env=environment, cwd="/") as process:
+    with subprocess.Popen(
+        argv, stdout=nowhere, stderr=nowhere, env=environment, cwd="/"
+    ) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     return time.perf_counter() - started, used.ru_utime + used.ru_stime
@@ -73,7 +76,14 @@ def main() -> None:
             commands["ansible localhost -m setup"] = [ansible, "localhost", "-m", "setup"]
         lynis = shutil.which("lynis")
         if lynis:
-            commands["lynis audit system --quick"] = [lynis, "audit", "system", "--quick", "--quiet", "--no-colors"]
+            commands["lynis audit system --quick"] = [
+                lynis,
+                "audit",
+                "system",
+                "--quick",
+                "--quiet",
+                "--no-colors",
+            ]
         environment = {
             **os.environ,
             "ANSIBLE_LOCALHOST_WARNING": "False",

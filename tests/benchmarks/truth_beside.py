@@ -1,9 +1,11 @@
-"""What stands beside a job: `python truth_beside.py KIND WORDS...`. Runs until it is killed, and says `ready` first.
+"""What stands beside a job: `python truth_beside.py KIND WORDS...`. Runs until it is killed, and
+says `ready` first.
 
-serve PORT DELAY_MS [KIB_PER_S]: a line with a number is answered with so many KiB after the delay. datagrams PORT
-DELAY_MS. unix PATH DELAY_MS. feed FIFO DELAY_MS: a byte now and then. hold PATH SECONDS flock|posix: a lock that is
-held. hog: computes. silent PORT: takes connections and never answers. stalling PORT EVERY MS: of so many answers one comes
-that late, the others at once. fuse SOURCE TARGET DELAY_MS: a folder through FUSE, each read after the delay.
+serve PORT DELAY_MS [KIB_PER_S]: a line with a number is answered with so many KiB after the delay.
+datagrams PORT DELAY_MS. unix PATH DELAY_MS. feed FIFO DELAY_MS: a byte now and then. hold PATH
+SECONDS flock|posix: a lock that is held. hog: computes. silent PORT: takes connections and never
+answers. stalling PORT EVERY MS: of so many answers one comes that late, the others at once. fuse
+SOURCE TARGET DELAY_MS: a folder through FUSE, each read after the delay.
 """
 
 from __future__ import annotations
@@ -111,7 +113,9 @@ def stalling(port: str, every: str, ms: str) -> None:
 
 
 def fuse(source: str, target: str, delay_ms: str) -> None:
-    """The mirror of the live ring, whose folder lies beside this one, or its file beside this one."""
+    """The mirror of the live ring, whose folder lies beside this one, or its file beside this
+    one.
+    """
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [here, os.path.join(here, "..", "live")]
     import fuse_mirror

@@ -1,5 +1,7 @@
-"""Scenarios of `watch_unseen.py` in a guest of the vm ring: systemd, control groups of version 2 with all controllers, swap, and
-nobody beside. `watch_truth.py --guest` calls it; no program by itself."""
+"""Scenarios of `watch_unseen.py` in a guest of the vm ring: systemd, control groups of version 2
+with all controllers, swap, and nobody beside. `watch_truth.py --guest` calls it; no program by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def run_in_guest(
     with booted() as guest:
         for name, one in scenarios.items():
             seen = watched(guest, name, one, seconds, records)
-            print(f"{one.truth:16} {seen['verdict']['state'] or seen['verdict']['outcome']:10} {name}", flush=True)
+            print(
+                f"{one.truth:16} {seen['verdict']['state'] or seen['verdict']['outcome']:10} {name}",
+                flush=True,
+            )
             yield name, seen
 
 
@@ -56,22 +61,34 @@ def booted() -> Iterator[Guest]:
         guest = Guest(installed.get(), folder, Transcript(script))
         stack.enter_context(contextlib.closing(guest))
         guest.boot()
-        for path in ("tests/benchmarks/truth_job.py", "tests/benchmarks/truth_beside.py", "tests/live/fuse_mirror.py"):
+        for path in (
+            "tests/benchmarks/truth_job.py",
+            "tests/benchmarks/truth_beside.py",
+            "tests/live/fuse_mirror.py",
+        ):
             guest.write(f"{FOLDER}/{Path(path).name}", (ROOT / path).read_bytes())
         made = guest.run(["sh", "-c", PREPARE])
         assert made.rc == 0, made
         yield guest
 
 
-def watched(guest: Guest, name: str, scenario: Scenario, seconds: int, records: Path | None) -> dict[str, Any]:
+def watched(
+    guest: Guest, name: str, scenario: Scenario, seconds: int, records: Path | None
+) -> dict[str, Any]:
     port = 20_000 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:2], "big") % 12_000
     words = {"seconds": str(seconds), "data": DATA, "dir": FOLDER, "port": str(port)}
     units = []
     for number, kinds in enumerate(scenario.beside):
         units.append(f"beside{number}")
         user = ("--uid=nobody",) if kinds[-1] == "nobody" else ()
-        line = [PYTHON, f"{FOLDER}/truth_beside.py", *(word.format_map(words) for word in kinds if word != "nobody")]
-        made = guest.run(["systemd-run", "--quiet", "--collect", f"--unit={units[-1]}", *user, *line])
+        line = [
+            PYTHON,
+            f"{FOLDER}/truth_beside.py",
+            *(word.format_map(words) for word in kinds if word != "nobody"),
+        ]
+        made = guest.run(
+            ["systemd-run", "--quiet", "--collect", f"--unit={units[-1]}", *user, *line]
+        )
         assert made.rc == 0, made
     try:
         if units:
@@ -96,11 +113,20 @@ def job(scenario: Scenario, words: Mapping[str, str]) -> list[str]:
     if isinstance(scenario.job, tuple):
         line = [word.format_map(words) for word in scenario.job]
     else:
-        line = [PYTHON, f"{FOLDER}/truth_job.py", words["seconds"], json.dumps(filled(dict(scenario.job), words))]
+        line = [
+            PYTHON,
+            f"{FOLDER}/truth_job.py",
+            words["seconds"],
+            json.dumps(filled(dict(scenario.job), words)),
+        ]
     if scenario.user:
         line = ["setpriv", f"--reuid={scenario.user}", "--regid=daemon", "--clear-groups", *line]
     if not scenario.scope:
         return line
-    places = [f"--slice={one.partition('=')[2]}" for one in scenario.scope if one.startswith("Slice=")]
-    limits = [word for one in scenario.scope if not one.startswith("Slice=") for word in ("-p", one)]
+    places = [
+        f"--slice={one.partition('=')[2]}" for one in scenario.scope if one.startswith("Slice=")
+    ]
+    limits = [
+        word for one in scenario.scope if not one.startswith("Slice=") for word in ("-p", one)
+    ]
     return ["systemd-run", "--scope", "--quiet", "--collect", *places, *limits, *line]

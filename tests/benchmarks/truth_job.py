@@ -1,8 +1,9 @@
-"""A job whose limit is known, because it is written down: processes that repeat steps. Runs by itself.
+"""A job whose limit is known, because it is written down: processes that repeat steps. Runs by
+itself.
 
-`python truth_job.py SECONDS JSON`, JSON: `processes` (1), `how` (fork, spawn, thread), `feeds` (they hand items to the
-main process through a pipe, as loaders do), `pin` (CPUs of each process), `phases`: [[share of the time, steps], ...] or
-`steps`. A step is [name, figure, ...]; see STEPS.
+`python truth_job.py SECONDS JSON`, JSON: `processes` (1), `how` (fork, spawn, thread), `feeds`
+(they hand items to the main process through a pipe, as loaders do), `pin` (CPUs of each process),
+`phases`: [[share of the time, steps], ...] or `steps`. A step is [name, figure, ...]; see STEPS.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def thrash(path: str, pages: int) -> None:
     """As mapped, but what was read stays in memory as long as the control group's limit lets it."""
     if "thrash" not in KEPT:
         file = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # pages that somebody else read count as theirs
+        os.posix_fadvise(
+            file, 0, 0, os.POSIX_FADV_DONTNEED
+        )  # pages that somebody else read count as theirs
         KEPT["thrash"] = mmap.mmap(file, 0, prot=mmap.PROT_READ)
     data = KEPT["thrash"]
     for _ in range(pages):
@@ -98,7 +101,9 @@ def touched(mib: int) -> None:
 
 
 def produced(count: int, ms: float) -> None:
-    """Items of a queue between two processes of the job, of which the first needs so long for each."""
+    """Items of a queue between two processes of the job, of which the first needs so long for
+    each.
+    """
     queue: multiprocessing.Queue[int] = multiprocessing.Queue(2)
 
     def make() -> None:
@@ -241,7 +246,10 @@ def deadlock() -> None:
             with two:
                 pass
 
-    others = [threading.Thread(target=take, args=pair, daemon=True) for pair in ((first, second), (second, first))]
+    others = [
+        threading.Thread(target=take, args=pair, daemon=True)
+        for pair in ((first, second), (second, first))
+    ]
     for one in others:
         one.start()
     others[0].join()
@@ -307,7 +315,9 @@ def main() -> None:
     if not count:
         return repeat(wish, until)
     if how == "thread":
-        threads = [threading.Thread(target=work, args=(wish, until), daemon=True) for _ in range(count)]
+        threads = [
+            threading.Thread(target=work, args=(wish, until), daemon=True) for _ in range(count)
+        ]
         for one in threads:
             one.start()
         for one in threads:
@@ -315,7 +325,10 @@ def main() -> None:
         return None
     incoming, outgoing = multiprocessing.Pipe(duplex=False) if wish.get("feeds") else (None, None)
     context = multiprocessing.get_context(how)
-    workers = [context.Process(target=work, args=(wish, until, outgoing), daemon=True) for _ in range(count)]
+    workers = [
+        context.Process(target=work, args=(wish, until, outgoing), daemon=True)
+        for _ in range(count)
+    ]
     for one in workers:
         one.start()
     while incoming is not None and time.monotonic() < until:

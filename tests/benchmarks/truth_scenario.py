@@ -14,12 +14,14 @@ BESIDE = str(ROOT / "tests/benchmarks/truth_beside.py")
 
 @dataclass(frozen=True)
 class Scenario:
-    """`truth` are the answers that are right. `job` are words, in which {seconds}, {data} (a folder on a slow device), {dir}
-    (a folder), {port} and {job} are filled in; a mapping is what truth_job.py does. `beside` start before it. `limits` are
-    files of control groups of version 1: `cpu` CPUs, `memory` MiB, `read` and `write` bytes a second, `shares`, `cpuset`.
-    A light one needs next to no CPU time, and runs beside others. `scope` are properties of
-    the control group of version 2 that systemd makes for it: that takes a guest, where {data} is on /dev/vdb, and {quick}
-    and {dir} on its root disk."""
+    """`truth` are the answers that are right. `job` are words, in which {seconds}, {data} (a folder
+    on a slow device), {dir} (a folder), {port} and {job} are filled in; a mapping is what
+    truth_job.py does. `beside` start before it. `limits` are files of control groups of version 1:
+    `cpu` CPUs, `memory` MiB, `read` and `write` bytes a second, `shares`, `cpuset`. A light one
+    needs next to no CPU time, and runs beside others. `scope` are properties of the control group
+    of version 2 that systemd makes for it: that takes a guest, where {data} is on /dev/vdb, and
+    {quick} and {dir} on its root disk.
+    """
 
     truth: str  # parted by |
     job: tuple[str, ...] | Mapping[str, Any]
@@ -49,7 +51,11 @@ def sh(line: str) -> tuple[str, ...]:
 
 def until(body: str) -> tuple[str, ...]:
     """A shell that repeats this for {seconds}."""
-    return ("bash", "-c", f"end=$((SECONDS + {{seconds}})); while [ $SECONDS -lt $end ]; do {body}; done")
+    return (
+        "bash",
+        "-c",
+        f"end=$((SECONDS + {{seconds}})); while [ $SECONDS -lt $end ]; do {body}; done",
+    )
 
 
 def steps(*what: list, **more: Any) -> Mapping[str, Any]:

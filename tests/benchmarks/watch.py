@@ -1,9 +1,10 @@
-"""What `hosttune watch` costs: CPU time of this very process for one look at a job with 16 and with 64 workers,
-and at one with 200 threads that sleep.
+"""What `hosttune watch` costs: CPU time of this very process for one look at a job with 16 and with
+64 workers, and at one with 200 threads that sleep.
 
-`python -m tests.benchmarks.watch [LOOKS [SECONDS]]`, SECONDS between two looks (1; less saves time and flatters, because
-caches stay warm). CPU time, not wall time, so that other work on the machine adds little; the best and the median of
-rounds are told. At one look a second, 1 ms a look is 0.1 % of a core; the aim is 0.25 % with 16 workers.
+`python -m tests.benchmarks.watch [LOOKS [SECONDS]]`, SECONDS between two looks (1; less saves time
+and flatters, because caches stay warm). CPU time, not wall time, so that other work on the machine
+adds little; the best and the median of rounds are told. At one look a second, 1 ms a look is 0.1 %
+of a core; the aim is 0.25 % with 16 workers.
 """
 
 from __future__ import annotations

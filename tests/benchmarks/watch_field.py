@@ -1,5 +1,6 @@
-"""Jobs after public reports of slow training, with real libraries where they matter. Their truths were written before the
-first run, and nothing may be changed for one of them only: they count as `--unseen`, `--only field`.
+"""Jobs after public reports of slow training, with real libraries where they matter. Their truths
+were written before the first run, and nothing may be changed for one of them only: they count as
+`--unseen`, `--only field`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Truth against verdict: a hundred jobs whose limit is known, each watched as a user watches it.
 
-`sudo python -m tests.benchmarks.watch_truth [--held-back | --tuned | --later | --unseen | --guest] [--only WORD]
-[--seconds N] [--records DIR] [--json F]`
+`sudo python -m tests.benchmarks.watch_truth [--held-back | --tuned | --later | --unseen | --guest]
+[--only WORD] [--seconds N] [--records DIR] [--json F]`
 
-Others on the machine would make `FOREIGN` of most of it. So everything here runs in control groups with the most CPU
-shares that there are, every tick is recorded, and what is judged are the ticks with the others taken out: the CPUs
-that they used are free, and the pressure is the job's own, as it would be on a quiet host (`alone`). Scenarios with others
-in them (FOREIGN) run as they are. `--as-it-is` judges what was seen, on a machine that is quiet.
+Others on the machine would make `FOREIGN` of most of it. So everything here runs in control groups
+with the most CPU shares that there are, every tick is recorded, and what is judged are the ticks
+with the others taken out: the CPUs that they used are free, and the pressure is the job's own, as
+it would be on a quiet host (`alone`). Scenarios with others in them (FOREIGN) run as they are.
+`--as-it-is` judges what was seen, on a machine that is quiet.
 
-Half of the scenarios are held back from tuning: those whose name has an odd SHA-256. Of these only the figure is looked
-at while limits are tuned. A scenario names all answers that are true of it; `WAIT network` asks for the kind too.
-Those of `watch_unseen.py` are a set of their own (`--unseen`); what needs control groups of version 2, swap or FUSE with
-nobody beside runs in a guest of the vm ring (`--guest`, as it is: nobody else is there).
-Root, loop devices and control groups of version 1 are needed, for `--guest` what the vm ring needs.
+Half of the scenarios are held back from tuning: those whose name has an odd SHA-256. Of these only
+the figure is looked at while limits are tuned. A scenario names all answers that are true of it;
+`WAIT network` asks for the kind too. Those of `watch_unseen.py` are a set of their own
+(`--unseen`); what needs control groups of version 2, swap or FUSE with nobody beside runs in a
+guest of the vm ring (`--guest`, as it is: nobody else is there). Root, loop devices and control
+groups of version 1 are needed, for `--guest` what the vm ring needs.
 """
 
 from __future__ import annotations
@@ -39,7 +41,17 @@ from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.tick import Pressure, Tick
-from tests.benchmarks.truth_scenario import BESIDE, JOB, ROOT, Scenario, filled, sh, stem, steps, until
+from tests.benchmarks.truth_scenario import (
+    BESIDE,
+    JOB,
+    ROOT,
+    Scenario,
+    filled,
+    sh,
+    stem,
+    steps,
+    until,
+)
 from tests.benchmarks.watch_field import FIELD
 from tests.benchmarks.watch_unseen import UNSEEN
 
@@ -347,12 +359,16 @@ def is_later(name: str) -> bool:
 
 
 def is_unseen(name: str) -> bool:
-    """Held back too, all of them; what a set of its own says is not mixed with what was run before."""
+    """Held back too, all of them; what a set of its own says is not mixed with what was run
+    before.
+    """
     return name.startswith("unseen: ")
 
 
 def is_held_back(name: str) -> bool:
-    return is_unseen(name) or (not is_later(name) and hashlib.sha256(name.encode()).digest()[-1] % 2 == 1)
+    return is_unseen(name) or (
+        not is_later(name) and hashlib.sha256(name.encode()).digest()[-1] % 2 == 1
+    )
 
 
 @dataclass
@@ -378,7 +394,10 @@ def place() -> Iterator[Place]:
         (folder / "large").write_bytes((os.urandom(200) + bytes(100)) * 100_000)
         (folder / "noise").write_bytes(os.urandom(4 << 20))
         (folder / "spin.c").write_text(SPIN)
-        subprocess.run(["cc", "-O1", "-pthread", "-o", str(folder / "spin"), str(folder / "spin.c")], check=True)
+        subprocess.run(
+            ["cc", "-O1", "-pthread", "-o", str(folder / "spin"), str(folder / "spin.c")],
+            check=True,
+        )
         _makefile(folder / "make")
         image = folder / "image"
         image.write_bytes(bytes(160 << 20))
@@ -415,8 +434,12 @@ def _makefile(folder: Path) -> None:
     folder.mkdir()
     names = [f"part{number}" for number in range(300)]
     for name in names:
-        body = "".join(f"double f{i}(double x) {{ return x * {i} + f{i - 1}(x); }}\n" for i in range(1, 60))
-        (folder / f"{name}.c").write_text(f"#include <stdio.h>\nstatic double f0(double x) {{ return x; }}\n{body}")
+        body = "".join(
+            f"double f{i}(double x) {{ return x * {i} + f{i - 1}(x); }}\n" for i in range(1, 60)
+        )
+        (folder / f"{name}.c").write_text(
+            f"#include <stdio.h>\nstatic double f0(double x) {{ return x; }}\n{body}"
+        )
     (folder / "Makefile").write_text(
         f"all: {' '.join(f'{name}.o' for name in names)}\n%.o: %.c\n\tcc -O2 -c -o /dev/null $<\n.PHONY: all\n"
     )
@@ -479,7 +502,9 @@ class Result:
     def _fits(self, truth: str) -> bool:
         if "+" in truth:  # both named, with their shares
             shares = {one["state"]: one["share"] for one in self.seen["verdict"]["shares"]}
-            return all(shares.get(state, 0) >= 0.2 and state in self.sentence for state in truth.split("+"))
+            return all(
+                shares.get(state, 0) >= 0.2 and state in self.sentence for state in truth.split("+")
+            )
         return self.said == truth
 
     @property
@@ -497,7 +522,9 @@ def alone(tick: Tick, *, has_group: bool) -> Tick:
     allowed = limit.cpus if limit is not None and limit.kind.value != "quota" else whole
     host = replace(tick.host, busy_cores=cores, idle_percent=max(0.0, 100 * (1 - cores / allowed)))
     seen = tick.job or Pressure(0.0, 0.0, 0.0, 0.0, 0.0)
-    return replace(tick, host=host, host_pressure=seen, job=seen if has_group else None, others=None)
+    return replace(
+        tick, host=host, host_pressure=seen, job=seen if has_group else None, others=None
+    )
 
 
 def judged(path: Path, scenario: Scenario, *, is_as_it_is: bool = False) -> dict[str, Any]:
@@ -505,18 +532,29 @@ def judged(path: Path, scenario: Scenario, *, is_as_it_is: bool = False) -> dict
     watched, ticks = replay(str(path))
     account = Account(watched)
     for tick in ticks:
-        account.add(tick if is_as_it_is or scenario.has_others else alone(tick, has_group=scenario.has_group))
+        account.add(
+            tick
+            if is_as_it_is or scenario.has_others
+            else alone(tick, has_group=scenario.has_group)
+        )
     ticks.end.tell(account)
     return json.loads(json.dumps(watch_json(WatchEnd(account.settle(), "the record ends"))))
 
 
-def run(name: str, found: Place, seconds: int, records: Path | None, *, is_as_it_is: bool = False) -> Result:
+def run(
+    name: str, found: Place, seconds: int, records: Path | None, *, is_as_it_is: bool = False
+) -> Result:
     scenario = SCENARIOS[name]
     folder = Path(tempfile.mkdtemp(dir=found.folder))
     port = 20_000 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:2], "big") % 12_000
     for old in found.folder.glob(f"{port}.*"):
         old.unlink()
-    words = {"seconds": str(seconds), "data": str(found.data), "dir": str(found.folder), "port": str(port)}
+    words = {
+        "seconds": str(seconds),
+        "data": str(found.data),
+        "dir": str(found.folder),
+        "port": str(port),
+    }
     enter, late = _limits(scenario, found)
     job = _job(scenario, words, seconds)
     if enter:
@@ -538,12 +576,18 @@ def run(name: str, found: Place, seconds: int, records: Path | None, *, is_as_it
     if scenario.gpu:
         trace = folder / "trace"
         util, power = scenario.gpu.split()
-        trace.write_text(f"gpu 0 GPU-truth H100\nat 0 0 {util} 20000 80000 {power} 300 1400 0x0 none\n")
+        trace.write_text(
+            f"gpu 0 GPU-truth H100\nat 0 0 {util} 20000 80000 {power} 300 1400 0x0 none\n"
+        )
         watch += ["--gpu-trace", str(trace), "--gpus", "0"]
     beside = [_beside(one, words) for one in scenario.beside]
     try:
         with subprocess.Popen(
-            [*watch, "--", *job], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [*watch, "--", *job],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as running:
             if late:
                 time.sleep(scenario.limits["late_s"])
@@ -566,7 +610,9 @@ def run(name: str, found: Place, seconds: int, records: Path | None, *, is_as_it
 
 def result_of(name: str, seen: dict[str, Any]) -> Result:
     verdict, means = seen["verdict"], seen["means"]
-    said = verdict["state"] if verdict["outcome"] in {"one", "idle", "changed"} else verdict["outcome"]
+    said = (
+        verdict["state"] if verdict["outcome"] in {"one", "idle", "changed"} else verdict["outcome"]
+    )
     kind = verdict.get("waits_for")
     if said == "WAIT" and kind:
         said = f"WAIT {kind}"
@@ -579,7 +625,10 @@ def _job(scenario: Scenario, words: dict[str, str], seconds: int) -> list[str]:
         wish = dict(scenario.job)
         if wish.get("job") == "skewed":
             parts = (["cpu", 20], ["sleep", 200], ["sleep", 200])
-            line = " & ".join(f"{sys.executable} {JOB} {seconds} '{json.dumps({'steps': [one]})}'" for one in parts)
+            line = " & ".join(
+                f"{sys.executable} {JOB} {seconds} '{json.dumps({'steps': [one]})}'"
+                for one in parts
+            )
             return ["sh", "-c", f"{line} & wait"]
         return [sys.executable, JOB, str(seconds), json.dumps(filled(wish, words))]
     return [word.format_map(words) for word in scenario.job]
@@ -587,7 +636,12 @@ def _job(scenario: Scenario, words: dict[str, str], seconds: int) -> list[str]:
 
 def _beside(kinds: tuple[str, ...], words: dict[str, str]) -> subprocess.Popen[str]:
     first = FIRST.get(kinds[-1], [])
-    line = [*first, sys.executable, BESIDE, *(word.format_map(words) for word in kinds if word not in FIRST)]
+    line = [
+        *first,
+        sys.executable,
+        BESIDE,
+        *(word.format_map(words) for word in kinds if word not in FIRST),
+    ]
     if kinds == ("hog", "nobody"):  # who may not read this folder
         line = [*first, "/usr/bin/python3", "-c", "print('ready', flush=True)\nwhile True: pass"]
     one = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
@@ -624,23 +678,39 @@ def figures(results: list[Result]) -> str:
 def table(results: list[Result]) -> str:
     """The confusion table: what it was, what was said and with how much confidence."""
     said = Counter((one.truth, f"{one.said} ({one.confidence})") for one in results)
-    return "\n".join(f"  {truth:20} {count:3} x {answer}" for (truth, answer), count in sorted(said.items()))
+    return "\n".join(
+        f"  {truth:20} {count:3} x {answer}" for (truth, answer), count in sorted(said.items())
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--held-back", action="store_true")
     parser.add_argument("--tuned", action="store_true")
-    parser.add_argument("--later", action="store_true", help="those that were written when all limits stood")
-    parser.add_argument("--unseen", action="store_true", help="those of watch_unseen.py, held back as well")
-    parser.add_argument("--guest", action="store_true", help="of those of watch_unseen.py what runs in a guest")
+    parser.add_argument(
+        "--later", action="store_true", help="those that were written when all limits stood"
+    )
+    parser.add_argument(
+        "--unseen", action="store_true", help="those of watch_unseen.py, held back as well"
+    )
+    parser.add_argument(
+        "--guest", action="store_true", help="of those of watch_unseen.py what runs in a guest"
+    )
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=int, help="of each job: 14, in a guest 40")
     parser.add_argument("--records", type=Path)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--judge", type=Path, metavar="DIR", help="judge these records once more, run nothing")
-    parser.add_argument("--table", action="store_true", help="the table of those held back too: for the end of tuning")
-    parser.add_argument("--missing", action="store_true", help="run what --records does not hold yet")
+    parser.add_argument(
+        "--judge", type=Path, metavar="DIR", help="judge these records once more, run nothing"
+    )
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="the table of those held back too: for the end of tuning",
+    )
+    parser.add_argument(
+        "--missing", action="store_true", help="run what --records does not hold yet"
+    )
     parser.add_argument("--as-it-is", action="store_true")
     parser.add_argument("--list", action="store_true")
     wish = parser.parse_args()
@@ -655,7 +725,11 @@ def main() -> None:
         found = [
             result_of(
                 name,
-                judged(wish.judge / f"{stem(name)}.jsonl", SCENARIOS[name], is_as_it_is=wish.as_it_is or wish.guest),
+                judged(
+                    wish.judge / f"{stem(name)}.jsonl",
+                    SCENARIOS[name],
+                    is_as_it_is=wish.as_it_is or wish.guest,
+                ),
             )
             for name in recorded
         ]
@@ -678,16 +752,22 @@ def main() -> None:
     if wish.guest:
         from tests.benchmarks.truth_guest import run_in_guest
 
-        seen = run_in_guest({name: SCENARIOS[name] for name in names}, wish.seconds or 40, wish.records)
+        seen = run_in_guest(
+            {name: SCENARIOS[name] for name in names}, wish.seconds or 40, wish.records
+        )
         results = [result_of(name, told) for name, told in seen]
     else:
         with place() as found:
-            results = run_all(names, found, wish.seconds or 14, wish.records, is_as_it_is=wish.as_it_is)
+            results = run_all(
+                names, found, wish.seconds or 14, wish.records, is_as_it_is=wish.as_it_is
+            )
     print()
     tell(results, has_table=wish.table)
     if wish.json:
         told = [one for one in results if not is_held_back(one.name)]
-        wish.json.write_text(json.dumps([{"name": one.name, "said": one.said, "seen": one.seen} for one in told]))
+        wish.json.write_text(
+            json.dumps([{"name": one.name, "said": one.said, "seen": one.seen} for one in told])
+        )
 
 
 def tell(results: list[Result], *, has_table: bool = False) -> None:

@@ -1,8 +1,9 @@
-"""Jobs that were written for `watch_truth.py` when everything else of it stood, and without a look at how a verdict comes about:
-all of them are held back. Nothing may be changed for one of them alone.
+"""Jobs that were written for `watch_truth.py` when everything else of it stood, and without a look
+at how a verdict comes about: all of them are held back. Nothing may be changed for one of them
+alone.
 
-What needs control groups of version 2 with their controllers, swap, or a machine to itself is marked `is_in_guest`: its CPUs
-are emulated, so it computes in small steps and is given more time.
+What needs control groups of version 2 with their controllers, swap, or a machine to itself is
+marked `is_in_guest`: its CPUs are emulated, so it computes in small steps and is given more time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""One fleet for the ring. Its hosts are told apart by what a test needs of them, because a new one takes a second."""
+"""One fleet for the ring. Its hosts are told apart by what a test needs of them, because a new one
+takes a second.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The self-contained file, built from this checkout."""
     out = tmp_path_factory.mktemp("bundle") / "hosttune.pyz"
     builder = ROOT / "playbooks/packaging/pyz.py"
-    done = subprocess.run([sys.executable, builder, out], check=False, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, builder, out], check=False, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return out
 
@@ -33,9 +37,13 @@ def programs() -> Path:
 
 @pytest.fixture
 def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    """Four new hosts, which say to be of the three releases. The parameter, where a test has one: sysctls to start with."""
+    """Four new hosts, which say to be of the three releases. The parameter, where a test has one:
+    sysctls to start with.
+    """
     files = tree.get()
-    fleet = Fleet([Kind(files, release) for release in (*RELEASES, "24.04")], getattr(request, "param", {}))
+    fleet = Fleet(
+        [Kind(files, release) for release in (*RELEASES, "24.04")], getattr(request, "param", {})
+    )
     try:
         yield fleet
     finally:
@@ -50,7 +58,9 @@ def controller(fleet: Fleet, programs: Path, bundle: Path, tmp_path: Path) -> Co
 
 
 @pytest.fixture(params=["newest", "oldest"])
-def either(request: pytest.FixtureRequest, fleet: Fleet, programs: Path, bundle: Path, tmp_path: Path) -> Controller:
+def either(
+    request: pytest.FixtureRequest, fleet: Fleet, programs: Path, bundle: Path, tmp_path: Path
+) -> Controller:
     """A controller with the newest ansible-core that is supported, and one with the oldest."""
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(fleet.inventory())

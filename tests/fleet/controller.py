@@ -1,4 +1,6 @@
-"""The machine that Ansible runs on: an environment with ansible-core, and ansible-playbook started in it."""
+"""The machine that Ansible runs on: an environment with ansible-core, and ansible-playbook started
+in it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tests.cache import locked, named
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = ROOT / "playbooks"
 COLLECTION = PLAYBOOKS / "collections/ansible_collections/hosttune/hosttune"
-# A new minor of ansible-core is taken up by hand. 2.21 wants Python 3.12, and 2.19 is the last for 3.11.
+# A new minor of ansible-core is taken up by hand. 2.21 wants Python 3.12, and 2.19 is the last for
+# 3.11.
 NEWEST, FOR_OLDER = "ansible-core>=2.21,<2.22", "ansible-core>=2.19,<2.20"
 OF_UBUNTU_24_04 = "ansible-core==2.16.3"  # the oldest that is supported
 OLDEST = (3, 11)
@@ -28,8 +31,12 @@ PLAY_S = 300
 
 
 def pythons() -> list[str]:
-    """The interpreters of this machine that ansible-core runs on, newest first; what a pyenv keeps counts."""
-    kept = sorted(Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob("versions/3.*/bin/python"))
+    """The interpreters of this machine that ansible-core runs on, newest first; what a pyenv keeps
+    counts.
+    """
+    kept = sorted(
+        Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob("versions/3.*/bin/python")
+    )
     found: dict[tuple[int, int], str] = {}
     for python in (
         *map(str, kept),
@@ -37,7 +44,9 @@ def pythons() -> list[str]:
         sys.executable,
     ):
         asked = "import sys; print(*sys.version_info[:2])"
-        done = python and subprocess.run([python, "-I", "-c", asked], check=False, capture_output=True, text=True)
+        done = python and subprocess.run(
+            [python, "-I", "-c", asked], check=False, capture_output=True, text=True
+        )
         if done and done.returncode == 0:
             major, minor = map(int, done.stdout.split())
             found.setdefault((major, minor), python)
@@ -45,15 +54,22 @@ def pythons() -> list[str]:
 
 
 def environment(python: str, *packages: str) -> Path:
-    """The folder of programs of an environment with these packages, made now where the cache lacks it. It is made in
-    place, because its programs name where they lie.
+    """The folder of programs of an environment with these packages, made now where the cache lacks
+    it. It is made in place, because its programs name where they lie.
     """
     with locked(named("ansible", python, *packages)) as target:
         if not (target / "complete").exists():
             shutil.rmtree(target, ignore_errors=True)
             _call(python, "-I", "-m", "venv", target)
             _call(
-                target / "bin/python", "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages
+                target / "bin/python",
+                "-I",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                *packages,
             )
             (target / "complete").touch()
         os.utime(target)
@@ -79,7 +95,9 @@ def _call(*argv: object) -> None:
 
 @dataclass(frozen=True)
 class Played:
-    """How a playbook ended: the status, what it printed, the results of its tasks by host and task."""
+    """How a playbook ended: the status, what it printed, the results of its tasks by host and
+    task.
+    """
 
     status: int
     output: str
@@ -97,7 +115,9 @@ class Played:
 class Controller:
     """Ansible in a folder of its own: no configuration of this machine or of its user counts."""
 
-    def __init__(self, programs: Path, inventory: Path, bundle: Path, folder: Path, limit_s: int = PLAY_S) -> None:
+    def __init__(
+        self, programs: Path, inventory: Path, bundle: Path, folder: Path, limit_s: int = PLAY_S
+    ) -> None:
         self._programs = programs
         self._inventory = inventory
         self._bundle = bundle
@@ -123,17 +143,24 @@ class Controller:
         )  # fmt: skip
 
     def play(self, playbook: str | list[dict[str, Any]], *words: str, **variables: Any) -> Played:
-        """Run one of our playbooks by its name, or a playbook written out, whose tasks find the collection."""
+        """Run one of our playbooks by its name, or a playbook written out, whose tasks find the
+        collection.
+        """
         if isinstance(playbook, str):
             path = PLAYBOOKS / playbook
         else:
             path = Path(tempfile.mkstemp(dir=self._folder, suffix=".json")[1])
             path.write_text(json.dumps(playbook))
         given = json.dumps({"hosttune_bundle": str(self._bundle), **variables})
-        env = {"ANSIBLE_COLLECTIONS_PATH": str(PLAYBOOKS / "collections"), "ANSIBLE_PIPELINING": "1"}
+        env = {
+            "ANSIBLE_COLLECTIONS_PATH": str(PLAYBOOKS / "collections"),
+            "ANSIBLE_PIPELINING": "1",
+        }
         if isinstance(playbook, str):
             del env["ANSIBLE_COLLECTIONS_PATH"]
-        done = self.run("ansible-playbook", "-i", str(self._inventory), str(path), "-e", given, *words, env=env)
+        done = self.run(
+            "ansible-playbook", "-i", str(self._inventory), str(path), "-e", given, *words, env=env
+        )
         return Played(done.returncode, done.stdout + done.stderr)
 
     def ask(self, host: str, module: str = "tune", *words: str, **arguments: Any) -> dict[str, Any]:
@@ -149,7 +176,11 @@ class Controller:
                 "ignore_errors": True,
             },
             {
-                "ansible.builtin.copy": {"content": "{{ answered | to_json }}", "dest": str(answer), "mode": "0600"},
+                "ansible.builtin.copy": {
+                    "content": "{{ answered | to_json }}",
+                    "dest": str(answer),
+                    "mode": "0600",
+                },
                 "delegate_to": "localhost",
                 "check_mode": False,
                 "diff": False,

@@ -1,8 +1,9 @@
-"""Disposable servers with sshd on this machine: each has namespaces, files, a data disk and sysctls of its own.
+"""Disposable servers with sshd on this machine: each has namespaces, files, a data disk and sysctls
+of its own.
 
-A host is an overlay over the shared tree, entered by pivot_root(2), in a network namespace on a private bridge without
-a route out. The network namespace is also how its processes are known. A reboot ends them all; a thread starts the
-host again from the same files, with a new boot id.
+A host is an overlay over the shared tree, entered by pivot_root(2), in a network namespace on a
+private bridge without a route out. The network namespace is also how its processes are known. A
+reboot ends them all; a thread starts the host again from the same files, with a new boot id.
 """
 
 from __future__ import annotations
@@ -30,19 +31,24 @@ BOOT = Path(__file__).with_name("boot.sh")
 AGAIN = 42  # the status with which a host's init asks for the next boot
 BOOT_S = 60
 DISK_BYTES = 64 << 20
-MEMORY = (
-    "/dev/shm"  # a thousand sysctls as files, and all that hosts sync: on a busy disk that takes seconds for each test
-)
+MEMORY = "/dev/shm"  # a thousand sysctls as files, and all that hosts sync: on a busy disk that takes seconds for each test
 RELEASES = {"22.04": "jammy", "24.04": "noble", "26.04": "resolute"}
 SEEDED = ("fs", "kernel", "net/core", "net/ipv4", "vm")
 # What changes by itself, or by logging in.
-PASSING = re.compile(r"^(var/log|var/cache|run|tmp|var/tmp|var/lib/sudo|home/[^/]+/\.ansible|root/\.ansible)(/|$)")
+PASSING = re.compile(
+    r"^(var/log|var/cache|run|tmp|var/tmp|var/lib/sudo|home/[^/]+/\.ansible|root/\.ansible)(/|$)"
+)
 SETTLE_S = 20
 ALL = {"gpu01", "gpu02", "gpu03", "gpu04"}
 # One of the rules then takes effect at the next boot, on hosts of this machine's size.
 POLICY = {
     "params": {
-        "storage-tmp-tmpfs": {"where": "anywhere", "min_ram_bytes": 1 << 30, "min_bytes": 1 << 30, "used_share": 0.5}
+        "storage-tmp-tmpfs": {
+            "where": "anywhere",
+            "min_ram_bytes": 1 << 30,
+            "min_bytes": 1 << 30,
+            "used_share": 0.5,
+        }
     },
 }
 FAULTS = {
@@ -68,8 +74,9 @@ HEAL = (
 
 @dataclass(frozen=True)
 class Kind:
-    """What a host starts from: a folder of tree.get(), the release of Ubuntu that it says to be, and another Python
-    than the one of the tree: the folder of an installation on this machine, which the host sees in the same place.
+    """What a host starts from: a folder of tree.get(), the release of Ubuntu that it says to be,
+    and another Python than the one of the tree: the folder of an installation on this machine,
+    which the host sees in the same place.
     """
 
     tree: Path
@@ -105,7 +112,9 @@ class Host:
         for name in ("upper/etc", "upper/usr/lib/sysctl.d", "work", "root", "sysctl"):
             (self.folder / name).mkdir(parents=True)
         # As systemd has it, which these hosts are too small for.
-        (self.folder / "upper/usr/lib/sysctl.d/50-pid-max.conf").write_text("kernel.pid_max = 4194304\n")
+        (self.folder / "upper/usr/lib/sysctl.d/50-pid-max.conf").write_text(
+            "kernel.pid_max = 4194304\n"
+        )
         etc = self.folder / "upper" / "etc"
         os_release = (
             f'PRETTY_NAME="Ubuntu {release} LTS"\nNAME="Ubuntu"\nVERSION_ID="{release}"\nID=ubuntu\nID_LIKE=debian\n'
@@ -123,7 +132,19 @@ class Host:
 
     def _connect(self) -> None:
         call("ip", "netns", "add", self.namespace)
-        call("ip", "link", "add", self._link, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
+        call(
+            "ip",
+            "link",
+            "add",
+            self._link,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            self.namespace,
+        )
         call("ip", "link", "set", self._link, "master", self._fleet.bridge, "up")
         inside = ("ip", "-n", self.namespace)
         call(*inside, "addr", "add", f"{self.address}/24", "dev", "eth0")
@@ -132,11 +153,20 @@ class Host:
 
     def _keep_up(self) -> None:
         words = ["ip", "netns", "exec", self.namespace, "unshare", "--mount", "--uts", "--ipc"]
-        words += ["sh", str(BOOT), self.name, str(self.folder), str(self.kind.tree / "root"), self._device]
+        words += [
+            "sh",
+            str(BOOT),
+            self.name,
+            str(self.folder),
+            str(self.kind.tree / "root"),
+            self._device,
+        ]
         words += [self.kind.python]
         with (self.folder / "boot.log").open("ab") as log:
             while not self._is_leaving.is_set():
-                self._init = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                self._init = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
                 self.boots += 1
                 status = self._init.wait()
                 _end_processes(self.namespace)
@@ -147,7 +177,10 @@ class Host:
         """Until sshd answers."""
         end = time.monotonic() + BOOT_S
         while time.monotonic() < end:
-            with contextlib.suppress(OSError), socket.create_connection((self.address, 22), timeout=1):
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((self.address, 22), timeout=1),
+            ):
                 return
             time.sleep(0.05)
         raise RuntimeError(f"{self.name} did not come up: {(self.folder / 'boot.log').read_text()}")
@@ -172,10 +205,14 @@ class Host:
         assert self._init is not None
         words = ("--mount", "--uts", "--ipc", "--net", "--root", "--wd")
         target = ("nsenter", "--target", str(self._init.pid), *words)
-        return subprocess.Popen((*target, *argv), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        return subprocess.Popen(
+            (*target, *argv), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
 
     def work_on_gpu(self) -> subprocess.Popen[bytes]:
-        """A process that holds /dev/nvidia0 open, which is how hosttune knows work on a GPU; there is no GPU behind it."""
+        """A process that holds /dev/nvidia0 open, which is how hosttune knows work on a GPU; there
+        is no GPU behind it.
+        """
         self.shell("[ -e /dev/nvidia0 ] || mknod -m 666 /dev/nvidia0 c 1 3")
         work = self.start("sh", "-c", "exec 3</dev/nvidia0; touch /run/at-work; exec sleep 3600")
         end = time.monotonic() + SETTLE_S
@@ -203,10 +240,14 @@ class Host:
         self.wait()
 
     def public_key(self) -> str:
-        return " ".join((self.kind.tree / "root/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2])
+        return " ".join(
+            (self.kind.tree / "root/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2]
+        )
 
     def files(self) -> dict[str, str]:
-        """What the host's own layer holds: path, kind, rights, time of change and content of each file."""
+        """What the host's own layer holds: path, kind, rights, time of change and content of each
+        file.
+        """
         upper = self.folder / "upper"
         found = {}
         for path in sorted(upper.rglob("*")):
@@ -232,11 +273,13 @@ class Host:
 
 
 class Fleet:
-    """Hosts on one bridge, gone at `close`. `sysctls` are values that they start with, by the path below /proc/sys; the
-    others are those of this machine.
+    """Hosts on one bridge, gone at `close`. `sysctls` are values that they start with, by the path
+    below /proc/sys; the others are those of this machine.
     """
 
-    def __init__(self, kinds: Sequence[Kind], sysctls: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self, kinds: Sequence[Kind], sysctls: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hosttune-fleet-", dir=MEMORY))
         self.prefix = f"htf{os.getpid()}"
         self.bridge = f"{self.prefix}b"
@@ -288,8 +331,8 @@ class Fleet:
 
 
 def _seed_sysctls(folder: Path, values: Mapping[str, str]) -> None:
-    """A copy of this machine's sysctls, what can be read of them, with these `values` in their place. What vanishes
-    meanwhile, as the values of an interface do, is passed over.
+    """A copy of this machine's sysctls, what can be read of them, with these `values` in their
+    place. What vanishes meanwhile, as the values of an interface do, is passed over.
     """
     for top in SEEDED:
         for above, _, names in os.walk(f"/proc/sys/{top}"):
@@ -304,7 +347,9 @@ def _seed_sysctls(folder: Path, values: Mapping[str, str]) -> None:
 
 
 def _free_network() -> str:
-    """Three bytes of an address range that is set aside for tests (RFC 2544), so nobody routes it."""
+    """Three bytes of an address range that is set aside for tests (RFC 2544), so nobody routes
+    it.
+    """
     taken = call("ip", "-4", "-oneline", "addr")
     networks = (f"198.{18 + third // 256}.{third % 256}" for third in range(os.getpid() % 512, 512))
     return next(network for network in (*networks, "198.18.0") if f" {network}." not in taken)
@@ -312,7 +357,9 @@ def _free_network() -> str:
 
 def processes(namespace: str) -> list[int]:
     """The process ids of what runs in a network namespace."""
-    done = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        ["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True
+    )
     return [int(pid) for pid in done.stdout.split()]
 
 

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.fleet
 
 NOBODY = 65534
 
-# ansible-test makes environments without pip and fetches a script that puts it in; this one needs no network address.
+# ansible-test makes environments without pip and fetches a script that puts it in; this one needs
+# no network address.
 GET_PIP = """\
 import subprocess, sys
 subprocess.check_call([sys.executable, "-m", "ensurepip"])
@@ -44,7 +45,9 @@ def run(*argv: object, cwd: Path, **env: str) -> str:
 
 @pytest.fixture(scope="module")
 def lint() -> Path:
-    """The programs of an environment with ansible-lint. It wants Python 3.10 or newer, as its ansible-core does."""
+    """The programs of an environment with ansible-lint. It wants Python 3.10 or newer, as its
+    ansible-core does.
+    """
     python = pythons()[0]
     return environment(python, core_for(python), LINT)
 
@@ -85,14 +88,18 @@ def test_doc_reads_every_plugin(kind_and_name: str, programs: Path, tmp_path: Pa
 
 @pytest.fixture
 def home(programs: Path) -> Iterator[Path]:
-    """A home for ansible-test, which keeps an environment for each of its checks there, named after what is in it."""
+    """A home for ansible-test, which keeps an environment for each of its checks there, named after
+    what is in it.
+    """
     home = programs.parent / "home"
     cache = home / ".ansible/test/cache"
     cache.mkdir(parents=True, exist_ok=True)
     for version in ("24_2", "25_2"):
         (cache / f"get_pip_{version}.py").write_text(GET_PIP)
     with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # it takes an environment that another run is making for a broken one
+        fcntl.flock(
+            lock, fcntl.LOCK_EX
+        )  # it takes an environment that another run is making for a broken one
         yield home
 
 
@@ -102,7 +109,9 @@ def test_sanity_finds_nothing(programs: Path, home: Path, tmp_path: Path):
     run("git", "init", "--quiet", cwd=root)
     run("git", "add", "--all", cwd=root)
     own = f"{programs}{os.pathsep}{Path(pythons()[0]).parent}{os.pathsep}{os.environ['PATH']}"
-    answer = run(programs / "python", "-c", "import sys; print('%d.%d' % sys.version_info[:2])", cwd=root).strip()
+    answer = run(
+        programs / "python", "-c", "import sys; print('%d.%d' % sys.version_info[:2])", cwd=root
+    ).strip()
     run(
         programs / "ansible-test",
         "sanity",
@@ -174,12 +183,17 @@ def plain_home() -> Iterator[Path]:
 
 @pytest.fixture
 def plain(programs: Path, plain_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a program of Ansible as a user who may read this machine's files, which lie below root's home, and write
-    nothing but his own home.
+    """Runs a program of Ansible as a user who may read this machine's files, which lie below root's
+    home, and write nothing but his own home.
     """
     reading = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
     user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *reading)
-    own = {"PATH": os.environ["PATH"], "HOME": str(plain_home), "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1"}
+    own = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(plain_home),
+        "LC_ALL": "C.UTF-8",
+        "ANSIBLE_NOCOLOR": "1",
+    }
     own |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
 
     def run_plain(name: str, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
@@ -191,7 +205,9 @@ def plain(programs: Path, plain_home: Path) -> Callable[..., subprocess.Complete
     return run_plain
 
 
-def test_plain_user_installs_the_tarball_and_plays_it(plain, plain_home: Path, tarball: Path, fleet: Fleet):
+def test_plain_user_installs_the_tarball_and_plays_it(
+    plain, plain_home: Path, tarball: Path, fleet: Fleet
+):
     (plain_home / "inventory.yml").write_text(fleet.inventory())
     done = plain("ansible-galaxy", "collection", "install", tarball, "-p", "installed")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,6 +1,8 @@
-"""An apply over ssh whose connection is cut, and one that is stopped: what stays is told, and one undo takes it back.
+"""An apply over ssh whose connection is cut, and one that is stopped: what stays is told, and one
+undo takes it back.
 
-A process is held with SIGSTOP as soon as its journal begins, so that what comes to it meanwhile comes in the middle.
+A process is held with SIGSTOP as soon as its journal begins, so that what comes to it meanwhile
+comes in the middle.
 """
 
 from __future__ import annotations
@@ -57,10 +59,15 @@ class Server:
         """An apply over ssh, held in the middle."""
         pipe = subprocess.PIPE
         line = (*self._ssh, *words, f"{USER}@{self.host.address}", APPLY)
-        client = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+        client = subprocess.Popen(
+            line, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
+        )
         runs = self.host.folder / "upper" / RUNS
         end = time.monotonic() + WAIT_S
-        while not any(path.read_text().count('"done"') >= MADE for path in (runs.iterdir() if runs.is_dir() else ())):
+        while not any(
+            path.read_text().count('"done"') >= MADE
+            for path in (runs.iterdir() if runs.is_dir() else ())
+        ):
             assert time.monotonic() < end, client.communicate()[0]
         for pid in self.applying():
             os.kill(pid, signal.SIGSTOP)
@@ -69,7 +76,11 @@ class Server:
 
     def applying(self) -> Sequence[int]:
         """The processes of hosttune, without those of sudo."""
-        return [pid for pid in processes(self.host.namespace) if _command(pid)[:1] == ["/usr/bin/python3"]]
+        return [
+            pid
+            for pid in processes(self.host.namespace)
+            if _command(pid)[:1] == ["/usr/bin/python3"]
+        ]
 
     def go_on(self) -> None:
         """Let it go on, with sudo, which stops with it."""
@@ -85,7 +96,9 @@ class Server:
 
     def type(self, words: str) -> str:
         line = (*self._ssh, f"{USER}@{self.host.address}", f"sudo hosttune {words}")
-        return subprocess.run(line, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+        return subprocess.run(
+            line, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        ).stdout
 
     def statuses(self) -> list[str]:
         return [run["status"] for run in json.loads(self.type("history --format json"))["runs"]]
@@ -111,12 +124,16 @@ def server(bundle: Path) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("terminal", ["-tt", "-T"])
-def test_apply_goes_on_when_its_connection_drops_and_the_next_login_is_told(server: Server, terminal: str) -> None:
+def test_apply_goes_on_when_its_connection_drops_and_the_next_login_is_told(
+    server: Server, terminal: str
+) -> None:
     client = server.start(terminal)
     client.kill()
     client.communicate()
     end = time.monotonic() + WAIT_S
-    while any("@" in " ".join(_command(pid)) for pid in processes(server.host.namespace)):  # sshd of the session
+    while any(
+        "@" in " ".join(_command(pid)) for pid in processes(server.host.namespace)
+    ):  # sshd of the session
         assert time.monotonic() < end
         time.sleep(0.05)
     server.go_on()
@@ -128,7 +145,9 @@ def test_apply_goes_on_when_its_connection_drops_and_the_next_login_is_told(serv
     assert receipt.removesuffix(".json") in server.host.read(NOTICE)
 
 
-def test_ctrl_c_stops_between_two_changes_and_one_undo_takes_back_what_went_on(server: Server) -> None:
+def test_ctrl_c_stops_between_two_changes_and_one_undo_takes_back_what_went_on(
+    server: Server,
+) -> None:
     client = server.start("-tt")
     assert client.stdin is not None
     client.stdin.write("\x03")

@@ -1,4 +1,6 @@
-"""What the playbooks do where something is broken or busy: nothing is lost, and everybody hears of it."""
+"""What the playbooks do where something is broken or busy: nothing is lost, and everybody hears of
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ AT_ONCE = {"hosttune_serial": ["100%"]}
 MORE_MAPS = {"params": {"memory-max-map-count": {"minimum": 4194304}}}
 
 
-def test_apply_one_host_fails_the_play_stops_and_the_rerun_reboots_what_is_left(controller: Controller, fleet: Fleet):
+def test_apply_one_host_fails_the_play_stops_and_the_rerun_reboots_what_is_left(
+    controller: Controller, fleet: Fleet
+):
     fleet["gpu02"].break_by("full fstab")
     boots = {host.name: host.boot_id() for host in fleet.hosts}
     options = {"hosttune_policy": POLICY, "hosttune_serial": [1, 2, 1]}
@@ -84,7 +88,9 @@ def test_tune_fault_of_the_host_is_named_and_nothing_half_done_stays(
     host = fleet["gpu01"]
     before = host.read("/proc/sys/vm/max_map_count")
     host.break_by(fault)
-    answer = controller.ask("gpu01", "tune", policy=MORE_MAPS, ignore=["storage-noatime", "limits-nofile"])
+    answer = controller.ask(
+        "gpu01", "tune", policy=MORE_MAPS, ignore=["storage-noatime", "limits-nofile"]
+    )
     assert answer["failed"]
     assert told in answer["msg"]
     assert "Traceback" not in json.dumps(answer)
@@ -92,7 +98,9 @@ def test_tune_fault_of_the_host_is_named_and_nothing_half_done_stays(
     assert "/etc/sysctl.d/60-hosttune-memory-max-map-count.conf" not in host.files()
 
 
-def test_tune_with_a_full_run_folder_works_from_a_folder_on_disk(controller: Controller, fleet: Fleet):
+def test_tune_with_a_full_run_folder_works_from_a_folder_on_disk(
+    controller: Controller, fleet: Fleet
+):
     host = fleet["gpu01"]
     host.break_by("full memory")
     answer = controller.ask("gpu01", "tune")
@@ -109,7 +117,9 @@ def test_locked_host_is_told_as_nothing_was_tried(controller: Controller, fleet:
         holder.kill()
         holder.wait()
     assert seen.status == 2, seen.output
-    assert re.search(r"^1 host: \d+ changes not made, nothing was tried\n  gpu01$", seen.output, re.MULTILINE)
+    assert re.search(
+        r"^1 host: \d+ changes not made, nothing was tried\n  gpu01$", seen.output, re.MULTILINE
+    )
     assert "  gpu01: nothing was tried: another run of hosttune is at work" in seen.output
     assert not any("hosttune" in path for path in fleet["gpu01"].files())
     assert len(max(seen.output.splitlines(), key=len)) < 1500
@@ -150,7 +160,10 @@ def test_check_names_who_gives_no_answer_and_keeps_the_answers_of_the_others(
     assert [one["host"] for one in kept["gpu01"]["hosts"]] == ["gpu01"]
     assert kept["gpu03"]["kind"] == kept["gpu04"]["kind"] == "hosttune missing"
     assert (kept["gpu03"]["host"], kept["gpu04"]["host"]) == ("gpu03", "gpu04")
-    assert sorted(path.name for path in (folder / "records").iterdir()) == ["gpu01.json", "gpu02.json"]
+    assert sorted(path.name for path in (folder / "records").iterdir()) == [
+        "gpu01.json",
+        "gpu02.json",
+    ]
     assert {path.stat().st_mode & 0o777 for path in folder.rglob("*.json")} == {0o600}
 
 
@@ -177,7 +190,11 @@ def test_apply_play_that_dies_before_the_reboot_is_finished_by_the_next_run(
     controller: Controller, fleet: Fleet, tmp_path: Path
 ):
     drain = tmp_path / "drain.json"
-    kill = {"ansible.builtin.shell": f"kill -KILL $(cat {tmp_path}/pid)", "delegate_to": "localhost", "run_once": True}
+    kill = {
+        "ansible.builtin.shell": f"kill -KILL $(cat {tmp_path}/pid)",
+        "delegate_to": "localhost",
+        "run_once": True,
+    }
     drain.write_text(json.dumps([kill]))
     boots = {host.name: host.boot_id() for host in fleet.hosts}
     options = {"hosttune_policy": POLICY, "hosttune_reboot": True, **AT_ONCE}
@@ -192,7 +209,9 @@ def test_apply_play_that_dies_before_the_reboot_is_finished_by_the_next_run(
 
 
 def test_no_reboot_into_a_boot_that_loses_a_disk(controller: Controller, fleet: Fleet):
-    """Of gpu01 the line of /data, which is mounted, has a typing error: it is not edited, and only gpu02 boots."""
+    """Of gpu01 the line of /data, which is mounted, has a typing error: it is not edited, and only
+    gpu02 boots.
+    """
     fleet["gpu01"].shell("sed -i '/vdb/s/defaults/defautls/' /etc/fstab")
     boots = {name: fleet[name].boot_id() for name in ("gpu01", "gpu02")}
     options = {"hosttune_policy": POLICY, "hosttune_reboot": True, **AT_ONCE}
@@ -228,9 +247,11 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
     assert first.changed() == ALL
     held = f"1 host: waiting for GPU work\n  gpu02: site-somaxconn (process {pid} (sleep, root) holds a GPU)"
     assert held in first.output
-    assert [host.name for host in fleet.hosts if host.read("/proc/sys/net/core/somaxconn").strip() != "65535"] == [
-        "gpu02"
-    ]
+    assert [
+        host.name
+        for host in fleet.hosts
+        if host.read("/proc/sys/net/core/somaxconn").strip() != "65535"
+    ] == ["gpu02"]
     second = controller.play("apply.yml", **options)
     assert second.status == 0, second.output
     assert second.changed() == {"gpu02"}
@@ -238,11 +259,16 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
     assert fleet["gpu02"].read("/proc/sys/net/core/somaxconn").strip() == "65535"
 
 
-def test_what_the_reboot_makes_possible_is_for_the_next_run(controller: Controller, fleet: Fleet, tmp_path: Path):
+def test_what_the_reboot_makes_possible_is_for_the_next_run(
+    controller: Controller, fleet: Fleet, tmp_path: Path
+):
     """The reboot ends the work that a change was put off for."""
     (tmp_path / "site-somaxconn.yaml").write_text(GPU_RULE)
     policy = POLICY | {"select": ["site-somaxconn"], "disturb": "running GPU work"}
-    options = {"hosttune_rules_files": [str(tmp_path / "site-somaxconn.yaml")], "hosttune_policy": policy}
+    options = {
+        "hosttune_rules_files": [str(tmp_path / "site-somaxconn.yaml")],
+        "hosttune_policy": policy,
+    }
     work = fleet["gpu01"].work_on_gpu()
     try:
         seen = controller.play("apply.yml", "--limit", "gpu01", hosttune_reboot=True, **options)
@@ -252,13 +278,17 @@ def test_what_the_reboot_makes_possible_is_for_the_next_run(controller: Controll
     assert seen.status == 2, seen.output
     assert fleet["gpu01"].boots == 2
     assert "host: waiting for GPU work" not in seen.output
-    (told,) = re.findall(r"^1 host: more to make by the next run\n  (gpu01: .*)$", seen.output, re.MULTILINE)
+    (told,) = re.findall(
+        r"^1 host: more to make by the next run\n  (gpu01: .*)$", seen.output, re.MULTILINE
+    )
     assert told.endswith("(site-somaxconn)")
     again = controller.play("apply.yml", "--limit", "gpu01", **options)
     assert again.status == 0, again.output
 
 
-def test_host_that_nothing_can_be_changed_on_is_never_nothing_to_change(controller: Controller, fleet: Fleet):
+def test_host_that_nothing_can_be_changed_on_is_never_nothing_to_change(
+    controller: Controller, fleet: Fleet
+):
     fleet["gpu01"].shell("mount --bind /etc /etc && mount -o remount,bind,ro /etc")
     fleet["gpu02"].shell("yes '# a remark, and nothing else' | head -c 2500000 >>/etc/fstab")
     fleet["gpu03"].shell("sed -i s/defaults/strictatime/ /etc/fstab")
@@ -266,9 +296,15 @@ def test_host_that_nothing_can_be_changed_on_is_never_nothing_to_change(controll
         seen = controller.play(playbook, "--limit", "gpu01,gpu02,gpu03", **AT_ONCE)
         assert seen.status == 2, seen.output
         assert "nothing to change" not in seen.output
-        assert "1 host: nothing that hosttune changes, and not as it should be\n  gpu01\n" in seen.output
+        assert (
+            "1 host: nothing that hosttune changes, and not as it should be\n  gpu01\n"
+            in seen.output
+        )
         refused = seen.output.partition("\n1 host: blocked\n")[2].partition("\n\n")[0]
-        assert "  gpu01: /etc/fstab cannot be written: /etc is mounted read-only (storage-noatime)" in refused
+        assert (
+            "  gpu01: /etc/fstab cannot be written: /etc is mounted read-only (storage-noatime)"
+            in refused
+        )
         assert "  gpu02: larger than 1 MiB or 10,000 lines, which no fstab is (" in seen.output
         alone = "1 host: skipped\n  gpu03: managed by an explicit `strictatime` in /etc/fstab line 6 (storage-noatime)"
         assert alone in seen.output
@@ -276,4 +312,6 @@ def test_host_that_nothing_can_be_changed_on_is_never_nothing_to_change(controll
         assert "skipped: storage-noatime (-e " in seen.output
     again = controller.play("apply.yml", "--limit", "gpu03", hosttune_require_compliant=False)
     assert again.status == 0, again.output
-    assert "1 host: nothing that hosttune changes, and not as it should be\n  gpu03\n" in again.output
+    assert (
+        "1 host: nothing that hosttune changes, and not as it should be\n  gpu03\n" in again.output
+    )

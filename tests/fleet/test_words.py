@@ -1,4 +1,6 @@
-"""What a person may give a playbook, in each form that Ansible has for it; and what a program reads of a play."""
+"""What a person may give a playbook, in each form that Ansible has for it; and what a program reads
+of a play.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class CallbackModule(CallbackBase):
 """
 
 
-def test_files_out_of_a_vault_count_and_reach_no_log(either: Controller, fleet: Fleet, tmp_path: Path):
+def test_files_out_of_a_vault_count_and_reach_no_log(
+    either: Controller, fleet: Fleet, tmp_path: Path
+):
     (tmp_path / "password").write_text("correct horse\n")
     (tmp_path / "policy.yml").write_text(POLICY_TEXT)
     done = either.run("ansible-vault", "encrypt", "--vault-password-file", "password", "policy.yml")
@@ -39,13 +43,23 @@ def test_files_out_of_a_vault_count_and_reach_no_log(either: Controller, fleet: 
     assert "storage-noatime:" not in seen.output
     assert SECRET not in seen.output
     locked = either.play("check.yml", "--limit", "gpu01", hosttune_policy_file="policy.yml")
-    assert f"  gpu01: {tmp_path}/policy.yml: Attempting to decrypt but no vault secrets found" in locked.output
+    assert (
+        f"  gpu01: {tmp_path}/policy.yml: Attempting to decrypt but no vault secrets found"
+        in locked.output
+    )
 
 
 def test_lists_are_lists_or_words_with_commas(either: Controller, fleet: Fleet):
-    seen = either.play("check.yml", "--limit", "gpu01", hosttune_only="storage-noatime, limits-nofile", results="")
-    (digest,) = {line.split()[1] for line in seen.output.splitlines() if line.startswith("  digest ")}
-    words: dict[str, Any] = {"hosttune_only": ["storage-noatime", "limits-nofile"], "approved": ["0" * 12, digest[:12]]}
+    seen = either.play(
+        "check.yml", "--limit", "gpu01", hosttune_only="storage-noatime, limits-nofile", results=""
+    )
+    (digest,) = {
+        line.split()[1] for line in seen.output.splitlines() if line.startswith("  digest ")
+    }
+    words: dict[str, Any] = {
+        "hosttune_only": ["storage-noatime", "limits-nofile"],
+        "approved": ["0" * 12, digest[:12]],
+    }
     made = either.play("apply.yml", "--limit", "gpu01", **words)
     assert made.status == 0, made.output
     (run,) = fleet["gpu01"].run("ls", "/var/lib/hosttune/runs").split()
@@ -54,11 +68,16 @@ def test_lists_are_lists_or_words_with_commas(either: Controller, fleet: Fleet):
 
 
 @pytest.mark.parametrize("words", [("--tags", "memory"), ("--skip-tags", "untagged")])
-def test_tags_that_leave_nothing_to_play_are_an_error(words: tuple[str, str], either: Controller, fleet: Fleet):
+def test_tags_that_leave_nothing_to_play_are_an_error(
+    words: tuple[str, str], either: Controller, fleet: Fleet
+):
     for playbook in ("check.yml", "apply.yml", "undo.yml"):
         seen = either.play(playbook, *words)
         assert seen.status != 0
-        assert f"{' '.join(words)}: no task of this playbook has a tag, so nothing would be played" in seen.output
+        assert (
+            f"{' '.join(words)}: no task of this playbook has a tag, so nothing would be played"
+            in seen.output
+        )
 
 
 def test_playbook_of_a_site_may_have_tags(either: Controller, fleet: Fleet, tmp_path: Path):
@@ -77,21 +96,46 @@ def test_task_in_the_background_is_refused_with_the_reason(either: Controller, f
     assert "async: this module does not run in the background" in seen.output
 
 
-def test_host_whose_name_has_a_slash_has_its_file(controller: Controller, fleet: Fleet, tmp_path: Path):
+def test_host_whose_name_has_a_slash_has_its_file(
+    controller: Controller, fleet: Fleet, tmp_path: Path
+):
     text = (tmp_path / "inventory.yml").read_text()
     (tmp_path / "inventory.yml").write_text(text.replace("gpu01:", "rack1/gpu01:"))
-    seen = controller.play("check.yml", "--limit", "rack1/gpu01", results=str(tmp_path / "results"), gather="record")
+    seen = controller.play(
+        "check.yml", "--limit", "rack1/gpu01", results=str(tmp_path / "results"), gather="record"
+    )
     assert "failed or gave no answer" not in seen.output
-    kept = {path.relative_to(tmp_path / "results").as_posix() for path in (tmp_path / "results").rglob("*.json")}
+    kept = {
+        path.relative_to(tmp_path / "results").as_posix()
+        for path in (tmp_path / "results").rglob("*.json")
+    }
     assert kept == {"rack1%2Fgpu01.json", "records/rack1%2Fgpu01.json"}
-    assert json.loads((tmp_path / "results/rack1%2Fgpu01.json").read_text())["hosts"][0]["host"] == "rack1/gpu01"
+    assert (
+        json.loads((tmp_path / "results/rack1%2Fgpu01.json").read_text())["hosts"][0]["host"]
+        == "rack1/gpu01"
+    )
 
 
-def test_program_that_reads_json_gets_nothing_else(either: Controller, fleet: Fleet, tmp_path: Path):
+def test_program_that_reads_json_gets_nothing_else(
+    either: Controller, fleet: Fleet, tmp_path: Path
+):
     (tmp_path / "callbacks").mkdir()
     (tmp_path / "callbacks/own_jsonl.py").write_text(JSON_LINES)
-    env = {"ANSIBLE_STDOUT_CALLBACK": "own_jsonl", "ANSIBLE_CALLBACK_PLUGINS": str(tmp_path / "callbacks")}
-    words = ("-i", str(tmp_path / "inventory.yml"), str(PLAYBOOKS / "check.yml"), "--limit", "gpu01", "-e", "results=")
-    seen = either.run("ansible-playbook", *words, "-e", f"hosttune_bundle={tmp_path / 'none'}", env=env)
+    env = {
+        "ANSIBLE_STDOUT_CALLBACK": "own_jsonl",
+        "ANSIBLE_CALLBACK_PLUGINS": str(tmp_path / "callbacks"),
+    }
+    words = (
+        "-i",
+        str(tmp_path / "inventory.yml"),
+        str(PLAYBOOKS / "check.yml"),
+        "--limit",
+        "gpu01",
+        "-e",
+        "results=",
+    )
+    seen = either.run(
+        "ansible-playbook", *words, "-e", f"hosttune_bundle={tmp_path / 'none'}", env=env
+    )
     assert [json.loads(line)["host"] for line in seen.stdout.splitlines()]
     assert "1 host: failed or gave no answer\n" in seen.stderr

@@ -1,4 +1,5 @@
-"""The files that hosts of the fleet start from: a small Debian with python3, sshd and sudo, built once, kept.
+"""The files that hosts of the fleet start from: a small Debian with python3, sshd and sudo, built
+once, kept.
 
 What is installed here is what "a bare server" means, Python without pip, venv or a module of
 ours.
@@ -14,7 +15,17 @@ from tests.cache import kept, named
 
 # The releases, each with the version of its python3.
 PYTHONS = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
-PACKAGES = ("e2fsprogs", "iproute2", "kmod", "mount", "openssh-server", "procps", "python3", "sudo", "util-linux")
+PACKAGES = (
+    "e2fsprogs",
+    "iproute2",
+    "kmod",
+    "mount",
+    "openssh-server",
+    "procps",
+    "python3",
+    "sudo",
+    "util-linux",
+)
 BUILD_TIMEOUT_S = 600
 USER = "ops"
 # As people leave it behind: tabs and blanks, a remark, words after the last field.
@@ -26,7 +37,8 @@ FSTAB = """\
 # the data disk; ask Petra before you touch it
 /dev/vdb    /data   ext4    defaults        0       2
 """
-# What systemd would do of a boot. Ends with 42 when the host is to boot again; what it leaves running, the test ends.
+# What systemd would do of a boot. Ends with 42 when the host is to boot again; what it leaves
+# running, the test ends.
 INIT = """\
 #!/bin/sh
 again=
@@ -51,8 +63,8 @@ case " $* " in *" -c "*) exit 0 ;; esac
 
 
 def get(suite: str = "bookworm", *more: str) -> Path:
-    """The folder of a release with some packages more: `root` (the files), `key` (the login key). Built now where the
-    cache lacks it.
+    """The folder of a release with some packages more: `root` (the files), `key` (the login key).
+    Built now where the cache lacks it.
     """
     name = named("fleet", Path(__file__).read_bytes(), debian.MMDEBSTRAP, suite, more)
     return kept(name, lambda work: _build(work, suite, more))
@@ -72,7 +84,11 @@ def _build(work: Path, suite: str, more: tuple[str, ...]) -> None:
     _write(root / "etc/fstab", FSTAB)
     _write(root / "sbin/fleet-init", INIT, 0o755)
     (root / "etc/init.d").mkdir(exist_ok=True)
-    _write(root / "etc/init.d/mountall.sh", "#!/bin/sh\n# As of sysvinit: fleet-init mounts what fstab says.\n", 0o755)
+    _write(
+        root / "etc/init.d/mountall.sh",
+        "#!/bin/sh\n# As of sysvinit: fleet-init mounts what fstab says.\n",
+        0o755,
+    )
     for name in ("shutdown", "reboot"):
         (root / "sbin" / name).unlink(missing_ok=True)
         _write(root / "sbin" / name, SHUTDOWN, 0o755)
@@ -87,7 +103,9 @@ def _write(path: Path, text: str, mode: int = 0o644) -> None:
 def call(*argv: object) -> str:
     """The output of a program that must succeed."""
     words = [str(word) for word in argv]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S)
+    done = subprocess.run(
+        words, check=False, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout

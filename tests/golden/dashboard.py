@@ -1,7 +1,9 @@
-"""The Grafana dashboard, made of the metrics that hosttune writes: playbooks/monitoring/dashboard.json.
+"""The Grafana dashboard, made of the metrics that hosttune writes:
+playbooks/monitoring/dashboard.json.
 
-By the rules of Grafana's dashboard-linter (github.com/grafana/dashboard-linter, docs/rules): a variable for the data
-source, for job and for instance, both used by each query; every panel with title, description and unit.
+By the rules of Grafana's dashboard-linter (github.com/grafana/dashboard-linter, docs/rules): a
+variable for the data source, for job and for instance, both used by each query; every panel with
+title, description and unit.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ GREEN_TO_YELLOW = ((None, "green"), (1, "yellow"))
 
 
 class Panel(NamedTuple):
-    """One panel: what it asks, and how it shows that. `$` in `expr` stands for the chosen job and instances."""
+    """One panel: what it asks, and how it shows that. `$` in `expr` stands for the chosen job and
+    instances.
+    """
 
     title: str
     description: str
@@ -197,6 +201,8 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
             "defaults": {"unit": panel.unit, "thresholds": {"mode": "absolute", "steps": steps}},
             "overrides": [],
         },
-        "options": {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}} if panel.kind == "stat" else {},
+        "options": {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}}
+        if panel.kind == "stat"
+        else {},
         "targets": [target],
     }

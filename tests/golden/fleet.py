@@ -4,8 +4,16 @@ from hosttune.engine.fleet.fold import FleetAggregator
 from hosttune.engine.fleet.seen import HostLook, Unread
 from tests.golden import scenarios as made
 
-H100 = (("GPU", "hopper 0x2330"), ("CPU", "2 x Intel(R) Xeon(R) Platinum 8480C"), ("board", "DGXH100"))
-RTX = (("GPU", "ada 0x2684"), ("CPU", "1 x AMD Ryzen 9 7950X 16-Core Processor"), ("board", "ProArt X670E"))
+H100 = (
+    ("GPU", "hopper 0x2330"),
+    ("CPU", "2 x Intel(R) Xeon(R) Platinum 8480C"),
+    ("board", "DGXH100"),
+)
+RTX = (
+    ("GPU", "ada 0x2684"),
+    ("CPU", "1 x AMD Ryzen 9 7950X 16-Core Processor"),
+    ("board", "ProArt X670E"),
+)
 SETTINGS = (
     ("GPUs", "8"),
     ("driver", "580.126.20 (open)"),
@@ -53,15 +61,28 @@ def _host(number: int) -> HostLook:
 
 
 def fleet(names: int = 20):
-    """The report on them: thirty-nine siblings, one of another kind, one that gave no answer, two broken files."""
+    """The report on them: thirty-nine siblings, one of another kind, one that gave no answer, two
+    broken files.
+    """
     fold = FleetAggregator(names)
     for number in range(40):
         fold.add(_host(number))
     fold.add(
-        HostLook("gpu-040", "", "2026-11-21T03:40:00+00:00", "results/gpu-040.json", missing="ssh: No route to host")
+        HostLook(
+            "gpu-040",
+            "",
+            "2026-11-21T03:40:00+00:00",
+            "results/gpu-040.json",
+            missing="ssh: No route to host",
+        )
     )
     fold.miss(Unread("results/gpu-041.json:17", "is not JSON: ends in the middle"))
-    fold.miss(Unread("results/gpu-042.json", "is empty: the host was not reached, or the command there failed"))
+    fold.miss(
+        Unread(
+            "results/gpu-042.json",
+            "is empty: the host was not reached, or the command there failed",
+        )
+    )
     fold.supersede("gpu-003")
     fold.share("0000000000000001", ["gpu-001", "gpu-1.example.org"])
     return fold.result()

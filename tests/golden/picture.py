@@ -37,8 +37,12 @@ def _spans(line: str) -> str:
     for index, part in enumerate(_CODE.split(line)):
         if index % 2:
             codes = part.split(";")
-            classes = (set() if {"", "0"} & set(codes) else classes) | {_STYLES[one] for one in codes if one in _STYLES}
+            classes = (set() if {"", "0"} & set(codes) else classes) | {
+                _STYLES[one] for one in codes if one in _STYLES
+            }
         elif part:
             text = escape(part, quote=False)
-            spans.append(f'<tspan class="{" ".join(sorted(classes))}">{text}</tspan>' if classes else text)
+            spans.append(
+                f'<tspan class="{" ".join(sorted(classes))}">{text}</tspan>' if classes else text
+            )
     return "".join(spans)

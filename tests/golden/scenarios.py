@@ -41,7 +41,9 @@ MACHINE = {
 }
 RUN = "20261009T031502Z-5f0c6d1b"
 
-DROPIN = b"# hosttune, rule memory-swappiness. Take it back with hosttune undo.\nvm.swappiness = 10\n"
+DROPIN = (
+    b"# hosttune, rule memory-swappiness. Take it back with hosttune undo.\nvm.swappiness = 10\n"
+)
 
 SWAPPINESS = (
     Change(Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "memory-swappiness"),
@@ -188,9 +190,14 @@ FINDINGS = (
         reason="fstrim.timer is disabled against its preset: somebody switched it off",
         todo="sudo systemctl enable --now fstrim.timer, if nobody minds",
     ),
-    Finding("storage-data-placement", "", Verdict.OK, evidence=("/data lies on nvme1n1, / on nvme0n1",)),
     Finding(
-        "memory-zram", "", Verdict.NOT_APPLICABLE, reason="64 GiB of RAM or more: nothing to gain from compressed swap"
+        "storage-data-placement", "", Verdict.OK, evidence=("/data lies on nvme1n1, / on nvme0n1",)
+    ),
+    Finding(
+        "memory-zram",
+        "",
+        Verdict.NOT_APPLICABLE,
+        reason="64 GiB of RAM or more: nothing to gain from compressed swap",
     ),
     Finding(
         "gpu-fabric-manager",
@@ -208,7 +215,10 @@ PLAN = Plan(
     created_at="2026-10-09T03:15:02+00:00",
     policy_digest=DIGEST[::-1],
     stages=(
-        Stage((*SWAPPINESS, *NOATIME, TMP, DRIVER), (Trigger("daemon-reload"), Trigger("update-initramfs"))),
+        Stage(
+            (*SWAPPINESS, *NOATIME, TMP, DRIVER),
+            (Trigger("daemon-reload"), Trigger("update-initramfs")),
+        ),
         Stage((DAEMON_CONFIG,), (Trigger("restart", "docker.service"),)),
     ),
     findings=FINDINGS,
@@ -220,7 +230,9 @@ CLEAN = replace(
     findings=tuple(f for f in FINDINGS if f.verdict in {Verdict.OK, Verdict.NOT_APPLICABLE}),
     complete=True,
 )
-SMALL = replace(PLAN, stages=(Stage(SWAPPINESS),), findings=(FINDINGS[0], *CLEAN.findings), complete=True)
+SMALL = replace(
+    PLAN, stages=(Stage(SWAPPINESS),), findings=(FINDINGS[0], *CLEAN.findings), complete=True
+)
 
 DONE = Receipt(
     RUN,
@@ -247,7 +259,9 @@ FAILED = Receipt(
     verified=False,
 )
 NOTHING = Receipt("", DIGEST, ())
-APPLIED = replace(SMALL, stages=(Stage(PLAN.changes[:6]),), findings=(*FINDINGS[:2], *CLEAN.findings))
+APPLIED = replace(
+    SMALL, stages=(Stage(PLAN.changes[:6]),), findings=(*FINDINGS[:2], *CLEAN.findings)
+)
 AFTER_APPLY = replace(
     CLEAN,
     findings=(
@@ -290,7 +304,9 @@ TAKEN_BACK = Receipt(RUN, DIGEST, tuple(Outcome(change, Phase.DONE) for change i
 
 
 def run_of(receipt, command, at, who, undoes=""):
-    """The run that left this receipt, as the journal tells it; of an undo which run it took back."""
+    """The run that left this receipt, as the journal tells it; of an undo which run it took
+    back.
+    """
     steps = tuple(
         JournalStep(
             StepId(receipt.run_id, number), one.change, one.phase, one.error or "",
@@ -306,7 +322,12 @@ JOURNAL = Journal((
     run_of(OLDER, "apply", "2026-10-01T02:00:00+00:00", "root"),
     run_of(FAILED, "apply", "2026-10-09T03:15:02+00:00", "lena (sudo)"),
 ))  # fmt: skip
-TUNED = replace(FINDINGS[0], verdict=Verdict.OK, reason="", evidence=("now 10, set by /etc/sysctl.d/90-site.conf:2",))
+TUNED = replace(
+    FINDINGS[0],
+    verdict=Verdict.OK,
+    reason="",
+    evidence=("now 10, set by /etc/sysctl.d/90-site.conf:2",),
+)
 TWINS = compare(
     Side("gpu-017", "m1", "2026-10-08T03:15:02+00:00", "0.1.0", "", (TUNED, *FINDINGS[1:])),
     Side("gpu-018", "m2", "2026-10-09T03:15:02+00:00", "0.1.0", "", FINDINGS),
@@ -314,8 +335,12 @@ TWINS = compare(
 )
 
 HEALTH_FINDINGS = (
-    Finding("gpu-lost", "0000:1a:00.0", Verdict.DIFFERS, reason="the GPU does not answer", is_fault=True),
+    Finding(
+        "gpu-lost", "0000:1a:00.0", Verdict.DIFFERS, reason="the GPU does not answer", is_fault=True
+    ),
     Finding("gpu-pcie-link", "0000:3b:00.0", Verdict.DIFFERS, reason="8 lanes of 16", impairs=True),
     Finding("storage-hangs", "", Verdict.UNKNOWN, reason="needs root"),
 )
-HELD = ReadyState(Standing.HELD, "boot", "the plan is not approved", "d" * 64, 1791515702, ("before",))
+HELD = ReadyState(
+    Standing.HELD, "boot", "the plan is not approved", "d" * 64, 1791515702, ("before",)
+)

@@ -1,4 +1,6 @@
-"""The Grafana dashboard and the alerts: held to the metrics that are written, and to the rules of Grafana's linter."""
+"""The Grafana dashboard and the alerts: held to the metrics that are written, and to the rules of
+Grafana's linter.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def test_dashboard_is_what_is_made_now():
 
 
 def test_every_metric_is_shown_and_every_one_shown_is_written():
-    shown = set().union(*(named(target["expr"]) for panel in dashboard()["panels"] for target in panel["targets"]))
+    shown = set().union(
+        *(named(target["expr"]) for panel in dashboard()["panels"] for target in panel["targets"])
+    )
     assert shown == METRICS.keys()
 
 
@@ -65,11 +69,18 @@ def test_variables_are_those_of_the_linter():
     assert [(name, one["type"]) for name, one in variables.items()] == [
         ("datasource", "datasource"), ("job", "query"), ("instance", "query"),
     ]  # fmt: skip
-    assert all(one["multi"] and one["includeAll"] for name, one in variables.items() if name != "datasource")
+    assert all(
+        one["multi"] and one["includeAll"]
+        for name, one in variables.items()
+        if name != "datasource"
+    )
     assert (dashboard()["editable"], len(dashboard()["uid"]) <= 40) == (False, True)
 
 
-ALERTS = {rule["alert"]: rule for rule in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]}
+ALERTS = {
+    rule["alert"]: rule
+    for rule in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]
+}
 
 
 @pytest.mark.parametrize("name", ALERTS)

@@ -1,4 +1,6 @@
-"""The documents in docs/ say what is so: the one that is written from the rules is fresh, the examples run."""
+"""The documents in docs/ say what is so: the one that is written from the rules is fresh, the
+examples run.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from tests.yaml_files import read_yaml
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 CUSTOM = (DOCS / "custom-rules.md").read_text(encoding="utf-8")
-EXAMPLES = dict(re.findall(r"`rules\.d/([a-z-]+)\.yaml`:\n\n```yaml\n(.*?)```\n", CUSTOM, re.DOTALL))
+EXAMPLES = dict(
+    re.findall(r"`rules\.d/([a-z-]+)\.yaml`:\n\n```yaml\n(.*?)```\n", CUSTOM, re.DOTALL)
+)
 CONSOLES = re.findall(r"```console\n\$ hosttune (.*?)\n(.*?)```\n", CUSTOM, re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
@@ -63,7 +67,9 @@ def test_reference_names_every_function_kind_and_key(capsys):
 
 def test_index_leads_to_each_rule_and_keeps_its_anchor():
     text = rules_index(builtin_catalog())
-    found = re.findall(r'<a id="([a-z0-9-]+)"></a>\[([a-z0-9-]+)\]\(reference/rules/([a-z0-9-]+)\.md\)', text)
+    found = re.findall(
+        r'<a id="([a-z0-9-]+)"></a>\[([a-z0-9-]+)\]\(reference/rules/([a-z0-9-]+)\.md\)', text
+    )
     assert found == [(name,) * 3 for name in sorted(builtin_catalog().rules)]
 
 
@@ -73,7 +79,9 @@ def test_command_writes_the_index_and_the_page_of_a_rule(capsys):
     assert app.run(["rules", "doc", "storage-noatime"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("# storage-noatime\n\nnoatime on local data file systems\n")
-    assert {"## Why", "## Wants", "## Parameters", "## By hand", "## Sources"} <= set(text.splitlines())
+    assert {"## Why", "## Wants", "## Parameters", "## By hand", "## Sources"} <= set(
+        text.splitlines()
+    )
     assert app.run(["rules", "doc", "no-such"]) == 2
 
 
@@ -86,7 +94,9 @@ def test_example_passes_the_lint(name):
     assert checked_rule(EXAMPLES[name], f"{name}.yaml").id == name
 
 
-@pytest.mark.parametrize(("command", "expected"), CONSOLES, ids=[command for command, _ in CONSOLES])
+@pytest.mark.parametrize(
+    ("command", "expected"), CONSOLES, ids=[command for command, _ in CONSOLES]
+)
 def test_example_prints_what_the_document_shows(command, expected, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
     for name, text in EXAMPLES.items():
@@ -101,24 +111,34 @@ def test_example_prints_what_the_document_shows(command, expected, tmp_path, mon
             printed = printed[printed.index(line) + 1 :]
 
 
-POLICIES = re.findall(r"```yaml\n(.*?)```\n", (DOCS / "policy.md").read_text(encoding="utf-8"), re.DOTALL)
+POLICIES = re.findall(
+    r"```yaml\n(.*?)```\n", (DOCS / "policy.md").read_text(encoding="utf-8"), re.DOTALL
+)
 
 
 @pytest.mark.parametrize("text", POLICIES, ids=["keys", "fleet", "edition 2026.1"])
 def test_policies_of_the_document_are_right(text):
-    policy = build_policy(load_document(text, "policy.yaml"), builtin_catalog(), "2026-01-01", "gpu-017.example.org")
+    policy = build_policy(
+        load_document(text, "policy.yaml"), builtin_catalog(), "2026-01-01", "gpu-017.example.org"
+    )
     assert policy.profile in {"train-single", "train-multinode"}
     assert [note for note in policy.notes if "is deprecated" not in note] == []
 
 
-PAGES_OF_ALL = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("playbooks/**/*.md"))]
+PAGES_OF_ALL = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(DOCS.rglob("*.md")),
+    *sorted(ROOT.glob("playbooks/**/*.md")),
+]
 # Names of documents in texts of the program: `docs/health.md`.
 OF_OTHERS = {"docs/CONFIG.md", "docs/ENVIRONMENT.md"}  # of LACT, of systemd
 NAMED = re.compile(r"(?<![\w./-])docs/[A-Za-z/-]+\.md")
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of the headings of a document, as GitHub makes them, and those that it sets itself."""
+    """The anchors of the headings of a document, as GitHub makes them, and those that it sets
+    itself.
+    """
     text = path.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return set(re.findall(r'<a id="([^"]+)">', text)) | {
@@ -136,8 +156,16 @@ def test_links_between_documents_lead_somewhere(path):
 
 def test_links_of_the_site_stay_in_it():
     """The site and the Debian package have docs/ and nothing beside it."""
-    links = [(path, name) for path in DOCS.rglob("*.md") for name, _ in LINK.findall(path.read_text(encoding="utf-8"))]
-    assert [(path.name, name) for path, name in links if DOCS not in (path.parent / name).resolve().parents] == []
+    links = [
+        (path, name)
+        for path in DOCS.rglob("*.md")
+        for name, _ in LINK.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert [
+        (path.name, name)
+        for path, name in links
+        if DOCS not in (path.parent / name).resolve().parents
+    ] == []
 
 
 def test_site_leads_to_every_page():
@@ -153,7 +181,9 @@ def test_site_leads_to_every_page():
 
     nav = pages(read_yaml(ROOT / "mkdocs.yml")["nav"])
     assert len(nav) == len(set(nav))
-    others = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent != DOCS / PAGES}
+    others = {
+        str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent != DOCS / PAGES
+    }
     assert set(nav) == others
 
 
@@ -171,8 +201,14 @@ def test_documents_that_texts_name_are_there():
 
 def test_every_word_of_a_verdict_has_its_meaning():
     text = (DOCS / "reference" / "words.md").read_text(encoding="utf-8")
-    assert [word for word in STATES.values() if f"| {word.label}, {word.heading} |" not in text] == []
-    assert [one for key, one in FITNESS.items() if f"| {one.verdict}" not in text or f"| `{key}` |" not in text] == []
+    assert [
+        word for word in STATES.values() if f"| {word.label}, {word.heading} |" not in text
+    ] == []
+    assert [
+        one
+        for key, one in FITNESS.items()
+        if f"| {one.verdict}" not in text or f"| `{key}` |" not in text
+    ] == []
 
 
 def test_rules_that_documents_name_are_there():

@@ -37,19 +37,32 @@ PASTED = replace(PAGE, medium=Medium.MARKDOWN)
 ROOT = replace(PAGE, program="hosttune", sudo="")
 TERMINAL = replace(ROOT, screen=Screen(80, is_terminal=True))
 USER = replace(PAGE, is_partial=True)
-RECORD = replace(PAGE, host="gpu-017.json", sudo="", options=" --host gpu-017.json", can_apply=False)
+RECORD = replace(
+    PAGE, host="gpu-017.json", sudo="", options=" --host gpu-017.json", can_apply=False
+)
 BACK = "sudo hosttune apply --yes goes on with it; to undo it: sudo hosttune undo 20261008-220143-9c1e --yes"
-INTERRUPTED = (f"run 20261008-220143-9c1e (apply, 2026-10-08 22:01 UTC) was interrupted after 1 step: {BACK}",)
-ONE = Checked(replace(made.PLAN, interrupted=INTERRUPTED), USER, profile="base", machine=made.MACHINE)
+INTERRUPTED = (
+    f"run 20261008-220143-9c1e (apply, 2026-10-08 22:01 UTC) was interrupted after 1 step: {BACK}",
+)
+ONE = Checked(
+    replace(made.PLAN, interrupted=INTERRUPTED), USER, profile="base", machine=made.MACHINE
+)
 TWIN = replace(ONE, plan=made.CLEAN, page=replace(PAGE, host="gpu-018"))
 
 
 def sixty_rules():
     """A healthy host under the whole catalogue: nothing differs, some things could be better."""
-    words = ("page cache keeps what the job reads", "the clock source is the time stamp counter of the processor")
-    findings = [Finding(f"memory-rule-{number:02}", "", Verdict.OK, evidence=(words[0],)) for number in range(36)]
+    words = (
+        "page cache keeps what the job reads",
+        "the clock source is the time stamp counter of the processor",
+    )
+    findings = [
+        Finding(f"memory-rule-{number:02}", "", Verdict.OK, evidence=(words[0],))
+        for number in range(36)
+    ]
     findings += [
-        Finding(f"network-{number:02}", "", Verdict.NOT_APPLICABLE, reason="no InfiniBand") for number in range(14)
+        Finding(f"network-{number:02}", "", Verdict.NOT_APPLICABLE, reason="no InfiniBand")
+        for number in range(14)
     ]
     findings += [
         Finding(
@@ -62,7 +75,12 @@ def sixty_rules():
         for number in range(8)
     ]
     findings.append(
-        Finding("storage-raid", "", Verdict.DIFFERS, Hold(HoldKind.WAIVED, "until 2027-01-01: rebuilt then"))
+        Finding(
+            "storage-raid",
+            "",
+            Verdict.DIFFERS,
+            Hold(HoldKind.WAIVED, "until 2027-01-01: rebuilt then"),
+        )
     )
     return replace(made.CLEAN, findings=tuple(findings))
 
@@ -72,7 +90,9 @@ def pasted(*hosts):
 
 
 def checked(plan, page=USER):
-    return check_report((Checked(plan, page, machine=made.MACHINE),)), exit_status(plan, strict=False)
+    return check_report((Checked(plan, page, machine=made.MACHINE),)), exit_status(
+        plan, strict=False
+    )
 
 
 def planned(plan, page=PAGE):
@@ -100,20 +120,37 @@ SCENARIOS = {
     "apply-done": lambda: applied(made.DONE, made.APPLIED),
     "apply-failed": lambda: applied(made.FAILED, made.SMALL),
     "apply-nothing": lambda: applied(made.NOTHING, made.CLEAN),
-    "undo": lambda: (undo_report(made.BACK, PAGE, words=f"undo {made.RUN}", ignore=("memory-swappiness",)), 1),
-    "undo-gone": lambda: (undo_report(made.GONE, ROOT, words="undo --rule memory-swappiness", on_paper=2), 0),
+    "undo": lambda: (
+        undo_report(made.BACK, PAGE, words=f"undo {made.RUN}", ignore=("memory-swappiness",)),
+        1,
+    ),
+    "undo-gone": lambda: (
+        undo_report(made.GONE, ROOT, words="undo --rule memory-swappiness", on_paper=2),
+        0,
+    ),
     "history": lambda: (history_report(made.JOURNAL, PAGE), 0),
     "history-verbose": lambda: (history_report(made.JOURNAL, replace(PAGE, is_verbose=True)), 0),
     "diff": lambda: (diff_report(made.TWINS, PAGE), 1),
     "plan-trial": lambda: (plan_report(Checked(trials.PLAN, PAGE), trial=trials.part()), 1),
-    "plan-trial-refused": lambda: (plan_report(Checked(trials.PLAN, PAGE), trial=trials.part(trials.REFUSED)), 1),
-    "apply-trial": lambda: applied(made.DONE, made.APPLIED, trial=standing_blocks(trials.LIVE, ROOT, trials.NOW)),
+    "plan-trial-refused": lambda: (
+        plan_report(Checked(trials.PLAN, PAGE), trial=trials.part(trials.REFUSED)),
+        1,
+    ),
+    "apply-trial": lambda: applied(
+        made.DONE, made.APPLIED, trial=standing_blocks(trials.LIVE, ROOT, trials.NOW)
+    ),
     "trial-live": lambda: (trial_report(trials.LIVE, trials.LOSSES, ROOT, trials.NOW), 1),
     "trial-boot": lambda: (trial_report(trials.NEXT_BOOT, (), ROOT, trials.NOW), 1),
     "trial-failed": lambda: (trial_report(trials.FAILED, (), ROOT, trials.NOW), 2),
     "trial-none": lambda: (trial_report(None, (), ROOT, trials.NOW), 0),
-    "confirm-live": lambda: (ended_report(TrialEnd(trials.NEXT_BOOT, trials.NEXT_BOOT.state), (), ROOT), 0),
-    "confirm-boot": lambda: (ended_report(TrialEnd(trials.LIVE, TrialState.CONFIRMED), trials.LOSSES[1:], ROOT), 0),
+    "confirm-live": lambda: (
+        ended_report(TrialEnd(trials.NEXT_BOOT, trials.NEXT_BOOT.state), (), ROOT),
+        0,
+    ),
+    "confirm-boot": lambda: (
+        ended_report(TrialEnd(trials.LIVE, TrialState.CONFIRMED), trials.LOSSES[1:], ROOT),
+        0,
+    ),
     "undo-done": lambda: (
         receipt_report(made.TAKEN_BACK, ROOT, is_undo=True, ignore=("memory-swappiness",)),
         applied_status(made.CLEAN, made.TAKEN_BACK),
@@ -125,7 +162,9 @@ DOCUMENTS = {
     "plan.md": lambda: plan_report(*pasted(replace(ONE, page=PAGE))),
     "apply-done.md": lambda: receipt_report(made.DONE, PASTED),
     "apply-failed.md": lambda: receipt_report(made.FAILED, PASTED),
-    "undo.md": lambda: undo_report(made.BACK, PASTED, words=f"undo {made.RUN}", ignore=("memory-swappiness",)),
+    "undo.md": lambda: undo_report(
+        made.BACK, PASTED, words=f"undo {made.RUN}", ignore=("memory-swappiness",)
+    ),
     "history.md": lambda: history_report(made.JOURNAL, PASTED),
     "plan-trial.md": lambda: plan_report(Checked(trials.PLAN, PASTED), trial=trials.part()),
     "diff.md": lambda: diff_report(made.TWINS, PASTED),
@@ -197,7 +236,9 @@ def test_colour_adds_nothing_but_colour(name, monkeypatch):
     coloured = replace(PAGE, screen=Screen(80, colour=True))
     monkeypatch.setitem(globals(), "ROOT", replace(coloured, program="hosttune", sudo=""))
     texts = {
-        "check": lambda: check_report((Checked(made.PLAN, replace(coloured, is_partial=True), machine=made.MACHINE),)),
+        "check": lambda: check_report(
+            (Checked(made.PLAN, replace(coloured, is_partial=True), machine=made.MACHINE),)
+        ),
         "plan": lambda: plan_report(Checked(made.PLAN, coloured)),
         "apply-failed": lambda: SCENARIOS[name]()[0],
     }

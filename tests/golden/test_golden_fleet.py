@@ -36,7 +36,9 @@ def test_report_is_what_people_were_shown(name):
 
 def test_what_costs_most_stands_on_top():
     """A GPU that is lost, then what does not do its work, before anything that only differs."""
-    fault = RuleRow("gpu-errors", (Valued("fault", HostNames(2, ("gpu-002", "gpu-003"))),), ValueTally())
+    fault = RuleRow(
+        "gpu-errors", (Valued("fault", HostNames(2, ("gpu-002", "gpu-003"))),), ValueTally()
+    )
     told = replace(fleet(), rules=(*fleet().rules, fault))
     text = fleet_report(told, PLANS, PAGE)
     lines = (
@@ -61,7 +63,9 @@ def test_document_has_the_shape_that_is_written_down():
 
 
 def test_page_filters_by_what_its_rules_say_and_shows_all_without_a_script():
-    text = fleet_report(fleet(), PLANS, FOLDING, {"memory-swappiness": About("keep <memory>", Risk.LOW, "")})
+    text = fleet_report(
+        fleet(), PLANS, FOLDING, {"memory-swappiness": About("keep <memory>", Risk.LOW, "")}
+    )
     outcomes = set(re.findall(r'data-outcome="([a-z-]+)"', text))
     assert (
         outcomes

@@ -22,7 +22,13 @@ README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-hour.md"
 LINES = 150  # of the README: what a person reads before the first try
 COLUMNS = 80
-USUAL = ("in a container", "under WSL", "systemd does not run", "there is ", "an image ")  # what most rules say
+USUAL = (
+    "in a container",
+    "under WSL",
+    "systemd does not run",
+    "there is ",
+    "an image ",
+)  # what most rules say
 CHANGED = {  # what one line of the case does not show
     "gpu-driver": "no driver → `nvidia-headless-no-dkms-580-server-open`, prebuilt and signed",
     "gpu-persistence": "`nvidia-persistenced --no-persistence-mode` → without that option",
@@ -63,34 +69,49 @@ def test_plan_of_the_tutorial_is_what_is_printed(monkeypatch):
 def test_picture_is_what_a_terminal_shows(words, lines, monkeypatch):
     """The first lines of it, or all (0)."""
     monkeypatch.setattr(
-        "hosttune.cli.common.make_console", lambda _: Console(COLUMNS, is_terminal=True, has_colour=True)
+        "hosttune.cli.common.make_console",
+        lambda _: Console(COLUMNS, is_terminal=True, has_colour=True),
     )
     monkeypatch.setattr("hosttune.cli.common.spell_program", lambda: "hosttune")
     shown = printed(list(words)).splitlines()
-    text = "\n".join([f"$ hosttune {' '.join(words)}", "", *shown[: lines or None], *(["..."] if lines else [])])
+    text = "\n".join(
+        [f"$ hosttune {' '.join(words)}", "", *shown[: lines or None], *(["..."] if lines else [])]
+    )
     hold(ROOT / "docs" / f"{words[0]}.svg", svg(text, COLUMNS, f"hosttune {words[0]}"))
 
 
 def settings() -> str:
-    """A row for each rule of profile base that changes settings: what the first of its cases changes, where it does not
-    apply (what is so for most rules is left out), gain and risk.
+    """A row for each rule of profile base that changes settings: what the first of its cases
+    changes, where it does not apply (what is so for most rules is left out), gain and risk.
     """
     catalog = builtin_catalog()
     named = catalog.profiles["base"].rules
     rows = ["| setting | for example | not if | gain | risk |", "|---|---|---|---|---|"]
-    for rule in (catalog.rules[name] for name in sorted(catalog.rules) if name in named and catalog.rules[name].want):
+    for rule in (
+        catalog.rules[name]
+        for name in sorted(catalog.rules)
+        if name in named and catalog.rules[name].want
+    ):
         clauses = rule.gain.split("; ")
         gain = "; ".join(clauses[: 2 if clauses[0].startswith("none ") else 1])
         guards = (str(guard.otherwise.source).partition(" (")[0] for guard in rule.applies_when)
         unless = [text for text in guards if "{{" not in text and not text.startswith(USUAL)]
         example = CHANGED[rule.id] if rule.id in CHANGED else first_change(rule.id)
-        cells = (f"{rule.title} (`{rule.id}`)", example, "<br>".join(unless[:2]), gain, rule.risk.value)
+        cells = (
+            f"{rule.title} (`{rule.id}`)",
+            example,
+            "<br>".join(unless[:2]),
+            gain,
+            rule.risk.value,
+        )
         rows.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return "\n".join(rows) + "\n"
 
 
 def first_change(rule: str) -> str:
-    """`vm.swappiness: 60 -> 10`: of the first case with changes, the first that is not of a drop-in, else that one."""
+    """`vm.swappiness: 60 -> 10`: of the first case with changes, the first that is not of a
+    drop-in, else that one.
+    """
     changes = next(changes for case in FILES[rule] if (changes := case["expect"].get("changes")))
     first = next((one for one in changes if not one.startswith("file:")), changes[0])
     place, before, after = re.fullmatch(r"\w[\w-]*:(\S+) (.+) -> (.+)", first).groups()

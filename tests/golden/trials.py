@@ -7,7 +7,16 @@ from hosttune.engine.decide.plan import stage
 from hosttune.engine.decide.trial import plan_trial
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.facts.losses import Aspect, Loss
-from hosttune.values import ABSENT, Action, Activation, Address, Change, Confirmer, FileValue, Trigger
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Activation,
+    Address,
+    Change,
+    Confirmer,
+    FileValue,
+    Trigger,
+)
 from hosttune.views.plan import PlannedTrial
 from hosttune.views.trial import planned_trial
 from tests.golden import scenarios as made

@@ -1,5 +1,6 @@
-"""Looks at the GPUs in a process of its own, because the library that it loads is chosen by LD_LIBRARY_PATH, and prints
-them as JSON: `python nvml_child.py LOOKS [SECONDS_BETWEEN]`."""
+"""Looks at the GPUs in a process of its own, because the library that it loads is chosen by
+LD_LIBRARY_PATH, and prints them as JSON: `python nvml_child.py LOOKS [SECONDS_BETWEEN]`.
+"""
 
 import json
 import os
@@ -26,6 +27,11 @@ for _ in range(looks):
 sampler.close()
 print(
     json.dumps(
-        {"reason": sampler.reason, "looks": seen, "seconds": seconds, "bindings": sys.modules["pynvml"].__file__}
+        {
+            "reason": sampler.reason,
+            "looks": seen,
+            "seconds": seconds,
+            "bindings": sys.modules["pynvml"].__file__,
+        }
     )
 )

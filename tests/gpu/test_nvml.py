@@ -1,4 +1,6 @@
-"""NVIDIA's own bindings on a library that shows a trace: what they deliver is what the trace says."""
+"""NVIDIA's own bindings on a library that shows a trace: what they deliver is what the trace
+says.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_nvml_mig_gives_instances_with_memory_and_no_utilization(child):
 
 def test_nvml_one_of_three_falls_off_the_bus_and_the_others_go_on(child):
     trace = TWO + "".join(
-        f"at {second} {gpu} 50 1 81559 300 700 1700 0x0 none\n" for second in (0, 1, 2) for gpu in (0, 2)
+        f"at {second} {gpu} 50 1 81559 300 700 1700 0x0 none\n"
+        for second in (0, 1, 2)
+        for gpu in (0, 2)
     )
     trace += "at 0 1 50 1 81559 300 700 1700 0x0 none\nat 1 1 lost\nat 2 1 50 1 81559 300 700 1700 0x0 none\n"
     looks = child(trace, "3")["looks"]
@@ -78,20 +82,37 @@ def test_nvml_gpu_lost_before_the_first_look_keeps_its_place(child):
 
 
 def test_nvml_gpu_that_is_not_given_to_us_is_not_shown(child):
-    assert [gpu["index"] for gpu in child(TWO + BUSY, FAKE_NVML_REFUSE="handle/1=4")["looks"][0]] == [0, 2]
+    assert [
+        gpu["index"] for gpu in child(TWO + BUSY, FAKE_NVML_REFUSE="handle/1=4")["looks"][0]
+    ] == [0, 2]
 
 
 def test_nvml_value_that_is_not_supported_is_unknown_and_not_zero(child):
     (gpu,) = child(H100 + "at 0 0 12 - - - - - - -\n")["looks"][0]
     assert gpu["util_percent"] == 12
-    unknown = ("memory_used_bytes", "memory_total_bytes", "power_w", "power_limit_w", "sm_clock_mhz", "reasons", "pids")
+    unknown = (
+        "memory_used_bytes",
+        "memory_total_bytes",
+        "power_w",
+        "power_limit_w",
+        "sm_clock_mhz",
+        "reasons",
+        "pids",
+    )
     assert [gpu[name] for name in unknown] == [None] * len(unknown)
 
 
 @pytest.mark.parametrize("code", [4, 999])
 def test_nvml_refusal_of_one_function_leaves_the_others(code, child):
-    (gpu,) = child(H100 + BUSY, FAKE_NVML_REFUSE=f"nvmlDeviceGetPowerUsage={code},nvmlDeviceGetName={code}")["looks"][0]
-    assert (gpu["power_w"], gpu["name"], gpu["util_percent"], gpu["power_limit_w"]) == (None, "", 97.0, 700.0)
+    (gpu,) = child(
+        H100 + BUSY, FAKE_NVML_REFUSE=f"nvmlDeviceGetPowerUsage={code},nvmlDeviceGetName={code}"
+    )["looks"][0]
+    assert (gpu["power_w"], gpu["name"], gpu["util_percent"], gpu["power_limit_w"]) == (
+        None,
+        "",
+        97.0,
+        700.0,
+    )
 
 
 def test_nvml_of_an_old_driver_is_asked_by_the_older_functions(child):
@@ -100,7 +121,8 @@ def test_nvml_of_an_old_driver_is_asked_by_the_older_functions(child):
 
 def test_nvml_processes_that_vanish_are_not_shown_at_a_later_look(child):
     trace = H100 + "".join(
-        f"at {second} 0 9 1 81559 99 700 1700 0x0 {'4242' if second < 5 else 'none'}\n" for second in range(6)
+        f"at {second} 0 9 1 81559 99 700 1700 0x0 {'4242' if second < 5 else 'none'}\n"
+        for second in range(6)
     )
     assert [look[0]["pids"] for look in child(trace, "6")["looks"]] == [[4242]] * 5 + [[]]
 
@@ -122,7 +144,11 @@ def test_nvml_that_hangs_while_it_starts_is_given_up(child):
     ("code", "reason", "is_final"),
     [
         ("9", "the NVIDIA driver is not loaded", True),
-        ("18", "the driver and libnvidia-ml.so.1 are of different versions (upgraded and not rebooted since)", True),
+        (
+            "18",
+            "the driver and libnvidia-ml.so.1 are of different versions (upgraded and not rebooted since)",
+            True,
+        ),
         ("4", "this user may not ask NVML", False),
         ("999", "NVML: Unknown Error", False),
     ],
@@ -151,9 +177,7 @@ def test_nvml_foreign_module_is_named_and_not_used(child, tmp_path):
 def test_nvml_foreign_package_is_named_and_not_used(child, tmp_path):
     folder = tmp_path / "foreign" / "pynvml"
     folder.mkdir(parents=True)
-    names = (
-        "nvmlInit = nvmlDeviceGetComputeRunningProcesses_v3 = nvmlDeviceGetMigDeviceHandleByIndex = nvmlMemory_v2 = 1\n"
-    )
+    names = "nvmlInit = nvmlDeviceGetComputeRunningProcesses_v3 = nvmlDeviceGetMigDeviceHandleByIndex = nvmlMemory_v2 = 1\n"
     (folder / "__init__.py").write_text(names)
     assert "is not nvidia-ml-py" in child(H100 + BUSY, path=folder.parent)["none"]
 
@@ -173,7 +197,8 @@ def test_nvml_bindings_that_are_not_installed_are_missed(child, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("held", "reason"), [(2, ""), (3, ""), (8, "NVML shows 3 of the 8 GPUs that the driver holds: ")]
+    ("held", "reason"),
+    [(2, ""), (3, ""), (8, "NVML shows 3 of the 8 GPUs that the driver holds: ")],
 )
 def test_nvml_says_how_many_gpus_do_not_answer(child, tmp_path, held, reason):
     for slot in range(held):

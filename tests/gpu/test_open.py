@@ -75,7 +75,10 @@ def test_open_with_a_gpu_that_is_not_there_names_those_that_are(wanted, traced):
 
 
 def test_open_with_a_choice_where_no_gpu_is_visible_says_why(monkeypatch):
-    monkeypatch.setattr("hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("libnvidia-ml.so.1 is not installed")))
+    monkeypatch.setattr(
+        "hosttune.measure.gpu.nvml.NvmlSampler",
+        refusing(NoNvml("libnvidia-ml.so.1 is not installed")),
+    )
     monkeypatch.setattr(gpu, "locate", lambda _: Absent.ABSENT)
     with pytest.raises(HosttuneError) as caught:
         gpu.open_sampler(("0",))
@@ -84,28 +87,46 @@ def test_open_with_a_choice_where_no_gpu_is_visible_says_why(monkeypatch):
 
 def test_open_with_a_sleeping_driver_does_not_wake_it(monkeypatch):
     monkeypatch.setattr(gpu, "_is_asleep", lambda _: True)
-    monkeypatch.setattr("hosttune.measure.gpu.nvml.NvmlSampler", refusing(AssertionError("NVML was asked")))
+    monkeypatch.setattr(
+        "hosttune.measure.gpu.nvml.NvmlSampler", refusing(AssertionError("NVML was asked"))
+    )
     sampler = gpu.open_sampler()
-    assert (sampler.source, sampler.reason, sampler.read()) == ("none", "the NVIDIA driver is not loaded", ())
+    assert (sampler.source, sampler.reason, sampler.read()) == (
+        "none",
+        "the NVIDIA driver is not loaded",
+        (),
+    )
 
 
 def test_open_with_a_final_answer_of_nvml_does_not_start_nvidia_smi(monkeypatch):
     monkeypatch.setattr(
-        "hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("of different versions", is_final=True))
+        "hosttune.measure.gpu.nvml.NvmlSampler",
+        refusing(NoNvml("of different versions", is_final=True)),
     )
-    monkeypatch.setattr("hosttune.measure.gpu.smi.SmiSampler", refusing(AssertionError("nvidia-smi was started")))
+    monkeypatch.setattr(
+        "hosttune.measure.gpu.smi.SmiSampler", refusing(AssertionError("nvidia-smi was started"))
+    )
     monkeypatch.setattr(gpu, "locate", lambda name: f"/usr/bin/{name}")
     assert gpu.open_sampler().reason == "of different versions"
 
 
 def test_open_with_a_driver_in_a_container_asks_it_there(monkeypatch):
-    inside = ("/usr/bin/setpriv", "--no-new-privs", "/usr/sbin/chroot", "/run/nvidia/driver", "/usr/bin/nvidia-smi")
+    inside = (
+        "/usr/bin/setpriv",
+        "--no-new-privs",
+        "/usr/sbin/chroot",
+        "/run/nvidia/driver",
+        "/usr/bin/nvidia-smi",
+    )
     asked = []
-    monkeypatch.setattr("hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("no library", is_final=False)))
+    monkeypatch.setattr(
+        "hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("no library", is_final=False))
+    )
     monkeypatch.setattr(gpu, "locate", lambda name: ABSENT)
     monkeypatch.setattr(gpu, "make_contained", lambda argv: inside)
     monkeypatch.setattr(
-        "hosttune.measure.gpu.smi.SmiSampler", lambda *words: asked.append(words) or SimpleNamespace(reason="")
+        "hosttune.measure.gpu.smi.SmiSampler",
+        lambda *words: asked.append(words) or SimpleNamespace(reason=""),
     )
     assert gpu.open_sampler().reason == "no library"
     assert asked == [("/usr/bin/nvidia-smi", inside[:-1])]
@@ -114,10 +135,17 @@ def test_open_with_a_driver_in_a_container_asks_it_there(monkeypatch):
 
 
 def test_open_where_neither_answers_tells_both_reasons(monkeypatch):
-    monkeypatch.setattr("hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("nvidia-ml-py is not installed")))
-    monkeypatch.setattr("hosttune.measure.gpu.smi.SmiSampler", refusing(NoSmi("nvidia-smi: No devices were found")))
+    monkeypatch.setattr(
+        "hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("nvidia-ml-py is not installed"))
+    )
+    monkeypatch.setattr(
+        "hosttune.measure.gpu.smi.SmiSampler", refusing(NoSmi("nvidia-smi: No devices were found"))
+    )
     monkeypatch.setattr(gpu, "locate", lambda name: f"/usr/bin/{name}")
-    assert gpu.open_sampler().reason == "nvidia-ml-py is not installed; nvidia-smi: No devices were found"
+    assert (
+        gpu.open_sampler().reason
+        == "nvidia-ml-py is not installed; nvidia-smi: No devices were found"
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +157,9 @@ def test_open_where_neither_answers_tells_both_reasons(monkeypatch):
         ("0x1002", "0x030000", False, False),
     ],
 )
-def test_driver_sleeps_where_a_gpu_is_there_and_its_module_is_not(vendor, kind, is_loaded, sleeps, tmp_path):
+def test_driver_sleeps_where_a_gpu_is_there_and_its_module_is_not(
+    vendor, kind, is_loaded, sleeps, tmp_path
+):
     device = tmp_path / "bus/pci/devices/0000:1b:00.0"
     device.mkdir(parents=True)
     (device / "vendor").write_text(f"{vendor}\n")
@@ -157,7 +187,10 @@ def test_trace_that_is_none_is_refused_with_its_line(line, reason):
 def test_watch_judges_by_what_nvml_says(libraries, tmp_path):
     """The whole command, from the library to the verdict and the picture."""
     trace, seen, picture = (tmp_path / name for name in ("trace", "seen.json", "run.html"))
-    trace.write_text("gpu 0 GPU-aaaa NVIDIA H100\nat 0 0 96 61440 81559 600 700 1755 0x4 none\n", encoding="utf-8")
+    trace.write_text(
+        "gpu 0 GPU-aaaa NVIDIA H100\nat 0 0 96 61440 81559 600 700 1755 0x4 none\n",
+        encoding="utf-8",
+    )
     words = [
         "watch",
         "--no-live",

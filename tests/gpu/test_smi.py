@@ -85,7 +85,10 @@ def until(what: Callable[[], object]) -> object:
 
 def is_gone(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            == "Z"
+        )
     except OSError:
         return True
 
@@ -95,7 +98,10 @@ FOREVER = "\nsignal.pause()\n"
 
 def test_smi_gives_the_last_line_of_each_gpu(program, opened):
     sampler = opened(
-        program("if LOOP:\n head(); row(); row(index='1', uuid='GPU-bbbb', **{'power.draw': '[N/A]'})" + FOREVER)
+        program(
+            "if LOOP:\n head(); row(); row(index='1', uuid='GPU-bbbb', **{'power.draw': '[N/A]'})"
+            + FOREVER
+        )
     )
     until(lambda: len(sampler.read()) == 2)
     first, second = sampler.read()
@@ -141,7 +147,9 @@ def test_smi_that_does_not_know_a_field_at_all_is_asked_without_it(program, open
 
 def test_smi_that_refuses_says_why(program):
     body = "say('Failed to initialize NVML: Driver/library version mismatch'); sys.exit(18)"
-    with pytest.raises(NoSmi, match="nvidia-smi: Failed to initialize NVML: Driver/library version mismatch"):
+    with pytest.raises(
+        NoSmi, match="nvidia-smi: Failed to initialize NVML: Driver/library version mismatch"
+    ):
         SmiSampler(program(body))
 
 
@@ -159,7 +167,11 @@ def test_smi_that_cannot_be_started_says_why(tmp_path):
 
 def test_smi_gpu_that_falls_off_the_bus_is_lost_and_the_others_go_on(program, opened):
     lost = "say(', '.join(['1', *['[GPU is lost]'] * (len(fields) - 1)]))"
-    sampler = opened(program(f"if LOOP:\n head(); row(); row(index='1', uuid='GPU-bbbb'); row(); {lost}" + FOREVER))
+    sampler = opened(
+        program(
+            f"if LOOP:\n head(); row(); row(index='1', uuid='GPU-bbbb'); row(); {lost}" + FOREVER
+        )
+    )
     until(lambda: [gpu.lost for gpu in sampler.read()] == [False, True])
     assert sampler.read()[1] == GpuSample(1, "GPU-bbbb", "NVIDIA H100", lost=True)
     assert sampler.read()[0].util_percent == 97
@@ -227,7 +239,8 @@ def test_smi_processes_that_are_refused_are_unknown_and_none_is_none(program, op
 def test_smi_with_mig_lists_the_instances(program, opened):
     listed = "say('GPU 0: NVIDIA A100 (UUID: GPU-aaaa)', '  MIG 3g.20gb     Device  0: (UUID: MIG-1111)')"
     path = program(
-        f"if argv == '-L':\n {listed}; sys.exit()\nif LOOP: head(); row(**{{'mig.mode.current': 'Enabled'}})" + FOREVER
+        f"if argv == '-L':\n {listed}; sys.exit()\nif LOOP: head(); row(**{{'mig.mode.current': 'Enabled'}})"
+        + FOREVER
     )
     gpu, instance = opened(path).read()
     assert (gpu.util_percent, gpu.is_mig) == (None, False)
@@ -239,7 +252,9 @@ def test_smi_ends_when_its_owner_is_killed(program, tmp_path):
     path = program("if not LOOP: sys.exit()\nhead()\nwhile True: row(); time.sleep(0.05)")
     code = f"from hosttune.measure.gpu.smi import SmiSampler; import os; SmiSampler({path!r}).read(); os.kill(os.getpid(), 9)"
     pid = os.posix_spawn(
-        sys.executable, [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(Path(smi.__file__).parents[3])}
+        sys.executable,
+        [sys.executable, "-c", code],
+        {**os.environ, "PYTHONPATH": str(Path(smi.__file__).parents[3])},
     )
     os.waitpid(pid, 0)
     assert until(lambda: is_gone(int(started(path)[0].split()[0])))

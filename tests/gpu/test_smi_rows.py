@@ -30,12 +30,30 @@ def only(*lines: str) -> GpuSample:
 
 def test_row_of_a_busy_gpu_gives_every_value():
     assert only(HEAD, ROW) == GpuSample(
-        0, "GPU-aaaa", "NVIDIA H100 80GB HBM3", 97.0, 61440 << 20, 81559 << 20, 412.5, 700.0, 1755, ("power limit",)
+        0,
+        "GPU-aaaa",
+        "NVIDIA H100 80GB HBM3",
+        97.0,
+        61440 << 20,
+        81559 << 20,
+        412.5,
+        700.0,
+        1755,
+        ("power limit",),
     )
 
 
 @pytest.mark.parametrize(
-    "spelled", ["N/A", "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[Unknown Error]", "ERR!", ""]
+    "spelled",
+    [
+        "N/A",
+        "[N/A]",
+        "[Not Supported]",
+        "[Insufficient Permissions]",
+        "[Unknown Error]",
+        "ERR!",
+        "",
+    ],
 )
 def test_row_with_a_value_that_is_not_there_leaves_it_unknown(spelled):
     cells = ROW.split(", ")
@@ -46,7 +64,9 @@ def test_row_with_a_value_that_is_not_there_leaves_it_unknown(spelled):
 
 def test_row_is_read_by_the_names_of_the_head_and_not_by_their_order():
     head = "name, index, power.draw [W]".replace("name, ", "") + ", name"
-    assert only(head, "3, 71.20, Tesla T4, the second") == GpuSample(3, name="Tesla T4, the second", power_w=71.2)
+    assert only(head, "3, 71.20, Tesla T4, the second") == GpuSample(
+        3, name="Tesla T4, the second", power_w=71.2
+    )
 
 
 def test_row_before_the_head_is_passed_over():
@@ -70,8 +90,14 @@ def test_row_of_a_lost_gpu_keeps_what_was_known_of_it():
 
 
 def test_row_of_a_lost_gpu_without_a_number_is_told_by_its_place():
-    table = fed(HEAD, ROW, ", ".join(["[GPU is lost]"] * 12), ROW.replace("0, GPU-aaaa", "2, GPU-cccc"))
-    assert {index: row.sample.lost for index, row in table.rows.items()} == {0: False, 1: True, 2: False}
+    table = fed(
+        HEAD, ROW, ", ".join(["[GPU is lost]"] * 12), ROW.replace("0, GPU-aaaa", "2, GPU-cccc")
+    )
+    assert {index: row.sample.lost for index, row in table.rows.items()} == {
+        0: False,
+        1: True,
+        2: False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -110,7 +136,10 @@ def test_sentence_is_kept_and_a_refused_field_named():
     table = fed('Field "clocks_event_reasons.active" is not a valid field to query.', "")
     assert table.refused == "clocks_event_reasons.active"
     assert (
-        fed("Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 580.173").message
+        fed(
+            "Failed to initialize NVML: Driver/library version mismatch",
+            "NVML library version: 580.173",
+        ).message
         == "NVML library version: 580.173"
     )
 
@@ -130,7 +159,10 @@ def test_instances_are_listed_under_their_gpu():
         "  MIG 1g.5gb      Device  1: (UUID: MIG-2222)\nGPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bbbb)\n"
     )
     assert instances_in(text) == {
-        0: (GpuSample(0, "MIG-1111", "MIG 3g.20gb", is_mig=True), GpuSample(0, "MIG-2222", "MIG 1g.5gb", is_mig=True))
+        0: (
+            GpuSample(0, "MIG-1111", "MIG 3g.20gb", is_mig=True),
+            GpuSample(0, "MIG-2222", "MIG 1g.5gb", is_mig=True),
+        )
     }
 
 

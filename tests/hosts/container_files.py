@@ -77,7 +77,11 @@ def limits_text(soft: int = 1024, hard: int = 524288, memlock: str = "8388608") 
 
 def kernel_limits(machine: Machine) -> dict[str, str]:
     """The kernel's bounds, and this session's limits."""
-    kernel = {"nr_open": "1048576", "inotify/max_user_instances": "128", "inotify/max_user_watches": "65536"}
+    kernel = {
+        "nr_open": "1048576",
+        "inotify/max_user_instances": "128",
+        "inotify/max_user_watches": "65536",
+    }
     files = {f"/proc/sys/fs/{name}": f"{value}\n" for name, value in kernel.items()}
     files["/proc/1/limits"] = limits_text(memlock="8388608")
     files["/proc/sys/user/max_user_namespaces"] = "513866\n"
@@ -106,8 +110,12 @@ def runtime_files(driver: str) -> dict[str, str]:
         "/etc/containerd/config.toml": CONTAINERD_TOML,
         "/etc/nvidia-container-runtime/config.toml": RUNTIME_TOML,
         "/var/run/cdi/nvidia.yaml": CDI_SPEC.format(driver=driver),
-        **service_files("docker.service", 1401, "dockerd", limits_text(1048576, 1048576, "unlimited")),
-        **service_files("containerd.service", 1377, "containerd", limits_text(1048576, 1048576, "unlimited")),
+        **service_files(
+            "docker.service", 1401, "dockerd", limits_text(1048576, 1048576, "unlimited")
+        ),
+        **service_files(
+            "containerd.service", 1377, "containerd", limits_text(1048576, 1048576, "unlimited")
+        ),
         **service_files("ssh.service", 1102, "sshd", limits_text()),
     }
 

@@ -1,4 +1,6 @@
-"""What the programs around an NVIDIA driver answer on a described machine: modinfo, nvidia-smi, the kernel log, apt."""
+"""What the programs around an NVIDIA driver answer on a described machine: modinfo, nvidia-smi, the
+kernel log, apt.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,12 @@ def loaded(
 ) -> dict[tuple[str, ...], str | None]:
     """The answers of a host whose open driver works, and is in its kernel's folder."""
     rows = "".join(
-        f"0000{gpu.slot.upper()}, {version}, Disabled, {NAMES[gpu.device]}\n" for gpu in gpus if gpu.device in NAMES
+        f"0000{gpu.slot.upper()}, {version}, Disabled, {NAMES[gpu.device]}\n"
+        for gpu in gpus
+        if gpu.device in NAMES
     )
     log = f"{HEAD}NVRM: loading NVIDIA UNIX Open Kernel Module for {arch}  {version}  Release Build  (dvs)\n"
-    shown = (
-        f"filename:       /lib/modules/{kernel}/kernel/nvidia-580srv-open/nvidia.ko.zst\nversion:        {version}\n"
-    )
+    shown = f"filename:       /lib/modules/{kernel}/kernel/nvidia-580srv-open/nvidia.ko.zst\nversion:        {version}\n"
     known = [gpu for gpu in gpus if gpu.device in NAMES]
     slots = [f"0000{gpu.slot.upper()}" for gpu in known]
     questions = questions_for(version)[:2]  # a test may put an older driver there
@@ -89,7 +91,8 @@ def memory_of(device: str, slot: str) -> str:
     )
 
 
-# What a sound data-centre GPU at rest says of the fields of facts/gpu/health_smi.py; what is not here is 0.
+# What a sound data-centre GPU at rest says of the fields of facts/gpu/health_smi.py; what is not
+# here is 0.
 SOUND = {
     "temperature.gpu": "31", "memory.used": "1", "power.draw": "71.52", "power.limit": "700.00",
     "power.default_limit": "700.00", "power.min_limit": "200.00", "power.max_limit": "700.00", "clocks.sm": "345",
@@ -103,7 +106,9 @@ SOUND = {
 
 
 def smi_row(fields: Sequence[str], slot: str, **said: str) -> str:
-    """One row of nvidia-smi for a GPU (0000001B:00:00.0 style); `said` replaces values, with _ for each dot."""
+    """One row of nvidia-smi for a GPU (0000001B:00:00.0 style); `said` replaces values, with _ for
+    each dot.
+    """
     other = {name.replace(".", "_"): name for name in fields}
     values = {**SOUND, **{other[key]: value for key, value in said.items()}}
     return ", ".join([slot, *(values.get(name, "0") for name in fields[1:])]) + "\n"
@@ -118,7 +123,9 @@ def links_of(gpus: Sequence[GpuSpec]) -> str:
     said = ""
     for number, gpu in enumerate(one for one in gpus if one.device in NAMES):
         count, speed = NVLINKS.get(gpu.device, (0, ""))
-        said += f"GPU {number}: {NAMES[gpu.device]} (UUID: GPU-00000000-0000-0000-0000-{number:012d})\n"
+        said += (
+            f"GPU {number}: {NAMES[gpu.device]} (UUID: GPU-00000000-0000-0000-0000-{number:012d})\n"
+        )
         said += "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(count))
         said += "" if count else "Device does not have or support Nvlink\n"
     return said
@@ -130,10 +137,13 @@ def not_loaded(log: str = "") -> dict[tuple[str, ...], str | None]:
 
 
 def saying(
-    record: RecordReader, smi: Mapping[str, Mapping[str, str] | str | None], log: Sequence[str] | None
+    record: RecordReader,
+    smi: Mapping[str, Mapping[str, str] | str | None],
+    log: Sequence[str] | None,
 ) -> RecordReader:
-    """A record whose GPUs (by slot) say something else, and whose kernel log has more lines. One that is None is in no
-    answer of nvidia-smi, and a text stands in the place of every value of its GPU. Without a log no program shows it.
+    """A record whose GPUs (by slot) say something else, and whose kernel log has more lines. One
+    that is None is in no answer of nvidia-smi, and a text stands in the place of every value of its
+    GPU. Without a log no program shows it.
     """
     if log is None:
         kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in LOGS]
@@ -150,19 +160,31 @@ def saying(
             ", ".join([f"0000{slot.upper()}", *[broken[slot]] * (len(fields) - 1)]) + "\n"
             if slot in broken
             else smi_row(
-                fields, f"0000{slot.upper()}", **{k: v for k, v in (smi.get(slot) or {}).items() if k in known}
+                fields,
+                f"0000{slot.upper()}",
+                **{k: v for k, v in (smi.get(slot) or {}).items() if k in known},
             )  # type: ignore[union-attr]
             for slot in slots
         )
     if None in smi.values() or broken:
-        rows = next(one["stdout"] for one in record.data["queries"] if tuple(one["argv"]) == QUERY).splitlines()
-        kept = {f"0000{slot.upper()}": ", ".join([broken[slot]] * 3) if slot in broken else "" for slot in slots}
+        rows = next(
+            one["stdout"] for one in record.data["queries"] if tuple(one["argv"]) == QUERY
+        ).splitlines()
+        kept = {
+            f"0000{slot.upper()}": ", ".join([broken[slot]] * 3) if slot in broken else ""
+            for slot in slots
+        }
         shown = ((row, *row.split(", ", 1)) for row in rows)
-        told[QUERY] = "".join(f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept)
+        told[QUERY] = "".join(
+            f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept
+        )
     lines = HEAD + "".join(f"{line}\n" for line in log)
     told |= {JOURNAL: reverse_log(lines), DMESG: lines}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
-    more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
+    more = [
+        {"argv": list(argv), "status": 0, "stdout": text, "stderr": ""}
+        for argv, text in told.items()
+    ]
     return RecordReader({**record.data, "queries": [*kept, *more]}, record.file)
 
 
@@ -189,21 +211,33 @@ class Apt(BeforeReader):
         if name not in self.versions and not self._is_of_kernel(name):
             return ""
         installed, candidate = self.versions.get(name, ("", "6.8.0-71.71"))
-        lines = [f"{name}:", f"  Installed: {installed or '(none)'}", f"  Candidate: {candidate}", "  Version table:"]
+        lines = [
+            f"{name}:",
+            f"  Installed: {installed or '(none)'}",
+            f"  Candidate: {candidate}",
+            "  Version table:",
+        ]
         for version in dict.fromkeys((candidate, installed)):
             if version:
-                lines += [f" {'***' if version == installed else '   '} {version} 500", f"        500 {ARCHIVE}"]
+                lines += [
+                    f" {'***' if version == installed else '   '} {version} 500",
+                    f"        500 {ARCHIVE}",
+                ]
                 lines += ["        100 /var/lib/dpkg/status"] if version == installed else []
         return "\n".join(lines) + "\n"
 
     def _is_of_kernel(self, name: str) -> bool:
-        """The archive has the headers of each kernel, and the modules of a driver that it has prebuilt for one."""
+        """The archive has the headers of each kernel, and the modules of a driver that it has
+        prebuilt for one.
+        """
         prebuilt = {match[0] for one in self.versions if (match := PREBUILT.match(one))}
         match = PREBUILT.match(name)
         return name.startswith("linux-headers-") or (match is not None and match[0] in prebuilt)
 
 
-def apt_answers(record: dict[str, Any], versions: Mapping[str, tuple[str, str]]) -> dict[tuple[str, ...], str]:
+def apt_answers(
+    record: dict[str, Any], versions: Mapping[str, tuple[str, str]]
+) -> dict[tuple[str, ...], str]:
     """What facts ask of `apt-cache policy` on this record, and what it says."""
     apt = Apt(RecordReader(record), versions)
     facts = Facts(RecordingReader(apt))  # type: ignore[arg-type]

@@ -16,7 +16,12 @@ SHOWN = 10  # processors with clocks and limits: enough to be set as one, and hu
 FREQUENCY = {  # vendor -> driver, governor, governors, preference
     "GenuineIntel": ("intel_pstate", "powersave", "performance powersave", "balance_performance"),
     "AuthenticAMD": ("amd-pstate-epp", "powersave", "performance powersave", "balance_performance"),
-    "": ("cppc_cpufreq", "schedutil", "conservative ondemand userspace powersave performance schedutil", ""),
+    "": (
+        "cppc_cpufreq",
+        "schedutil",
+        "conservative ondemand userspace powersave performance schedutil",
+        "",
+    ),
 }
 _THROTTLED = "thermal_throttle/package_throttle_total_time_ms"
 IDLE = {  # vendor -> driver, (name, exit latency in microseconds)
@@ -57,7 +62,9 @@ def memory_files(machine: Machine) -> dict[str, str]:
         "vm.dirty_background_bytes": "0",
         "kernel.numa_balancing": "1" if machine.nodes > 1 else "0",
     }
-    return files | {f"/proc/sys/{key.replace('.', '/')}": f"{value}\n" for key, value in settings.items()}
+    return files | {
+        f"/proc/sys/{key.replace('.', '/')}": f"{value}\n" for key, value in settings.items()
+    }
 
 
 def processor_files(machine: Machine) -> dict[str, str]:
@@ -82,10 +89,17 @@ def _frequency(files: dict[str, str], machine: Machine, vendor: str) -> None:
     files[f"{CPUS}/cpu0/cpufreq/scaling_driver"] = f"{driver}\n"
     for cpu in (number * machine.cores_per_socket for number in range(machine.sockets)):
         base = f"{CPUS}/cpu{cpu}"
-        files |= {f"{base}/cpufreq/{name}": "3800000\n" for name in ("scaling_max_freq", "cpuinfo_max_freq")}
+        files |= {
+            f"{base}/cpufreq/{name}": "3800000\n"
+            for name in ("scaling_max_freq", "cpuinfo_max_freq")
+        }
         if vendor == "GenuineIntel":
             files |= {f"{base}/cpufreq/base_frequency": "2000000\n", f"{base}/{_THROTTLED}": "0\n"}
-    files |= {f"{CPUS}/intel_pstate/no_turbo": "0\n"} if driver == "intel_pstate" else {f"{CPUS}/cpufreq/boost": "1\n"}
+    files |= (
+        {f"{CPUS}/intel_pstate/no_turbo": "0\n"}
+        if driver == "intel_pstate"
+        else {f"{CPUS}/cpufreq/boost": "1\n"}
+    )
     if preference:
         files[f"{CPUS}/cpu0/cpufreq/energy_performance_preference"] = f"{preference}\n"
 
@@ -95,7 +109,11 @@ def _idle(files: dict[str, str], machine: Machine, vendor: str) -> None:
     files[f"{CPUS}/cpuidle/current_driver"] = f"{driver}\n"
     for number, (name, latency) in enumerate(states):
         base = f"{CPUS}/cpu0/cpuidle/state{number}"
-        files |= {f"{base}/name": f"{name}\n", f"{base}/latency": f"{latency}\n", f"{base}/disable": "0\n"}
+        files |= {
+            f"{base}/name": f"{name}\n",
+            f"{base}/latency": f"{latency}\n",
+            f"{base}/disable": "0\n",
+        }
     for cpu in range(min(machine.cpus, SHOWN)):
         files[f"{CPUS}/cpu{cpu}/power/pm_qos_resume_latency_us"] = "0\n"
 

@@ -11,7 +11,18 @@ from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import Catalog
 from hosttune.host.door import Reader
 
-QUESTIONS = ("read", "list", "link", "stat", "resolve", "space", "usage", "query", "processes", "os_release")
+QUESTIONS = (
+    "read",
+    "list",
+    "link",
+    "stat",
+    "resolve",
+    "space",
+    "usage",
+    "query",
+    "processes",
+    "os_release",
+)
 
 
 class Counted:
@@ -30,8 +41,12 @@ class Counted:
         return ask(*about, **more)
 
 
-def looks_of(rule: str, reader: Reader, catalog: Catalog, policy: Policy | None = None) -> Counter[tuple[Any, ...]]:
-    """The questions that one rule asks of a host, up to what it would change, with their numbers."""
+def looks_of(
+    rule: str, reader: Reader, catalog: Catalog, policy: Policy | None = None
+) -> Counter[tuple[Any, ...]]:
+    """The questions that one rule asks of a host, up to what it would change, with their
+    numbers.
+    """
     counted: Any = Counted(reader)
     session = examine(counted, catalog, (policy or Policy()).only(rule))
     counted.looks.clear()  # those for hosttune's own journal

@@ -1,7 +1,9 @@
-"""Builds the files that a described machine would show under /proc, /sys and /etc, and dumps them as a record.
+"""Builds the files that a described machine would show under /proc, /sys and /etc, and dumps them
+as a record.
 
-The records are made from the descriptions in `make.py` and `kinds/`; they are data of the project, written from documented
-formats (proc(5), sysfs ABI, systemd, NVIDIA's driver), not copies of anybody's machine.
+The records are made from the descriptions in `make.py` and `kinds/`; they are data of the project,
+written from documented formats (proc(5), sysfs ABI, systemd, NVIDIA's driver), not copies of
+anybody's machine.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ NAMESPACES = {
 }
 TMPFILES = "q /tmp 1777 root root 10d\nq /var/tmp 1777 root root 30d\n"
 MADE_AT = 1_780_000_000.0
-# What the kernel has where nothing sets it, on every built host; `sysctls` of a machine goes before it.
+# What the kernel has where nothing sets it, on every built host; `sysctls` of a machine goes before
+# it.
 SYSCTLS = {
     "vm.swappiness": "60",
     "vm.max_map_count": "65530",
@@ -52,7 +55,10 @@ SYSCTLS = {
     "kernel.pid_max": "4194304",
     "kernel.threads-max": "2061458",
 }
-SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service")  # those that rules ask about
+SERVICES = (
+    "nvidia-fabricmanager.service",
+    "nvidia-persistenced.service",
+)  # those that rules ask about
 
 
 # GiB of memory that the bus reaches, by model; and a BAR that a device has not.
@@ -105,7 +111,9 @@ class GpuSpec:
 
 
 def express_port(kind: int, acs: int) -> bytes:
-    """The configuration space of a bridge: its PCI Express capability with the kind of port, and an ACS register."""
+    """The configuration space of a bridge: its PCI Express capability with the kind of port, and an
+    ACS register.
+    """
     config = bytearray(4096)
     config[0x34], config[0x40], config[0x42] = 0x40, 0x10, kind << 4 | 2
     config[0x100:0x104] = (0x0001_000D).to_bytes(4, "little")
@@ -147,14 +155,22 @@ class Machine:
     namespaces: dict[str, int] = field(default_factory=dict)
     has_systemd: bool = True
     fstrim: str = "enabled"
-    services: dict[str, tuple[str, str]] = field(default_factory=dict)  # unit -> (enabled state, active state)
+    services: dict[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # unit -> (enabled state, active state)
     queries: dict[tuple[str, ...], str | None] = field(default_factory=dict)
-    daemons: dict[str, str] = field(default_factory=dict)  # names of root's processes to their command lines
-    candidates: dict[str, str] = field(default_factory=dict)  # package -> what apt would install, if not what is there
+    daemons: dict[str, str] = field(
+        default_factory=dict
+    )  # names of root's processes to their command lines
+    candidates: dict[str, str] = field(
+        default_factory=dict
+    )  # package -> what apt would install, if not what is there
     tmp_used: int = 1 << 20
     iommu: str = "DMA-FQ"  # how the groups of GPUs are treated; empty without IOMMU
     gpu_memory_gib: int = 0  # of Grace: memory of the GPU that is a NUMA node of its own, with seven empty ones for MIG
-    unmounted: tuple[tuple[str, str, str], ...] = ()  # (device path, type, UUID) of file systems that nobody mounts
+    unmounted: tuple[
+        tuple[str, str, str], ...
+    ] = ()  # (device path, type, UUID) of file systems that nobody mounts
 
     @property
     def cpus(self) -> int:
@@ -238,8 +254,12 @@ class Machine:
         entry = f"vendor_id\t: {self.cpu_vendor}\nmodel name\t: {self.cpu_model}\nflags\t\t: {flags}\n\n"
         if self.arch == "aarch64":
             entry = "BogoMIPS\t: 2000.00\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n\n"
-        files["/proc/cpuinfo"] = "".join(f"processor\t: {number}\n{entry}" for number in range(self.cpus))
-        files["/sys/devices/system/cpu/online"] = files["/sys/devices/system/cpu/present"] = f"0-{self.cpus - 1}\n"
+        files["/proc/cpuinfo"] = "".join(
+            f"processor\t: {number}\n{entry}" for number in range(self.cpus)
+        )
+        files["/sys/devices/system/cpu/online"] = files["/sys/devices/system/cpu/present"] = (
+            f"0-{self.cpus - 1}\n"
+        )
         files["/sys/devices/system/cpu/smt/active"] = f"{int(self.threads_per_core > 1)}\n"
         per_socket = self.cores_per_socket * self.threads_per_core
         cores = self.sockets * self.cores_per_socket
@@ -259,10 +279,15 @@ class Machine:
         for node in range(self.nodes):
             base = f"/sys/devices/system/node/node{node}"
             files[f"{base}/cpulist"] = f"{node * share}-{(node + 1) * share - 1}\n"
-            files[f"{base}/meminfo"] = f"Node {node} MemTotal:       {self.mem_gib * GIB // 1024 // self.nodes} kB\n"
+            files[f"{base}/meminfo"] = (
+                f"Node {node} MemTotal:       {self.mem_gib * GIB // 1024 // self.nodes} kB\n"
+            )
         nodes = self.nodes + (8 if self.gpu_memory_gib else 0)
         for node in range(self.nodes, nodes):
-            base, gib = f"/sys/devices/system/node/node{node}", self.gpu_memory_gib if node == self.nodes else 0
+            base, gib = (
+                f"/sys/devices/system/node/node{node}",
+                self.gpu_memory_gib if node == self.nodes else 0,
+            )
             files[f"{base}/cpulist"] = "\n"
             files[f"{base}/meminfo"] = (
                 f"Node {node} MemTotal:       {gib << 20} kB\nNode {node} MemFree:        {gib << 20} kB\n"
@@ -280,7 +305,9 @@ class Machine:
         )
         files["/proc/swaps"] = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
         if swap:
-            files["/proc/swaps"] += f"/swap.img                               file\t\t{swap}\t\t0\t\t-2\n"
+            files["/proc/swaps"] += (
+                f"/swap.img                               file\t\t{swap}\t\t0\t\t-2\n"
+            )
 
     def _disks(self, files: dict[str, str], links: dict[str, str]) -> None:
         for number, disk in enumerate(self.disks):
@@ -312,7 +339,9 @@ class Machine:
                     f"{base}/{name}/partition": f"{part}\n", f"{base}/{name}/dev": f"{major}:{number * 16 + part}\n",
                     f"{base}/{name}/size": f"{disk.gib * GIB // 512 - 2048}\n", f"{base}/{name}/ro": "0\n",
                 }  # fmt: skip
-                links[f"/sys/class/block/{name}"] = posixpath.relpath(f"{base}/{name}", "/sys/class/block")
+                links[f"/sys/class/block/{name}"] = posixpath.relpath(
+                    f"{base}/{name}", "/sys/class/block"
+                )
                 links[f"/sys/dev/block/{major}:{number * 16 + part}"] = posixpath.relpath(
                     f"{base}/{name}", "/sys/dev/block"
                 )
@@ -345,10 +374,16 @@ class Machine:
             files |= {f"{base}/{end}_link_speed": f"{gpu.speed}\n" for end in ("current", "max")}
         for base in bases[:-1]:
             links[f"/sys/bus/pci/devices/{posixpath.basename(base)}"] = f"../../..{base[4:]}"
-            files |= {f"{base}/vendor": "0x1000\n", f"{base}/device": "0xc030\n", f"{base}/class": "0x060400\n"}
+            files |= {
+                f"{base}/vendor": "0x1000\n",
+                f"{base}/device": "0xc030\n",
+                f"{base}/class": "0x060400\n",
+            }
         if gpu.device in WINDOWS:
             last = (1 << 43) + (WINDOWS[gpu.device] << 30) - 1
-            files[f"{place}/resource"] = f"{NO_BAR}0x{1 << 43:016x} 0x{last:016x} 0x000000000014220c\n{NO_BAR}"
+            files[f"{place}/resource"] = (
+                f"{NO_BAR}0x{1 << 43:016x} 0x{last:016x} 0x000000000014220c\n{NO_BAR}"
+            )
         if self.iommu and not self.is_vm:
             group = f"/sys/kernel/iommu_groups/{int(gpu.slot[5:7], 16)}"
             files[f"{group}/type"] = f"{self.iommu}\n"
@@ -366,7 +401,11 @@ class Machine:
         domain, bus = gpu.slot[:5], int(gpu.slot[5:7], 16)
         if len(self.gpus) == 1:
             return (f"{domain}{bus - 1:02x}:01.0",)
-        return f"{domain}{bus - 3:02x}:01.0", f"{domain}{bus - 2:02x}:00.0", f"{domain}{bus - 1:02x}:00.0"
+        return (
+            f"{domain}{bus - 3:02x}:01.0",
+            f"{domain}{bus - 2:02x}:00.0",
+            f"{domain}{bus - 1:02x}:00.0",
+        )
 
     def _configuration(self, files: dict[str, str], folders: set[str]) -> None:
         lines = []
@@ -401,29 +440,49 @@ class Machine:
         return {"systemd": version} if version and self.has_systemd else {}
 
     def record(self) -> dict[str, Any]:
-        """The record: every file, link and folder of the tree, so that what is not named is proven absent."""
+        """The record: every file, link and folder of the tree, so that what is not named is proven
+        absent.
+        """
         files, links, folders = self.tree()
         listings = _listings([*files, *links, *folders], folders)
         stats: dict[str, Any] = {}
         for path, content in files.items():
             touched = int(MADE_AT * 1e9) if path == SYNCHRONIZED else 0
-            stats[path] = ["file", 0o644, 0, 0, len(content), touched, 1, hash_of(path) % 10**9, 1, 0]
+            stats[path] = [
+                "file",
+                0o644,
+                0,
+                0,
+                len(content),
+                touched,
+                1,
+                hash_of(path) % 10**9,
+                1,
+                0,
+            ]
         for path in listings:
             mode = 0o1777 if path == "/tmp" else 0o755
             stats[path] = ["directory", mode, 0, 0, 4096, 0, 1, hash_of(path) % 10**9, 2, 0]
-        queries = [] if not self.has_systemd else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
+        queries = (
+            []
+            if not self.has_systemd
+            else [_answer(show_command(("fstrim.timer",)), self._fstrim())]
+        )
         if self.has_systemd:
             queries += [_answer(show_command((name,)), self._service(name)) for name in SERVICES]
         tracked = "A9FEA97B,169.254.169.123,4,1779999983.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,Normal\n"
         queries += [_answer(TRACKING, tracked)] if self.has_systemd else []
-        queries.append(_answer(LSBLK, self._lsblk()) if self.has_systemd else _answer(BLKID, ""))  # without udev
+        queries.append(
+            _answer(LSBLK, self._lsblk()) if self.has_systemd else _answer(BLKID, "")
+        )  # without udev
         told = {
             ("uname", "-m"): f"{self.arch}\n", **not_loaded(), **blank_answers(self), **storage_answers(self),
             **self.queries,
         }  # fmt: skip
         queries += [_answer(argv, text) for argv, text in told.items()]
         spaces = {
-            mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7, 0) for mount in self.mounts
+            mount.target: Space(mount.gib * GIB, mount.gib * GIB // 2, 10**8, 9 * 10**7, 0)
+            for mount in self.mounts
         }
         record: dict[str, Any] = {
             "format_version": 1, "kind": "hosttune record", "tool_version": "0.1.0", "made_at": MADE_AT, "name": self.name,
@@ -445,18 +504,36 @@ class Machine:
                 folder = posixpath.dirname(folder)
                 path = f"{folder}/config"
                 record["files"][path] = encode_bytes(express_port(kind, 0))
-                record["stats"][path] = ["file", 0o644, 0, 0, 4096, 0, 1, hash_of(path) % 10**9, 1, 0]
+                record["stats"][path] = [
+                    "file",
+                    0o644,
+                    0,
+                    0,
+                    4096,
+                    0,
+                    1,
+                    hash_of(path) % 10**9,
+                    1,
+                    0,
+                ]
                 record["listings"][folder].append("config")
         if self.gpus and self.has_systemd:
             installed = {name: (version, version) for name, version in self.packages.items()}
-            offered = {name: (self.packages.get(name, ""), version) for name, version in self.candidates.items()}
+            offered = {
+                name: (self.packages.get(name, ""), version)
+                for name, version in self.candidates.items()
+            }
             answers = apt_answers(record, {**installed, **offered})
             record["queries"] += [_answer(argv, text) for argv, text in sorted(answers.items())]
         return record
 
     def _lsblk(self) -> str:
         """What udev knows: the tag of a mounted device is the one of its line in fstab."""
-        tags = {line.split()[1]: line.split()[0] for line in self.fstab.splitlines() if len(line.split()) > 3}
+        tags = {
+            line.split()[1]: line.split()[0]
+            for line in self.fstab.splitlines()
+            if len(line.split()) > 3
+        }
         rows = []
         for mount in self.mounts:
             if mount.source.startswith("/dev/") and mount.root == "/":

@@ -1,4 +1,5 @@
-"""The built hosts: descriptions of machines, from which `built.py` makes records whenever tests start.
+"""The built hosts: descriptions of machines, from which `built.py` makes records whenever tests
+start.
 
 `./run hosts` lists them, `./run hosts FOLDER` writes them there.
 """
@@ -49,7 +50,9 @@ Type=forking
 ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
 ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
 """
-PERSISTENCED_RUNS = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose\n"
+PERSISTENCED_RUNS = (
+    "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose\n"
+)
 BLACKLIST = "Unattended-Upgrade::Package-Blacklist"
 ORIGINS = """Unattended-Upgrade::Allowed-Origins {
     "${distro_id}:${distro_codename}-security";
@@ -171,7 +174,11 @@ DRIVER = (
     "linux-modules-nvidia-580-server-open-5.15.0-1089-azure",
 )
 DRIVER_VERSION = "580.126.20-0ubuntu0.22.04.1"
-COMES_ALONG = ("libnvidia-compute-580-server", "nvidia-compute-utils-580-server", "nvidia-kernel-common-580-server")
+COMES_ALONG = (
+    "libnvidia-compute-580-server",
+    "nvidia-compute-utils-580-server",
+    "nvidia-kernel-common-580-server",
+)
 SIMULATED = "".join(
     f"{verb} {name} ({DRIVER_VERSION} Ubuntu:22.04/jammy-updates [amd64])\n"
     for verb in ("Inst", "Conf")
@@ -320,7 +327,9 @@ def main(folders: list[str]) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         for machine in MACHINES:
             write(machine, Path(folder))
-        print(f"written: {folder}/NAME.json (try: ./run check --host {folder}/{MACHINES[0].name}.json)")
+        print(
+            f"written: {folder}/NAME.json (try: ./run check --host {folder}/{MACHINES[0].name}.json)"
+        )
 
 
 if __name__ == "__main__":

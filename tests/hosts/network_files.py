@@ -19,13 +19,24 @@ ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\
 
 def network_files(machine: Machine) -> dict[str, str]:
     speeds = SPEEDS.get(machine.name, {"eth0": -1 if machine.is_vm else 10000})
-    files = {f"/proc/sys/net/{key.replace('.', '/')}": f"{value}\n" for key, value in SETTINGS.items()}
+    files = {
+        f"/proc/sys/net/{key.replace('.', '/')}": f"{value}\n" for key, value in SETTINGS.items()
+    }
     files["/proc/net/route"] = ROUTES
     for number, (name, speed) in enumerate(speeds.items(), 1):
         base = f"/sys/class/net/{name}"
-        files |= {f"{base}/operstate": "up\n", f"{base}/speed": f"{speed}\n", f"{base}/device/uevent": ""}
-        files["/proc/net/route"] += f"{name}\t00{number:02X}000A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
-    files |= {"/sys/class/net/lo/operstate": "unknown\n", "/sys/class/net/docker0/operstate": "down\n"}
+        files |= {
+            f"{base}/operstate": "up\n",
+            f"{base}/speed": f"{speed}\n",
+            f"{base}/device/uevent": "",
+        }
+        files["/proc/net/route"] += (
+            f"{name}\t00{number:02X}000A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
+        )
+    files |= {
+        "/sys/class/net/lo/operstate": "unknown\n",
+        "/sys/class/net/docker0/operstate": "down\n",
+    }
     for path in machine.files:
         if path.startswith("/sys/class/infiniband/") and path.endswith("/node_type"):
             files |= port_files(path.split("/")[4])

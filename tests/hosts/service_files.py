@@ -1,4 +1,6 @@
-"""What a described machine shows of its services: time daemons, needrestart, the start of a session."""
+"""What a described machine shows of its services: time daemons, needrestart, the start of a
+session.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,18 @@ def service_files(machine: Machine) -> dict[str, str]:
             files[SYNCHRONIZED] = ""
     if "needrestart" in machine.packages:
         files["/etc/needrestart/needrestart.conf"] = NEEDRESTART
-        files["/etc/needrestart/conf.d/50-site.conf"] = "# people restart services here\n$nrconf{restart} = 'l';\n"
+        files["/etc/needrestart/conf.d/50-site.conf"] = (
+            "# people restart services here\n$nrconf{restart} = 'l';\n"
+        )
     return files
 
 
 def service_links(machine: Machine) -> dict[str, str]:
     if not machine.has_systemd:
         return {}
-    target = "graphical" if "/etc/systemd/system/display-manager.service" in machine.links else "multi-user"
+    target = (
+        "graphical"
+        if "/etc/systemd/system/display-manager.service" in machine.links
+        else "multi-user"
+    )
     return {"/etc/systemd/system/default.target": f"/usr/lib/systemd/system/{target}.target"}

@@ -1,4 +1,6 @@
-"""The same host after another boot: all that the kernel, udev and systemd number or list as it comes is in another order."""
+"""The same host after another boot: all that the kernel, udev and systemd number or list as it
+comes is in another order.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,21 @@ _OF_PACKAGES = ("driver ", "nvidia-driver-", "linux-modules-", "Inst ", "Remv ",
 
 
 def another_boot(host: Overlay, seed: int) -> Overlay:
-    """The host with its folders, mount tables, devices, processes and the rows of its answers in another order."""
+    """The host with its folders, mount tables, devices, processes and the rows of its answers in
+    another order.
+    """
     mix = Random(seed)  # noqa: S311 - an order, no secret
     record = host.base
     assert isinstance(record, RecordReader)
     booted = Overlay(RecordReader(_shuffled(record.data, mix), record.file))
     booted.links.update(host.links)
     booted.files.update(
-        (path, replace(found, content=_file(path, found.content.decode("latin-1"), mix).encode("latin-1")))
+        (
+            path,
+            replace(
+                found, content=_file(path, found.content.decode("latin-1"), mix).encode("latin-1")
+            ),
+        )
         if isinstance(found, FileValue)
         else (path, found)
         for path, found in host.files.items()
@@ -34,9 +43,13 @@ def another_boot(host: Overlay, seed: int) -> Overlay:
 
 
 def _shuffled(data: Mapping[str, Any], mix: Random) -> dict[str, Any]:
-    files = {path: _file(path, text, mix) if isinstance(text, str) else text for path, text in data["files"].items()}
+    files = {
+        path: _file(path, text, mix) if isinstance(text, str) else text
+        for path, text in data["files"].items()
+    }
     folders = {
-        path: _mixed(names, mix) if isinstance(names, list) else names for path, names in data["listings"].items()
+        path: _mixed(names, mix) if isinstance(names, list) else names
+        for path, names in data["listings"].items()
     }
     queries = [
         one | {"stdout": _answer(one["argv"], one["stdout"], mix)} if "stdout" in one else one
@@ -66,8 +79,8 @@ def _file(path: str, text: str, mix: Random) -> str:
 
 
 def _mount_order(lines: list[str], mix: Random) -> list[str]:
-    """Another order in which the same mounts can have been made: a mount comes after the one that it lies on, and of
-    those at one place each stays above the one before.
+    """Another order in which the same mounts can have been made: a mount comes after the one that
+    it lies on, and of those at one place each stays above the one before.
     """
     waiting, done, order = list(lines), set[str](), []
     numbers = {line.split()[0] for line in lines}
@@ -76,7 +89,9 @@ def _mount_order(lines: list[str], mix: Random) -> list[str]:
         places = set()
         for line in waiting:
             number, parent, _, _, place = line.split()[:5]
-            if (parent in done or parent not in numbers or parent == number) and place not in places:
+            if (
+                parent in done or parent not in numbers or parent == number
+            ) and place not in places:
                 free.append(line)
             places.add(place)
         line = mix.choice(free)

@@ -26,7 +26,9 @@ SMART = {
 
 
 def controllers(machine: Machine) -> dict[str, DiskSpec]:
-    return {disk.name.rpartition("n")[0]: disk for disk in machine.disks if disk.transport == "nvme"}
+    return {
+        disk.name.rpartition("n")[0]: disk for disk in machine.disks if disk.transport == "nvme"
+    }
 
 
 def controller_files(machine: Machine) -> dict[str, str]:
@@ -34,14 +36,21 @@ def controller_files(machine: Machine) -> dict[str, str]:
     files = {}
     for name, disk in controllers(machine).items():
         base = f"/sys/class/nvme/{name}"
-        files |= {f"{base}/model": f"{disk.model:40}\n", f"{base}/state": "live\n", f"{base}/transport": "pcie\n"}
+        files |= {
+            f"{base}/model": f"{disk.model:40}\n",
+            f"{base}/state": "live\n",
+            f"{base}/transport": "pcie\n",
+        }
         files |= {f"{base}/hwmon1/temp1_input": "37850\n", f"{base}/hwmon1/temp1_alarm": "0\n"}
     return files
 
 
 def controller_links(machine: Machine) -> dict[str, str]:
     slots = enumerate(controllers(machine), 0xC1)
-    return {f"/sys/class/nvme/{name}/device": f"../../../0000:{number:02x}:00.0" for number, name in slots}
+    return {
+        f"/sys/class/nvme/{name}/device": f"../../../0000:{number:02x}:00.0"
+        for number, name in slots
+    }
 
 
 def storage_answers(machine: Machine) -> dict[tuple[str, ...], str]:
@@ -65,15 +74,23 @@ def queue_files(disk: DiskSpec, base: str) -> dict[str, str]:
 def nfs_files(machine: Machine) -> dict[str, str]:
     devices = {mount.device for mount in machine.mounts if mount.fstype.startswith("nfs")}
     values = {"read_ahead_kb": 128, "max_ratio": 100, "strict_limit": 0}
-    files = {f"/sys/class/bdi/{device}/{name}": f"{value}\n" for device in devices for name, value in values.items()}
+    files = {
+        f"/sys/class/bdi/{device}/{name}": f"{value}\n"
+        for device in devices
+        for name, value in values.items()
+    }
     if devices:
         rows = (
             f"v4 0a000001  801 {device:7} {number:x}:0               no\n"
             for number, device in enumerate(sorted(devices), 1)
         )
-        files["/proc/fs/nfsfs/volumes"] = "NV SERVER   PORT DEV     FSID              FSC\n" + "".join(rows)
+        files["/proc/fs/nfsfs/volumes"] = (
+            "NV SERVER   PORT DEV     FSID              FSC\n" + "".join(rows)
+        )
         files["/usr/lib/udev/rules.d/99-nfs.rules"] = NFS_RULE
-        files["/etc/nfs.conf"] = "[general]\npipefs-directory=/run/rpc_pipefs\n[nfsrahead]\n# nfs4=16000\n"
+        files["/etc/nfs.conf"] = (
+            "[general]\npipefs-directory=/run/rpc_pipefs\n[nfsrahead]\n# nfs4=16000\n"
+        )
     return files
 
 

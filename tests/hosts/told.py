@@ -14,7 +14,9 @@ PROCESS = {
 
 
 def daemons_of(running: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Processes of root's, as in a record: of each name its command lines, which begin with the path of the program."""
+    """Processes of root's, as in a record: of each name its command lines, which begin with the
+    path of the program.
+    """
     rows = [row for text in running.values() for row in text.splitlines()]
     return [
         {
@@ -27,7 +29,12 @@ def daemons_of(running: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _make_answer(text: str | Mapping[str, Any]) -> dict[str, Any]:
-    return {"status": 0, "stdout": "", "stderr": "", **({"stdout": text} if isinstance(text, str) else text)}
+    return {
+        "status": 0,
+        "stdout": "",
+        "stderr": "",
+        **({"stdout": text} if isinstance(text, str) else text),
+    }
 
 
 def telling(
@@ -39,11 +46,12 @@ def telling(
     unreadable: Mapping[str, str] | None = None,
     daemons: Mapping[str, str] | None = None,
 ) -> RecordReader:
-    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints, None where there
-    is no such program; a mapping has its status and stderr. `spaces`: a
-    mount to its bytes, bytes left, inodes, inodes left. `usages`: a folder to the bytes and files that lie in it, and
-    whether all of it was counted. `unreadable`: a path of the record to why nobody can look there. `daemons`: a name to
-    the command lines of root's processes that run there, in place of those of the record.
+    """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it
+    prints, None where there is no such program; a mapping has its status and stderr. `spaces`: a
+    mount to its bytes, bytes left, inodes, inodes left. `usages`: a folder to the bytes and files
+    that lie in it, and whether all of it was counted. `unreadable`: a path of the record to why
+    nobody can look there. `daemons`: a name to the command lines of root's processes that run
+    there, in place of those of the record.
     """
     if not any((processes, answers, spaces, usages, unreadable, daemons)):
         return record
@@ -53,12 +61,20 @@ def telling(
         {"argv": list(argv), **({"absent": True} if text is None else _make_answer(text))}
         for argv, text in told.items()
     ]
-    running = [{**PROCESS, "pid": 4711 + number, "name": "python", **one} for number, one in enumerate(processes)]
+    running = [
+        {**PROCESS, "pid": 4711 + number, "name": "python", **one}
+        for number, one in enumerate(processes)
+    ]
     others = {name[:15] for name in daemons or {}}
-    kept_processes = [one for one in record.data["processes"] if one["name"] not in others] + daemons_of(daemons or {})
+    kept_processes = [
+        one for one in record.data["processes"] if one["name"] not in others
+    ] + daemons_of(daemons or {})
     data = {**record.data, "queries": [*kept, *more], "processes": [*kept_processes, *running]}
     data["spaces"] = {**record.data["spaces"], **(spaces or {})}
     data["usages"] = {**record.data.get("usages", {}), **(usages or {})}
     for table in ("files", "links", "listings", "stats", "paths") if unreadable else ():
-        data[table] = {**data.get(table, {}), **{path: {"unreadable": why} for path, why in unreadable.items()}}
+        data[table] = {
+            **data.get(table, {}),
+            **{path: {"unreadable": why} for path, why in unreadable.items()},
+        }
     return RecordReader(data, record.file)

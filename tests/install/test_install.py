@@ -1,4 +1,6 @@
-"""The package built and installed for real, offline; wheel, sdist, editable install and checkout read the same."""
+"""The package built and installed for real, offline; wheel, sdist, editable install and checkout
+read the same.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ print(json.dumps({
 
 
 def run(*argv: str | Path, cwd: Path) -> str:
-    done = subprocess.run([*map(str, argv)], cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [*map(str, argv)], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -62,7 +66,9 @@ class Installed:
         return json.loads(run(self.python, *self.options, "-c", PROBE, cwd=self.cwd))
 
     def hosttune(self, *words: str) -> str:
-        """Return what the command prints, without the place of its own that it names in a line to type."""
+        """Return what the command prints, without the place of its own that it names in a line to
+        type.
+        """
         answer = run(self.python, *self.options, "-m", "hosttune", *words, cwd=self.cwd)
         return re.sub(rf"{re.escape(str(self.python))}( -I)? -m hosttune", "hosttune", answer)
 
@@ -79,7 +85,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("source")
     for name in TREE:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "catalog.json"))
+            shutil.copytree(
+                ROOT / name,
+                tree / name,
+                ignore=shutil.ignore_patterns("__pycache__", "catalog.json"),
+            )
         else:
             shutil.copy(ROOT / name, tree / name)
     shutil.copy(ROOT / ".gitignore", tree)
@@ -102,19 +112,29 @@ def sdist_tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """Make an environment that finds hosttune's dependencies where the tests found them, but not hosttune itself.
+    """Make an environment that finds hosttune's dependencies where the tests found them, but not
+    hosttune itself.
 
-    A path in a .pth file is searched, while the .pth files that lie there, ours among them, are not read.
+    A path in a .pth file is searched, while the .pth files that lie there, ours among them, are not
+    read.
     """
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     (site,) = (folder / "lib").glob("python3*/site-packages")
-    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    (site / "dependencies.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n"
+    )
     return python
 
 
 def pip_install(python: Path, *what: str | Path, cwd: Path) -> None:
-    options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
+    options = (
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+    )
     run(sys.executable, "-I", "-m", "pip", "--python", python, "install", *options, *what, cwd=cwd)
 
 
@@ -143,7 +163,11 @@ def installed(
 
 def files_of(folder: Path) -> set[str]:
     """Name the files below `folder`, less the byte code that importing it leaves there."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -165,7 +189,9 @@ def test_install_every_way_reads_the_templates_rules_and_schemas_of_the_source(
 
 
 @pytest.mark.parametrize("words", [("--version",), ("rules",), ("explain", "storage-noatime")])
-def test_install_every_way_answers_the_same(words: tuple[str, ...], installed: dict[str, Installed]):
+def test_install_every_way_answers_the_same(
+    words: tuple[str, ...], installed: dict[str, Installed]
+):
     answers = {way: installed[way].hosttune(*words) for way in WAYS}
     assert answers["checkout"].strip()
     assert set(answers.values()) == {answers["checkout"]}
@@ -174,7 +200,9 @@ def test_install_every_way_answers_the_same(words: tuple[str, ...], installed: d
 @pytest.mark.parametrize("way", ["wheel", "sdist", "editable"])
 def test_install_puts_the_command_into_bin(way: str, installed: dict[str, Installed]):
     command = installed[way].python.with_name("hosttune")
-    assert run(command, "--version", cwd=installed[way].cwd) == installed["checkout"].hosttune("--version")
+    assert run(command, "--version", cwd=installed[way].cwd) == installed["checkout"].hosttune(
+        "--version"
+    )
 
 
 def test_install_editable_copies_nothing_into_site_packages(installed: dict[str, Installed]):
@@ -184,7 +212,9 @@ def test_install_editable_copies_nothing_into_site_packages(installed: dict[str,
 
 def test_wheel_holds_every_file_of_the_package_and_of_templates(wheel: Path, source: Path):
     with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
+        names = {
+            name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")
+        }
     package = {f"hosttune/{name}" for name in files_of(source / "hosttune")}
     templates = {f"hosttune/templates/{name}" for name in files_of(source / "templates")}
     assert names == package | templates | {"hosttune/rules/catalog.json"}
@@ -236,11 +266,15 @@ except HosttuneError as error:
     print("refused", error)
 """
     answer = run(installed["wheel"].python, "-I", "-c", program, cwd=tmp_path)
-    assert answer.startswith(f"refused the templates of hosttune are missing: {site}/hosttune/templates")
+    assert answer.startswith(
+        f"refused the templates of hosttune are missing: {site}/hosttune/templates"
+    )
     assert "is not a checkout of hosttune" in answer
 
 
-def test_install_another_folder_never_shadows_the_package(installed: dict[str, Installed], tmp_path: Path):
+def test_install_another_folder_never_shadows_the_package(
+    installed: dict[str, Installed], tmp_path: Path
+):
     """`hosttune` may be started by root from a folder that anybody can write."""
     (tmp_path / "hosttune").mkdir()
     (tmp_path / "hosttune" / "__init__.py").write_text("raise SystemExit('shadowed')\n")

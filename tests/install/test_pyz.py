@@ -35,7 +35,13 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(ROOT, tmp_path_factory.mktemp("pyz") / "hosttune.pyz")
 
 
-def start(pyz: Path, *words: str, asked: str = "", options: tuple[str, ...] = ("-I", "-S"), **environment: str):
+def start(
+    pyz: Path,
+    *words: str,
+    asked: str = "",
+    options: tuple[str, ...] = ("-I", "-S"),
+    **environment: str,
+):
     return subprocess.run(
         (sys.executable, *options, pyz, *words),
         check=False, capture_output=True, text=True, timeout=120, input=asked, cwd="/", env={**os.environ, **environment},
@@ -61,11 +67,14 @@ def test_pyz_is_executable_and_holds_no_compiled_part(pyz):
     assert {"licences/LICENSE", "hosttune/rules/catalog.json"} <= set(names)
 
 
-@pytest.mark.parametrize("words", [("--version",), ("explain", "storage-noatime"), ("plan", "--host", str(RECORD))])
+@pytest.mark.parametrize(
+    "words", [("--version",), ("explain", "storage-noatime"), ("plan", "--host", str(RECORD))]
+)
 def test_pyz_answers_as_the_checkout_does(words, pyz):
     expected = subprocess.run(
         (sys.executable, "-m", "hosttune", *words),
-        # Not what the process itself has: a readline that some plugin loads puts COLUMNS there, and lines are broken.
+        # Not what the process itself has: a readline that some plugin loads puts COLUMNS there, and
+        # lines are broken.
         check=False, capture_output=True, text=True, timeout=120, cwd=ROOT,
         env={**os.environ, "HOSTTUNE_DOCS_URL": SITE},  # the file carries no pages of its own
     )  # fmt: skip
@@ -85,7 +94,10 @@ def test_pyz_writes_nothing(pyz, tmp_path):
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
-    assert start(pyz, "check", "--host", str(RECORD), HOME=str(home), TMPDIR=str(scratch)).returncode == 1
+    assert (
+        start(pyz, "check", "--host", str(RECORD), HOME=str(home), TMPDIR=str(scratch)).returncode
+        == 1
+    )
     assert [*home.iterdir(), *scratch.iterdir(), *pyz.parent.glob("__pycache__")] == []
 
 
@@ -111,7 +123,11 @@ def test_pyz_served_answers_line_by_line(pyz):
 
 def test_pyz_served_imports_nothing_that_parses_words_or_yaml(pyz):
     done = start(pyz, "--serve", "/nowhere", asked=PLAN, options=("-I", "-S", "-X", "importtime"))
-    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    imported = {
+        line.rpartition("|")[2].strip().split(".")[0]
+        for line in done.stderr.splitlines()
+        if "|" in line
+    }
     assert json.loads(done.stdout)["status"] == 1
     assert "hosttune" in imported
     assert imported & {"typer", "click", "rich", "yaml", "shellingham"} == set()
@@ -143,7 +159,9 @@ def compiled(pyz: Path, *words: str, asked: str = "", python: str = sys.executab
         check=False, capture_output=True, text=True, timeout=120, input=asked, cwd="/",
     )  # fmt: skip
     counts = [line.split() for line in done.stderr.splitlines() if line[:1].isdigit()]
-    most, *names = max(counts, key=len)  # of root two processes end: the command, and the one outside of it
+    most, *names = max(
+        counts, key=len
+    )  # of root two processes end: the command, and the one outside of it
     assert int(most) == bool(names), done.stderr
     return names
 
@@ -185,8 +203,12 @@ HISTORY = json.dumps({"command": "history", "look": {"host": [str(RECORD)]}}) + 
 
 @pytest.fixture
 def private():
-    """A folder whose way root alone can turn; what pytest makes lies below one that everybody writes to."""
-    folder = Path(tempfile.mkdtemp(prefix="hosttune-test-", dir="/var/lib" if os.geteuid() == 0 else None))
+    """A folder whose way root alone can turn; what pytest makes lies below one that everybody
+    writes to.
+    """
+    folder = Path(
+        tempfile.mkdtemp(prefix="hosttune-test-", dir="/var/lib" if os.geteuid() == 0 else None)
+    )
     yield folder / "kept"
     shutil.rmtree(folder)
 
@@ -199,14 +221,25 @@ def test_pyz_served_to_root_compiles_nothing_the_second_time_and_answers_the_sam
     assert len(digests) == 1
     if os.geteuid() == 0:
         assert again == []
-        assert [(one.name, oct(one.stat().st_mode)) for one in private.iterdir()] == [("code.bin", "0o100600")]
+        assert [(one.name, oct(one.stat().st_mode)) for one in private.iterdir()] == [
+            ("code.bin", "0o100600")
+        ]
     else:  # to others than root a file in /var/cache is somebody else's
         assert len(again) > 100
         assert not private.exists()
 
 
 @pytest.mark.parametrize(
-    "spoil", ["file open to others", "folder open to others", "link", "torn", "empty", "changed", "another's"]
+    "spoil",
+    [
+        "file open to others",
+        "folder open to others",
+        "link",
+        "torn",
+        "empty",
+        "changed",
+        "another's",
+    ],
 )
 def test_pyz_takes_no_byte_code_that_root_did_not_keep_for_this_very_file(pyz, private, spoil):
     start(pyz, "--serve", str(private), asked=HISTORY)
@@ -223,7 +256,11 @@ def test_pyz_takes_no_byte_code_that_root_did_not_keep_for_this_very_file(pyz, p
         elif spoil == "another's":
             os.chown(file, 65534, 65534)
         else:
-            spoilt = {"torn": content[: len(content) // 2], "empty": b"", "changed": content[:-1] + b"\0"}
+            spoilt = {
+                "torn": content[: len(content) // 2],
+                "empty": b"",
+                "changed": content[:-1] + b"\0",
+            }
             file.write_bytes(spoilt[spoil])
     assert len(compiled(pyz, "--serve", str(private), asked=HISTORY)) > 20
 

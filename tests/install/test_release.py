@@ -1,4 +1,6 @@
-"""All that is published of a commit, made in a small repository of its own; and what a release refuses."""
+"""All that is published of a commit, made in a small repository of its own; and what a release
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def repository(tmp_path_factory) -> Path:
     tree = tmp_path_factory.mktemp("release") / "tree"
     tree.mkdir()
     for name in FOLDERS:
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "catalog.json"))
+        shutil.copytree(
+            ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "catalog.json")
+        )
     for name in FILES:
         shutil.copy(ROOT / name, tree)
     done("git", "init", "--quiet", cwd=tree)
@@ -78,7 +82,10 @@ def published(repository, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("published") / "out"
     ended = release(repository, folder)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines() == [str(folder), *(f"  {path.name}" for path in sorted(folder.iterdir()))]
+    assert ended.stdout.splitlines() == [
+        str(folder),
+        *(f"  {path.name}" for path in sorted(folder.iterdir())),
+    ]
     return folder
 
 
@@ -98,24 +105,39 @@ def test_release_makes_every_artefact_and_sums_that_verify(published, version):
     assert all(line.endswith(": OK") for line in said.splitlines())
 
 
-def test_document_of_the_parts_is_valid_names_those_of_the_lock_and_is_in_what_carries_them(published, version):
+def test_document_of_the_parts_is_valid_names_those_of_the_lock_and_is_in_what_carries_them(
+    published, version
+):
     text = (published / DOCUMENT).read_text()
     assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
     document = json.loads(text)
     assert document["metadata"]["component"]["version"] == version
     carried = r"^# carried \S+ of (\S+)\n([a-z0-9-]+)==(\S+)"
     locked = [
-        (name, at, wheel) for wheel, name, at in re.findall(carried, (PACKAGING / "lock.txt").read_text(), re.MULTILINE)
+        (name, at, wheel)
+        for wheel, name, at in re.findall(
+            carried, (PACKAGING / "lock.txt").read_text(), re.MULTILINE
+        )
     ]
-    named = [(one["name"], one["version"], one["hashes"][0]["content"]) for one in document["components"]]
+    named = [
+        (one["name"], one["version"], one["hashes"][0]["content"]) for one in document["components"]
+    ]
     assert named == locked
-    assert [one["purl"] for one in document["components"]] == [f"pkg:pypi/{name}@{at}" for name, at, _ in locked]
+    assert [one["purl"] for one in document["components"]] == [
+        f"pkg:pypi/{name}@{at}" for name, at, _ in locked
+    ]
     with zipfile.ZipFile(published / "hosttune.pyz") as packed:
         assert packed.read(DOCUMENT).decode() == text
     (deb,) = published.glob("*.deb")
-    shown = subprocess.run(("dpkg-deb", "--fsys-tarfile", deb), check=True, capture_output=True, timeout=60).stdout
+    shown = subprocess.run(
+        ("dpkg-deb", "--fsys-tarfile", deb), check=True, capture_output=True, timeout=60
+    ).stdout
     inside = subprocess.run(
-        ("tar", "--extract", "--to-stdout", IN_THE_DEB), input=shown, check=True, capture_output=True, timeout=60
+        ("tar", "--extract", "--to-stdout", IN_THE_DEB),
+        input=shown,
+        check=True,
+        capture_output=True,
+        timeout=60,
     )
     assert inside.stdout.decode() == text
 
@@ -124,7 +146,9 @@ def test_release_refuses_a_folder_that_holds_something(repository, published):
     before = {path.name: path.read_bytes() for path in published.iterdir()}
     ended = release(repository, published)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"release.py: {published} is not empty: name another folder, or empty it\n"
+    assert (
+        ended.stderr == f"release.py: {published} is not empty: name another folder, or empty it\n"
+    )
     assert {path.name: path.read_bytes() for path in published.iterdir()} == before
 
 
@@ -143,12 +167,19 @@ def test_release_refuses_what_is_in_no_commit(repository, tmp_path):
 
 
 @pytest.mark.parametrize("heading", ["## 0.0.9 (2026-01-02)", "## {version} (unreleased)"])
-def test_release_refuses_a_version_that_the_change_log_does_not_have(repository, tmp_path, version, heading):
+def test_release_refuses_a_version_that_the_change_log_does_not_have(
+    repository, tmp_path, version, heading
+):
     tree = tmp_path / "tree"
     done("git", "clone", "--quiet", "--no-hardlinks", repository, tree, cwd=tmp_path)
     path = tree / "CHANGELOG.md"
     path.write_text(
-        re.sub(rf"^## {re.escape(version)} .*$", heading.format(version=version), path.read_text(), flags=re.MULTILINE)
+        re.sub(
+            rf"^## {re.escape(version)} .*$",
+            heading.format(version=version),
+            path.read_text(),
+            flags=re.MULTILINE,
+        )
     )
     commit(tree)
     ended = release(tree, tmp_path / "out")
@@ -170,7 +201,9 @@ def module():
             sys.modules.pop(name, None)
 
 
-def test_release_refuses_what_is_not_the_same_when_built_twice(module, repository, tmp_path, monkeypatch):
+def test_release_refuses_what_is_not_the_same_when_built_twice(
+    module, repository, tmp_path, monkeypatch
+):
     """The second build is that of a machine which puts something of its own into what it builds."""
 
     def built(root: Path, place: Path, days: int) -> Path:
@@ -180,6 +213,8 @@ def test_release_refuses_what_is_not_the_same_when_built_twice(module, repositor
         return place
 
     monkeypatch.setattr(module, "_built", built)
-    with pytest.raises(module.bundle.Trouble, match=r"^hosttune\.pyz: built twice it is not the same to the byte$"):
+    with pytest.raises(
+        module.bundle.Trouble, match=r"^hosttune\.pyz: built twice it is not the same to the byte$"
+    ):
         module.release(tmp_path / "out", repository)
     assert not (tmp_path / "out").exists()

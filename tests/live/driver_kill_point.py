@@ -1,5 +1,5 @@
-"""One command of driver_kills.py inside the tree, on its own Python: run hosttune, or what a person types, and tell what
-dpkg, the driver and the journal are like then, as one line of JSON.
+"""One command of driver_kills.py inside the tree, on its own Python: run hosttune, or what a person
+types, and tell what dpkg, the driver and the journal are like then, as one line of JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +25,17 @@ def run(argv: list[str], timeout_s: float = 200) -> tuple[int, str, str]:
 
 
 def state() -> dict:
-    """What is there: each package of the driver with dpkg's state, dpkg's own journal, whether apt finds it whole."""
-    _, rows, _ = run(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Eflag}\t${db:Status-Status}\n"])
+    """What is there: each package of the driver with dpkg's state, dpkg's own journal, whether apt
+    finds it whole.
+    """
+    _, rows, _ = run(
+        [
+            "dpkg-query",
+            "-W",
+            "-f",
+            "${Package}\t${Version}\t${db:Status-Eflag}\t${db:Status-Status}\n",
+        ]
+    )
     packages = {}
     for row in rows.splitlines():
         name, version, flag, status = row.split("\t")
@@ -40,7 +49,11 @@ def state() -> dict:
         "updates": len(updates),
         "audit": audit.strip()[:200],
         "apt": said.strip().splitlines()[:2] if status else [],
-        "foreign": [row for row in rows.splitlines() if row.split("\t")[3] not in UNFINISHED and "nvidia" not in row],
+        "foreign": [
+            row
+            for row in rows.splitlines()
+            if row.split("\t")[3] not in UNFINISHED and "nvidia" not in row
+        ],
     }
 
 

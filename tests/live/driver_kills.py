@@ -1,16 +1,20 @@
-"""Kill an apply or an undo of the driver at every kind of point, with the real apt and dpkg, and see that each ending is
-finished or named: `python -m tests.live.driver_kills --all`, as root, or some by number or name.
+"""Kill an apply or an undo of the driver at every kind of point, with the real apt and dpkg, and
+see that each ending is finished or named: `python -m tests.live.driver_kills --all`, as root, or
+some by number or name.
 
-A point is an event and who dies there: a maintainer script begins (its own shell, dpkg, apt-get, hosttune, or all of them
-die; or it fails), dpkg makes its Nth rename(2), apt calls a hook of apt.conf(5), hosttune writes its Nth journal line.
-Nothing waits for a clock. After it:
+A point is an event and who dies there: a maintainer script begins (its own shell, dpkg, apt-get,
+hosttune, or all of them die; or it fails), dpkg makes its Nth rename(2), apt calls a hook of
+apt.conf(5), hosttune writes its Nth journal line. Nothing waits for a clock. After it:
 
-- where dpkg is not whole, or the set is neither as before nor as planned, `check` ends with status 1 and names it;
-- the same command again, with --yes, ends with 0 and the set is as planned, and once more changes nothing;
-- what `check` names for a person to type makes dpkg and apt whole, and the command again ends with 0;
+- where dpkg is not whole, or the set is neither as before nor as planned, `check` ends with status
+  1 and names it;
+- the same command again, with --yes, ends with 0 and the set is as planned, and once more changes
+  nothing;
+- what `check` names for a person to type makes dpkg and apt whole, and the command again ends with
+  0;
 - an undo brings back what was there before;
-- `history` calls no run finished that stopped half-way, and between a repair by hand and the next run `check` still says
-  what is left.
+- `history` calls no run finished that stopped half-way, and between a repair by hand and the next
+  run `check` still says what is left.
 """
 
 from __future__ import annotations
@@ -71,7 +75,8 @@ own.append = counted
 from hosttune.cli.app import main
 main()
 """
-# Called with the event by every maintainer script and by the hooks of apt; whoever is to die is an ancestor.
+# Called with the event by every maintainer script and by the hooks of apt; whoever is to die is an
+# ancestor.
 AT = """\
 #!/bin/sh
 test -e /opt/kill/plan || exit 0
@@ -155,11 +160,17 @@ OPERATIONS = {
     for one in (
         Operation("install", "fresh", APPLY, "installed", _events(CAME, OLD)),
         Operation("update", "offered", APPLY, "updated", _events(REPLACED, OLD)),
-        Operation("switch", "updated", APPLY, "switched", (*_events(WENT, OLD), *_events(CAME, NEW))),
+        Operation(
+            "switch", "updated", APPLY, "switched", (*_events(WENT, OLD), *_events(CAME, NEW))
+        ),
         Operation("undo-install", "installed", UNDO, "fresh", _events(WENT, OLD)),
         Operation("undo-update", "updated", UNDO, "installed", _events(REPLACED, OLD)),
-        Operation("undo-switch", "switched", UNDO, "updated", (*_events(WENT, NEW), *_events(CAME, OLD))),
-        Operation("go-on", "half-switched", APPLY, "switched", _events(CAME, NEW)[3:], before="updated"),
+        Operation(
+            "undo-switch", "switched", UNDO, "updated", (*_events(WENT, NEW), *_events(CAME, OLD))
+        ),
+        Operation(
+            "go-on", "half-switched", APPLY, "switched", _events(CAME, NEW)[3:], before="updated"
+        ),
         Operation("go-on-back", "half-back", UNDO, "updated", _events(CAME, OLD)[3:]),
     )
 }
@@ -179,7 +190,9 @@ class Point:
 
 
 def points() -> tuple[Point, ...]:
-    """All of them, always the same: the targets go round over the events of the scripts, two for each event."""
+    """All of them, always the same: the targets go round over the events of the scripts, two for
+    each event.
+    """
     found = []
     for operation in OPERATIONS.values():
         targets = itertools.cycle(SCRIPT_TARGETS)
@@ -189,10 +202,21 @@ def points() -> tuple[Point, ...]:
                 found += [Point(operation.name, event, next(targets))]
         for call, number in ((1, 1), (1, 4), (1, 9), (1, 16), (2, 2), (2, 6)):
             found.append(Point(operation.name, f"rename-{call}", str(number)))
-        for hook, target in (("pre-invoke", "all"), ("pre-install-pkgs", "apt"), ("post-invoke", "all")):
+        for hook, target in (
+            ("pre-invoke", "all"),
+            ("pre-install-pkgs", "apt"),
+            ("post-invoke", "all"),
+        ):
             found.append(Point(operation.name, hook, target))
         last = 3 if operation.name == "go-on" else 4  # what went before it is booked, then the rest
-        for line, how in ((1, "torn"), (2, "before"), (2, "torn"), (3, "before"), (3, "torn"), (last, "after")):
+        for line, how in (
+            (1, "torn"),
+            (2, "before"),
+            (2, "torn"),
+            (3, "before"),
+            (3, "torn"),
+            (last, "after"),
+        ):
             found.append(Point(operation.name, f"journal-{line}", how))
     return tuple(found)
 
@@ -228,7 +252,9 @@ class Range:
             spec = find_spec(name)
             assert spec
             assert spec.origin
-            shutil.copytree(Path(spec.origin).parent, src / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                Path(spec.origin).parent, src / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         shutil.copy(Path(__file__).with_name("driver_kill_point.py"), src)
         put(src / "ht", LAUNCHER)
         for name, text in (("at", AT), ("kill", KILL), ("dpkg", DPKG)):
@@ -243,7 +269,9 @@ class Range:
         self._reach("updated", "offered", "apply", "--yes", *ONLY)
         self._boot("updated", "updated", "580.142", SWITCH)
         self._reach("switched", "updated", "apply", "--yes", *ONLY)
-        self._stop("half-switched", "updated", f"libnvidia-compute-{NEW}-preinst-install all", *APPLY)
+        self._stop(
+            "half-switched", "updated", f"libnvidia-compute-{NEW}-preinst-install all", *APPLY
+        )
         self.runs["half-back"] = self.runs["switched"]
         back = (*UNDO, self.runs["switched"])
         self._stop("half-back", "switched", f"libnvidia-compute-{OLD}-preinst-install all", *back)
@@ -256,7 +284,9 @@ class Range:
         told = self.run(self.layers[start], "hosttune", *words, upper=upper)
         assert told["status"] == 0, told
         self.layers[name] = (upper, *self.layers[start])
-        self.runs[name] = next(line.split()[1] for line in told["out"].splitlines() if line.startswith("Run "))
+        self.runs[name] = next(
+            line.split()[1] for line in told["out"].splitlines() if line.startswith("Run ")
+        )
 
     def _stop(self, name: str, start: str, plan: str, *words: str) -> None:
         """A run that is killed on the way: to be gone on with."""
@@ -278,17 +308,26 @@ class Range:
             link.symlink_to("../../../bus/pci/drivers/nvidia")
         put(upper / "upper/etc/hosttune/policy.yaml", POLICY + text)
         if later:
-            for deb in (self.tree / "archive").glob("*_580.95*.deb"):  # the archive has them no more, apt's cache has
+            for deb in (self.tree / "archive").glob(
+                "*_580.95*.deb"
+            ):  # the archive has them no more, apt's cache has
                 put(upper / "upper/var/cache/apt/archives" / deb.name, "")
                 shutil.copy(deb, upper / "upper/var/cache/apt/archives" / deb.name)
             for one in ("Packages", "Release"):
-                put(upper / f"upper/archive/{one}", (self.tree / "archive/later" / one).read_text(encoding="utf-8"))
+                put(
+                    upper / f"upper/archive/{one}",
+                    (self.tree / "archive/later" / one).read_text(encoding="utf-8"),
+                )
             told = self.run(self.layers[start], "typed", "apt-get -q update", upper=upper)
             assert told["status"] == 0, told
         self.layers[name] = (upper, *self.layers[start])
 
     def words(self, operation: Operation) -> tuple[str, ...]:
-        return operation.verb if operation.verb == APPLY else (*operation.verb, self.runs[operation.start])
+        return (
+            operation.verb
+            if operation.verb == APPLY
+            else (*operation.verb, self.runs[operation.start])
+        )
 
     def upper(self) -> Path:
         folder = self.base / f"layer-{next(self._numbers)}"
@@ -302,7 +341,9 @@ class Range:
         lower = ":".join([*(str(one / "upper") for one in layers), str(self.tree)])
         options = f"lowerdir={lower},upperdir={top / 'upper'},workdir={top / 'work'}"
         merged = top / "merged"
-        subprocess.run(("mount", "-t", "overlay", "none", "-o", options, merged), check=True, timeout=20)
+        subprocess.run(
+            ("mount", "-t", "overlay", "none", "-o", options, merged), check=True, timeout=20
+        )
         try:
             done = inside(merged, "python3", "/opt/src/driver_kill_point.py", *words)
         finally:
@@ -330,7 +371,13 @@ def tried(place: Range, point: Point) -> Ending:
     left = first["state"]
     layers = (killed, *layers)
     whole = _is_whole(left)
-    where = "as planned" if left["packages"] == goal else "as before" if left["packages"] == start else "half-way"
+    where = (
+        "as planned"
+        if left["packages"] == goal
+        else "as before"
+        if left["packages"] == start
+        else "half-way"
+    )
     ending.left = f"{first['status']}; {where}{'' if whole else ': ' + _short(left)}"
     looked = place.run(layers, "hosttune", "check", *RULES)
     named = "half-way" in looked["out"] or "interrupted" in looked["out"]
@@ -338,17 +385,29 @@ def tried(place: Range, point: Point) -> Ending:
     if not whole or where == "half-way":
         _expect(ending, looked["status"] == 1 and named, f"check does not name it: {looked['out']}")
         _expect(ending, first["status"] != 0, f"it ended with 0: {first['out']}{first['err']}")
-        told = json.loads(place.run(layers, "hosttune", "history", "--format", "json")["out"])["runs"]
+        told = json.loads(place.run(layers, "hosttune", "history", "--format", "json")["out"])[
+            "runs"
+        ]
         said = next(run["status"] for run in told if run["command"] == operation.verb[0])
         _expect(ending, said in ("half-way", "interrupted"), f"history calls it {said}")
     if point.target == "fail" and "plan" in first:
         second = place.run(layers, "hosttune", *place.words(operation))
-        _expect(ending, second["status"] == 1, f"the second run over a failing script ended with {second['status']}")
         _expect(
-            ending, "made to fail" in first["out"], f"the receipt does not tell what the script said: {first['out']}"
+            ending,
+            second["status"] == 1,
+            f"the second run over a failing script ended with {second['status']}",
+        )
+        _expect(
+            ending,
+            "made to fail" in first["out"],
+            f"the receipt does not tell what the script said: {first['out']}",
         )
         _expect(ending, "do: " in first["out"], f"the receipt tells no way out: {first['out']}")
-        _expect(ending, "takes effect at the next boot" not in first["out"], f"a reboot for a failure: {first['out']}")
+        _expect(
+            ending,
+            "takes effect at the next boot" not in first["out"],
+            f"a reboot for a failure: {first['out']}",
+        )
         put(fixed / "upper/opt/kill/plan", "none none\n")
         layers = (fixed, *layers)
     after = place.run(layers, "hosttune", *place.words(operation), upper=again)
@@ -364,27 +423,45 @@ def tried(place: Range, point: Point) -> Ending:
         _expect(ending, _is_whole(by_hand["state"]), f"typed: {by_hand}")
         if by_hand["state"]["packages"] not in (start, goal):
             between = place.run((typed, *layers), "hosttune", "check", *RULES)
-            _expect(ending, between["status"] == 1, f"nothing is left after the repair by hand: {between}")
+            _expect(
+                ending,
+                between["status"] == 1,
+                f"nothing is left after the repair by hand: {between}",
+            )
         then = place.run((typed, *layers), "hosttune", *place.words(operation))
-        done = then["status"] == 0 and _is_whole(then["state"]) and then["state"]["packages"] == goal
+        done = (
+            then["status"] == 0 and _is_whole(then["state"]) and then["state"]["packages"] == goal
+        )
         ending.typed = f"{'whole' if _is_whole(by_hand['state']) else _short(by_hand['state'])}, then {then['status']}"
         _expect(ending, done, f"after the repair by hand: {then}")
     if operation.verb == APPLY and where != "as before":
         undone = place.run(layers, "hosttune", "undo", "--yes", "--rule", "gpu-driver", upper=back)
         told = undone["state"]["packages"]
         before = (place.goals[operation.before or operation.start], place.goals["fresh"])
-        ending.undone = f"{undone['status']} {'as before' if told in before else _short(undone['state'])}"
+        ending.undone = (
+            f"{undone['status']} {'as before' if told in before else _short(undone['state'])}"
+        )
         _expect(ending, undone["status"] == 0 and told in before, f"undo: {undone}")
     place.drop(killed, fixed, again, typed, back)
     return ending
 
 
 def _repair(place: Range, layers: tuple[Path, ...]) -> str:
-    """The commands of the first way out that names dpkg or apt-get, step by step as a person types them."""
+    """The commands of the first way out that names dpkg or apt-get, step by step as a person types
+    them.
+    """
     looked = place.run(layers, "hosttune", "check", "--format", "json", *RULES)
-    todos = [finding["todo"] for host in json.loads(looked["out"])["hosts"] for finding in host["findings"]]
+    todos = [
+        finding["todo"]
+        for host in json.loads(looked["out"])["hosts"]
+        for finding in host["findings"]
+    ]
     todo = next((one for one in todos if "sudo dpkg " in one or "sudo apt-get " in one), "")
-    steps = [command for step in steps_of(todo) if (command := step[step.find("sudo ") :]).startswith("sudo ")]
+    steps = [
+        command
+        for step in steps_of(todo)
+        if (command := step[step.find("sudo ") :]).startswith("sudo ")
+    ]
     return "; ".join(steps).replace("sudo ", "").replace("apt-get ", "apt-get -y ")
 
 
@@ -393,10 +470,19 @@ def _is_whole(state: dict) -> bool:
 
 
 def _short(state: dict) -> str:
-    rows = [f"{name} {status}" for name, (_, status) in state["packages"].items() if status != "installed"]
+    rows = [
+        f"{name} {status}"
+        for name, (_, status) in state["packages"].items()
+        if status != "installed"
+    ]
     count = sum(status == "installed" for _, status in state["packages"].values())
     return ", ".join(
-        [*rows, f"{count} installed", *([f"{state['updates']} updates"] * bool(state["updates"])), *state["apt"][:1]]
+        [
+            *rows,
+            f"{count} installed",
+            *([f"{state['updates']} updates"] * bool(state["updates"])),
+            *state["apt"][:1],
+        ]
     )
 
 
@@ -409,7 +495,9 @@ def run_points(chosen: tuple[Point, ...]) -> Iterator[Ending]:
     """Try these points in a private mount namespace, whose tmpfs holds what they leave."""
     base = Path(tempfile.mkdtemp(prefix="driver-kills-"))
     try:
-        subprocess.run(("mount", "-t", "tmpfs", "-o", "mode=700", "none", base), check=True, timeout=20)
+        subprocess.run(
+            ("mount", "-t", "tmpfs", "-o", "mode=700", "none", base), check=True, timeout=20
+        )
         place = Range(base)
         place.prepare()
         for point in chosen:
@@ -420,20 +508,34 @@ def run_points(chosen: tuple[Point, ...]) -> Iterator[Ending]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="Points that begin so; `--list` shows them.")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--part", default="1/1", help="Every Nth of them, from the Kth: K/N.")
     args = parser.parse_args()
-    chosen = points() if args.all else tuple(one for one in points() if str(one).startswith(tuple(args.names)))
+    chosen = (
+        points()
+        if args.all
+        else tuple(one for one in points() if str(one).startswith(tuple(args.names)))
+    )
     first, of = (int(word) for word in args.part.split("/"))
     chosen = chosen[first - 1 :: of]
     if args.list or not chosen:
         print("\n".join(map(str, chosen or points())))
         return 0
     if os.environ.get("DRIVER_KILLS") != "private":
-        command = ("unshare", "--mount", "--propagation", "private", sys.executable, "-m", "tests.live.driver_kills")
+        command = (
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            sys.executable,
+            "-m",
+            "tests.live.driver_kills",
+        )
         return subprocess.run(
             (*command, *sys.argv[1:]), check=False, env={**os.environ, "DRIVER_KILLS": "private"}
         ).returncode

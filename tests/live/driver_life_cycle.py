@@ -1,5 +1,5 @@
-"""The life of a driver on a new server, from nothing to another branch and back; runs inside the tree of
-test_live_driver.py, on its own Python, apt and dpkg.
+"""The life of a driver on a new server, from nothing to another branch and back; runs inside the
+tree of test_live_driver.py, on its own Python, apt and dpkg.
 """
 
 from __future__ import annotations
@@ -33,13 +33,21 @@ def sh(*argv: str) -> str:
 def installed() -> dict[str, str]:
     lines = sh("dpkg-query", "-W", "-f", "${Package}=${Version}=${db:Status-Status}\n").split()
     rows = (line.split("=") for line in lines)
-    return {name: version for name, version, status in rows if status == "installed" and "nvidia" in name}
+    return {
+        name: version
+        for name, version, status in rows
+        if status == "installed" and "nvidia" in name
+    }
 
 
 def policy(*lines: str) -> None:
     POLICY.parent.mkdir(mode=0o755, exist_ok=True)
     text = "".join(f"    {line}\n" for line in lines)
-    POLICY.write_text(f"max_risk: high\ndisturb: running GPU work\nparams:\n  gpu-driver:\n{text}" if lines else "")
+    POLICY.write_text(
+        f"max_risk: high\ndisturb: running GPU work\nparams:\n  gpu-driver:\n{text}"
+        if lines
+        else ""
+    )
 
 
 def look():
@@ -90,7 +98,9 @@ def reads_what_the_packages_say() -> None:
     session, _, _ = look()
     told = session.facts.packaging
     assert told.problem == "", told.problem
-    found = {name: (one.support, one.component, len(one.drives)) for name, one in told.packages.items()}
+    found = {
+        name: (one.support, one.component, len(one.drives)) for name, one in told.packages.items()
+    }
     assert found == {
         "nvidia-driver-580-server-open": ("LTSB", "restricted", 2),
         "nvidia-driver-595-server-open": ("PB", "restricted", 2),
@@ -112,7 +122,9 @@ def installs_on_a_new_server() -> None:
     reboot("580.95.05")
     _, _, plan = look()
     assert finding(plan).verdict is Verdict.OK, finding(plan)
-    assert finding(plan, "gpu-driver-health").verdict is Verdict.OK, finding(plan, "gpu-driver-health")
+    assert finding(plan, "gpu-driver-health").verdict is Verdict.OK, finding(
+        plan, "gpu-driver-health"
+    )
     text = table()
     assert "580-server-open, 580.95.05" in text
     assert "recommended  595-server-open" in text
@@ -131,7 +143,10 @@ def updates_within_the_branch() -> None:
     assert set(installed().values()) == {NEW}
     assert "libnvidia-compute-580-server" in sh("apt-mark", "showauto")
     assert "nvidia-utils-580-server" in sh("apt-mark", "showmanual")
-    assert any(one.startswith("upgrade ") and "libnvidia-compute-580-server" in one for one in change.details)
+    assert any(
+        one.startswith("upgrade ") and "libnvidia-compute-580-server" in one
+        for one in change.details
+    )
     assert now.hold.kind is HoldKind.WAITING, now  # the old module is loaded until the reboot
     _, _, plan = look()
     health = finding(plan, "gpu-driver-health")
@@ -151,7 +166,9 @@ def switches_the_branch_only_when_told_and_goes_back() -> None:
     _, change, _ = make("switch")
     assert set(installed().values()) == {OTHER}
     assert all("595" in name for name in installed())
-    assert any(one.startswith("remove ") and "nvidia-utils-580-server" in one for one in change.details)
+    assert any(
+        one.startswith("remove ") and "nvidia-utils-580-server" in one for one in change.details
+    )
     session, writer, _ = look()
     back = plan_undo(session)
     receipt = undo(session, writer, back)

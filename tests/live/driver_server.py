@@ -1,8 +1,9 @@
-"""A server that looks like Ubuntu's, for the tests of the driver: a Debian with the real apt and dpkg, an archive of
-small packages with the names and relations of Ubuntu's, GPUs in a /sys of its own, and a stand-in for `ubuntu-drivers`
-that prints the documented formats.
+"""A server that looks like Ubuntu's, for the tests of the driver: a Debian with the real apt and
+dpkg, an archive of small packages with the names and relations of Ubuntu's, GPUs in a /sys of its
+own, and a stand-in for `ubuntu-drivers` that prints the documented formats.
 
-Each maintainer script first calls /opt/kill/at, where there is one, with PACKAGE-SCRIPT-ARGUMENT: driver_kills.py.
+Each maintainer script first calls /opt/kill/at, where there is one, with PACKAGE-SCRIPT-ARGUMENT:
+driver_kills.py.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ GPU = {
     "current_link_speed": "16.0 GT/s PCIe", "max_link_speed": "16.0 GT/s PCIe",
 }  # fmt: skip
 BRANCHES = ("580", "595")
-MODELS = [f"{number:04X}" for number in (*range(0x1E02, 0x1F00), 0x20B2)]  # some 250, as in Ubuntu's packages
+MODELS = [
+    f"{number:04X}" for number in (*range(0x1E02, 0x1F00), 0x20B2)
+]  # some 250, as in Ubuntu's packages
 DEVICES = """\
 == /sys/devices/pci0000:00/0000:00:04.0 ==
 modalias : pci:v000010DEd000020B2sv000010DEsd00001463bc03sc02i00
@@ -58,7 +61,8 @@ def packages(branch: str, version: str, other: str) -> dict[str, dict[str, str]]
     """One branch of the server driver, as Ubuntu's packaging relates its packages."""
     server, full, exact = f"{branch}-server", f"{branch}-server-open", f"(= {version})"
     conflicts = {
-        name: f"{name}-{other}-server" for name in ("nvidia-utils", "nvidia-kernel-common", "libnvidia-compute")
+        name: f"{name}-{other}-server"
+        for name in ("nvidia-utils", "nvidia-kernel-common", "libnvidia-compute")
     }
     return {
         f"nvidia-kernel-common-{server}": {"Version": version, "Conflicts": conflicts["nvidia-kernel-common"]},
@@ -74,7 +78,8 @@ def packages(branch: str, version: str, other: str) -> dict[str, dict[str, str]]
             "Version": version, "Depends": f"nvidia-kernel-common-{server} (>= {version})",
             "Provides": f"nvidia-dkms-{full} {exact}, nvidia-prebuilt-kernel",
         },
-        # What only its control data are read of: the kind of the branch, and the GPUs that it drives.
+        # What only its control data are read of: the kind of the branch, and the GPUs that it
+        # drives.
         f"nvidia-driver-{full}": {
             "Version": version, "Section": "restricted/libs",
             "Depends": f"nvidia-headless-no-dkms-{full} {exact}, nvidia-utils-{server} {exact}",
@@ -85,13 +90,17 @@ def packages(branch: str, version: str, other: str) -> dict[str, dict[str, str]]
 
 
 def contents(name: str, fields: dict[str, str]) -> dict[str, str]:
-    """The files that facts look for: the library with its version in its name, the module of the running kernel."""
+    """The files that facts look for: the library with its version in its name, the module of the
+    running kernel.
+    """
     version = fields["Version"].partition("-")[0]
     if name.startswith("libnvidia-compute-"):
         return {f"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{version}": ""}
     if name.startswith("linux-modules-nvidia-"):
         branch = version.partition(".")[0]
-        return {f"lib/modules/{os.uname().release}/kernel/nvidia-{branch}srv-open/nvidia.ko": version}
+        return {
+            f"lib/modules/{os.uname().release}/kernel/nvidia-{branch}srv-open/nvidia.ko": version
+        }
     return {}
 
 
@@ -138,8 +147,9 @@ def put(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def server_tree(base: Path, *programs: str) -> Path:
-    """A tree that says it is Ubuntu 24.04 with two A100, no driver, and an archive in two states (/archive/later); with
-    these programs of Debian's too."""
+    """A tree that says it is Ubuntu 24.04 with two A100, no driver, and an archive in two states
+    (/archive/later); with these programs of Debian's too.
+    """
     python = (
         "python3-minimal",
         "libpython3-stdlib",
@@ -152,14 +162,18 @@ def server_tree(base: Path, *programs: str) -> Path:
     archive = tree / "archive"
     archive.mkdir()
     (tree / "small").mkdir()
-    first = packages("580", "580.95.05-0ubuntu1", "595") | packages("595", "595.58.03-0ubuntu1", "580")
+    first = packages("580", "580.95.05-0ubuntu1", "595") | packages(
+        "595", "595.58.03-0ubuntu1", "580"
+    )
     later = packages("580", "580.142-0ubuntu1", "595")
     scripts = {
         "preinst": lambda _: EVENT,
         "prerm": lambda _: EVENT,
         "postinst": lambda fields: (
             EVENT
-            + POSTINST.replace("VERSION", fields["Version"].partition("-")[0]).replace("KERNEL", os.uname().release)
+            + POSTINST.replace("VERSION", fields["Version"].partition("-")[0]).replace(
+                "KERNEL", os.uname().release
+            )
         ),
         "postrm": lambda _: EVENT + POSTRM.replace("KERNEL", os.uname().release),
     }

@@ -1,9 +1,11 @@
-"""A folder seen through FUSE, as many user-space file systems show it: names come without inode numbers, and numbers
-are handed out in the order in which files are looked up. Speaks the kernel's protocol itself (include/uapi/linux/fuse.h,
-version 7.31), read only, one request after the other, so that no library is needed.
+"""A folder seen through FUSE, as many user-space file systems show it: names come without inode
+numbers, and numbers are handed out in the order in which files are looked up. Speaks the kernel's
+protocol itself (include/uapi/linux/fuse.h, version 7.31), read only, one request after the other,
+so that no library is needed.
 
-As a program: `python fuse_mirror.py SOURCE TARGET [UID [MODE]]` serves until it is unmounted; only root can start it. With a
-UID it is what fusermount3 makes for that user: the user's mount, served by the user's process.
+As a program: `python fuse_mirror.py SOURCE TARGET [UID [MODE]]` serves until it is unmounted; only
+root can start it. With a UID it is what fusermount3 makes for that user: the user's mount, served
+by the user's process.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Mirror:
         info = os.lstat(path)
         times = (int(info.st_atime), int(info.st_mtime), int(info.st_ctime), 0, 0, 0)
         more = (info.st_mode, info.st_nlink, info.st_uid, info.st_gid, 0, 4096, 0)
-        return struct.pack("<QQQ3Q3I7I", self.number(path), info.st_size, info.st_blocks, *times, *more)
+        return struct.pack(
+            "<QQQ3Q3I7I", self.number(path), info.st_size, info.st_blocks, *times, *more
+        )
 
     def number(self, path: str) -> int:
         if path not in self.numbers:
@@ -61,7 +65,9 @@ class Mirror:
         if what == READDIR:
             return self.names(path, *struct.unpack_from("<QI", body, 8))
         if what == STATFS:
-            return struct.pack("<5Q4I6I", 1 << 20, 1 << 19, 1 << 19, 1 << 20, 1 << 19, 4096, 255, 4096, 0, *[0] * 6)
+            return struct.pack(
+                "<5Q4I6I", 1 << 20, 1 << 19, 1 << 19, 1 << 20, 1 << 19, 4096, 255, 4096, 0, *[0] * 6
+            )
         if what in {RELEASE, RELEASEDIR, DESTROY}:
             return b""
         raise OSError(errno.ENOSYS, "")
@@ -81,7 +87,9 @@ class Mirror:
 
 def serve(source: str, target: str, uid: str = "0", mode: str = "40000") -> None:
     device = os.open("/dev/fuse", os.O_RDWR)
-    options = f"fd={device},rootmode={mode},user_id={uid},group_id={uid},default_permissions,allow_other"
+    options = (
+        f"fd={device},rootmode={mode},user_id={uid},group_id={uid},default_permissions,allow_other"
+    )
     libc = ctypes.CDLL(None, use_errno=True)
     flags = NOSUID_NODEV if int(uid) else 0
     if libc.mount(b"mirror", os.fsencode(target), b"fuse.mirror", flags, options.encode()) != 0:

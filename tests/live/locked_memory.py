@@ -1,7 +1,9 @@
-"""Processes of an ordinary user, in user and mount namespaces of its own, whose memory cannot be read any more.
+"""Processes of an ordinary user, in user and mount namespaces of its own, whose memory cannot be
+read any more.
 
-Each maps a page of a FUSE file that is never served, reads that page through /proc/self/mem, which holds the lock of
-its memory, and maps more, which waits for the lock. Every reader of its command line waits, too.
+Each maps a page of a FUSE file that is never served, reads that page through /proc/self/mem, which
+holds the lock of its memory, and maps more, which waits for the lock. Every reader of its command
+line waits, too.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, cty
 
 def attributes(inode: int) -> bytes:
     mode, size = (0o40755, 0) if inode == 1 else (0o100644, 1 << 20)
-    return struct.pack("<QQQQQQIIIIIIIIII", inode, size, size // 512, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+    return struct.pack(
+        "<QQQQQQIIIIIIIIII", inode, size, size // 512, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0
+    )
 
 
 def serve(device: int) -> None:
@@ -59,13 +63,20 @@ def lock_as(uid: int, folder: str, fuse: str, start: Callable[[str], None]) -> N
     os.setresuid(uid, uid, uid)
     assert libc.prctl(PR_SET_DUMPABLE, 1) == 0
     assert libc.unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0, ctypes.get_errno()
-    for name, content in (("uid_map", f"0 {uid} 1"), ("setgroups", "deny"), ("gid_map", f"0 {uid} 1")):
+    for name, content in (
+        ("uid_map", f"0 {uid} 1"),
+        ("setgroups", "deny"),
+        ("gid_map", f"0 {uid} 1"),
+    ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(content)
     device = os.open(fuse, os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0"
-    assert libc.mount(b"x", os.fsencode(folder), b"fuse", 6, options.encode()) == 0, ctypes.get_errno()
-    # The server has no file of its own file system open, else its end would wait for an answer of its own.
+    assert libc.mount(b"x", os.fsencode(folder), b"fuse", 6, options.encode()) == 0, (
+        ctypes.get_errno()
+    )
+    # The server has no file of its own file system open, else its end would wait for an answer of
+    # its own.
     if os.fork() == 0:
         os.close(device)
         start(f"{folder}/file")
@@ -89,14 +100,20 @@ def hold_file(path: str, file: int, tell: int) -> None:
 
 
 def hold_folder(path: str, folder: int, tell: int) -> None:
-    """Read a folder into such a page. Who adds a name waits for the lock then, and who looks up one for that."""
+    """Read a folder into such a page. Who adds a name waits for the lock then, and who looks up one
+    for that.
+    """
     hold_with(libc.getdents64, path, folder, tell)
 
 
 def hold_with(call: Callable[..., int], path: str, held: int, tell: int) -> None:
     """Tell once the call waits for its page."""
-    place = libc.mmap(None, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, os.open(path, os.O_RDONLY), 0)
-    thread = threading.Thread(target=lambda: call(held, ctypes.c_void_p(place), ctypes.c_size_t(4096)), daemon=True)
+    place = libc.mmap(
+        None, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, os.open(path, os.O_RDONLY), 0
+    )
+    thread = threading.Thread(
+        target=lambda: call(held, ctypes.c_void_p(place), ctypes.c_size_t(4096)), daemon=True
+    )
     thread.start()
     waits = ""
     while waits.split()[2:3] != [hex(place)]:  # the second argument of the call

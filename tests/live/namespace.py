@@ -1,5 +1,6 @@
-"""Scenarios in a private mount namespace: each is a function `scenario_<name>(folder)` of the test's own file that runs
-in a child under unshare(1), so that this machine's files and mounts stay as they are. What it asserts fails the test.
+"""Scenarios in a private mount namespace: each is a function `scenario_<name>(folder)` of the
+test's own file that runs in a child under unshare(1), so that this machine's files and mounts stay
+as they are. What it asserts fails the test.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def passes(script: str, name: str, folder: Path, timeout_s: float = 120) -> None:
-    """Run `scenario_<name>` of the file `script` with `folder` as its place to work; fail with what it said."""
+    """Run `scenario_<name>` of the file `script` with `folder` as its place to work; fail with what
+    it said.
+    """
     child = (sys.executable, "-c", _CHILD, script, name, str(folder))
     done = subprocess.run(
         ("unshare", "--mount", "--propagation", "private", *child),
@@ -29,7 +32,9 @@ _CHILD = "import runpy, sys, pathlib; runpy.run_path(sys.argv[1])[f'scenario_{sy
 
 def run(*argv: object) -> str:
     """The output of a program that must succeed."""
-    done = subprocess.run([str(word) for word in argv], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(word) for word in argv], check=False, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, f"{argv}: {done.stderr}"
     return done.stdout
 
@@ -47,7 +52,9 @@ def own_etc(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def loop_disk(image: Path, mkfs: str, *words: str, size: int = 64 << 20) -> Iterator[str]:
-    """A loop device with a fresh file system on it, taken away at the end; loop devices are not private."""
+    """A loop device with a fresh file system on it, taken away at the end; loop devices are not
+    private.
+    """
     with image.open("wb") as file:
         file.truncate(size)
     run(mkfs, *words, image)

@@ -1,4 +1,6 @@
-"""The scenarios of test_live_packages.py; runs inside the tree, on its own Python: `package_scenarios.py NAME`."""
+"""The scenarios of test_live_packages.py; runs inside the tree, on its own Python:
+`package_scenarios.py NAME`.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,11 @@ def only_change(finding):
 
 
 def refused(finding, words):
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ()), finding
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        (),
+    ), finding
     assert words in finding.hold.detail, finding.hold.detail
 
 
@@ -167,7 +173,9 @@ def refuses_to_change_a_held_package():
     first_archive()
     sh("apt-get", "-y", "purge", "library")
     refused(finding, "an administrator holds library (apt-mark showhold)")
-    assert finding.todo == "when the hold has served: sudo apt-mark unhold library, then run it again"
+    assert (
+        finding.todo == "when the hold has served: sudo apt-mark unhold library, then run it again"
+    )
 
 
 def names_the_hold_of_packages_that_are_not_there():
@@ -206,7 +214,11 @@ def undo_stops_when_another_package_needs_it():
     SET.write(LiveWriter(), change)
     sh("apt-get", "-y", "install", "good")
     before = installed()
-    raises(Conflict, lambda: SET.write(LiveWriter(), SET.invert(change)), "remove 2 packages, 1-1: good, good-data")
+    raises(
+        Conflict,
+        lambda: SET.write(LiveWriter(), SET.invert(change)),
+        "remove 2 packages, 1-1: good, good-data",
+    )
     assert installed() == before
     sh("apt-get", "-y", "purge", "good", "good-data")
 
@@ -217,7 +229,9 @@ def stops_when_the_archive_moved_on():
     Path("/archive/moves_1-1_all.deb").unlink()
     packages = Path("/archive/Packages")
     whole = packages.read_text(encoding="utf-8")
-    old = next(one for one in whole.split("\n\n") if "Package: moves\n" in one and "Version: 1-1" in one)
+    old = next(
+        one for one in whole.split("\n\n") if "Package: moves\n" in one and "Version: 1-1" in one
+    )
     packages.write_text(whole.replace(old + "\n\n", ""), encoding="utf-8")
     sh("apt-get", "-q", "update")
     before = installed()
@@ -237,7 +251,9 @@ def says_who_holds_the_lock():
     assert holder.stdout
     assert holder.stdout.readline() == "held\n"
     assert compare(("waits",)).changes  # looking needs no lock
-    raises(Refused, lambda: SET.write(LiveWriter(), change), "lock-frontend", f"process {holder.pid}")
+    raises(
+        Refused, lambda: SET.write(LiveWriter(), change), "lock-frontend", f"process {holder.pid}"
+    )
     holder.communicate()
     assert "waits" not in installed()
     SET.write(LiveWriter(), change)
@@ -246,7 +262,13 @@ def says_who_holds_the_lock():
 
 def says_how_to_repair_a_failed_postinst():
     change = only_change(compare(("breaks",)))
-    raises(Refused, lambda: SET.write(LiveWriter(), change), "status 100", "good-data=1-1", "dpkg --configure -a")
+    raises(
+        Refused,
+        lambda: SET.write(LiveWriter(), change),
+        "status 100",
+        "good-data=1-1",
+        "dpkg --configure -a",
+    )
     assert "breaks=1 (half-configured)" in SET.read(LiveReader(), change.address.name)
     refused(compare(("good",)), "dpkg stopped half-way with breaks (half-configured)")
     half = Facts(LiveReader()).packages["breaks"]
@@ -270,7 +292,15 @@ def unknown_package_is_unknown():
 
 def looking_writes_nothing():
     def stamps():
-        folders = ("/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/var/log", "/etc", "/tmp", "/root")
+        folders = (
+            "/var/cache",
+            "/var/lib/apt",
+            "/var/lib/dpkg",
+            "/var/log",
+            "/etc",
+            "/tmp",
+            "/root",
+        )
         every = [place for folder in folders for place in (Path(folder), *Path(folder).rglob("*"))]
         return {str(place): place.lstat().st_mtime_ns for place in every}
 
@@ -281,13 +311,17 @@ def looking_writes_nothing():
 
 
 def session():
-    """A look at this tree with its journal, and no rule: what the scenarios plan is made by hand."""
+    """A look at this tree with its journal, and no rule: what the scenarios plan is made by
+    hand.
+    """
     reader = LiveWriter()
     return Session(reader, Catalog({}, {}), Policy(), read_journal(reader), Facts(reader), ())
 
 
 def applied(*changes):
-    """The receipt of an apply of these changes, through the journal; old .deb files are pruned afterwards."""
+    """The receipt of an apply of these changes, through the journal; old .deb files are pruned
+    afterwards.
+    """
     stages = tuple(Stage((change,)) for change in changes)
     plan = Plan("0" * 64, "0", "", "2026-01-01T00:00:00", "", stages, ())
     receipt = apply(session(), LiveWriter(), plan)
@@ -396,7 +430,12 @@ def gates_of_the_site_are_asked():
     gates.TIMEOUT_S = 1.0  # type: ignore[misc]
     said = gates.ask_gates(LiveReader())
     assert said.busy == ("gate 20-busy: allocated to job 17",), said
-    assert [one.split()[1] for one in said.unknown] == ["30-fails", "40-hangs", "50-killed", "60-broken"], said
+    assert [one.split()[1] for one in said.unknown] == [
+        "30-fails",
+        "40-hangs",
+        "50-killed",
+        "60-broken",
+    ], said
     folder.chmod(0o777)
     said = gates.ask_gates(LiveReader())
     assert said.busy == ()
@@ -408,7 +447,9 @@ def half_an_installed_set_is_booked_and_undone():
     before = installed()
     receipt = applied(only_change(compare(("breaks", "good"))))
     assert len(receipt.failed) == 1
-    (step,) = [step for step in read_journal(LiveReader()).in_force if step.id.run == receipt.run_id]
+    (step,) = [
+        step for step in read_journal(LiveReader()).in_force if step.id.run == receipt.run_id
+    ]
     assert "breaks=1 (half-configured)" in step.change.after
     assert "good-data=1-1" in step.change.after
     receipt = undone()
@@ -488,7 +529,11 @@ def lose(name, version):
     (Path("/archive") / f"{name}_{version}_all.deb").rename(f"/root/{name}_{version}_all.deb")
     packages = Path("/archive/Packages")
     every = packages.read_text(encoding="utf-8").strip("\n").split("\n\n")
-    left = [one for one in every if f"Package: {name}\n" not in one or f"Version: {version}\n" not in one]
+    left = [
+        one
+        for one in every
+        if f"Package: {name}\n" not in one or f"Version: {version}\n" not in one
+    ]
     packages.write_text("\n\n".join(left) + "\n", encoding="utf-8")
     sh("apt-get", "-q", "update")
 

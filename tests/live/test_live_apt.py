@@ -1,5 +1,5 @@
-"""The package as others take it: by apt from a signed repository, made as docs/publishing.md says, and by autopkgtest; each in
-a tree of Debian in namespaces of its own.
+"""The package as others take it: by apt from a signed repository, made as docs/publishing.md says,
+and by autopkgtest; each in a tree of Debian in namespaces of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ NAMESPACE = """
 pytestmark = pytest.mark.live
 
 
-def run(*words: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *words: str | Path, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words, check=False, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, cwd=cwd,
         env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive", **environment},
@@ -50,7 +52,19 @@ def done(*words: str | Path, cwd: Path | None = None, **environment: str) -> str
 
 def apart(tree: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """A program of this machine, in namespaces where the tree is mounted as a chroot needs it."""
-    return run("unshare", "--mount", "--pid", "--fork", "--propagation", "private", "sh", "-c", NAMESPACE, tree, *words)
+    return run(
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        NAMESPACE,
+        tree,
+        *words,
+    )
 
 
 def inside(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -68,7 +82,8 @@ def versions(tmp_path_factory) -> tuple[Path, Path]:
     """An earlier version, and this one."""
     folder = tmp_path_factory.mktemp("debs")
     return tuple(
-        Path(done(sys.executable, "-I", BUILDER, folder, *words).strip()) for words in (("--version", EARLIER), ())
+        Path(done(sys.executable, "-I", BUILDER, folder, *words).strip())
+        for words in (("--version", EARLIER), ())
     )
 
 
@@ -87,7 +102,15 @@ def key(tmp_path) -> dict[str, str]:
     home = tmp_path / "gnupg"
     home.mkdir(mode=0o700)
     environment = {"GNUPGHOME": str(home), "KEY": "archive@example.org"}
-    made = ("--passphrase", "", "--quick-generate-key", environment["KEY"], "ed25519", "sign", "never")
+    made = (
+        "--passphrase",
+        "",
+        "--quick-generate-key",
+        environment["KEY"],
+        "ed25519",
+        "sign",
+        "never",
+    )
     done("gpg", "--batch", "--quiet", *made, **environment)
     yield environment
     run("gpgconf", "--kill", "all", **environment)
@@ -95,7 +118,9 @@ def key(tmp_path) -> dict[str, str]:
 
 def publish(repository: Path, key: dict[str, str]) -> None:
     """The commands of the page, to the letter."""
-    (commands,) = re.findall(r"^```sh\n(# In the folder.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (commands,) = re.findall(
+        r"^```sh\n(# In the folder.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
     done("sh", "-eu", "-c", commands, cwd=repository, **key)
 
 
@@ -111,7 +136,9 @@ def test_apt_installs_upgrades_downgrades_only_when_told_and_purges(tree, versio
     publish(repository, key)
     shutil.copy(repository / "hosttune-archive-keyring.gpg", tree / "usr/share/keyrings")
     (tree / "etc/apt/sources.list.d/hosttune.sources").write_text(SOURCES)
-    before = {path for folder in ("etc", "usr", "var/lib/hosttune") for path in (tree / folder).rglob("*")}
+    before = {
+        path for folder in ("etc", "usr", "var/lib/hosttune") for path in (tree / folder).rglob("*")
+    }
 
     said(tree, "apt-get", "update")
     said(tree, "apt-get", "install", "--yes", "hosttune")
@@ -134,11 +161,15 @@ def test_apt_installs_upgrades_downgrades_only_when_told_and_purges(tree, versio
     said(tree, "hosttune", "explain", "storage-noatime")
 
     said(tree, "apt-get", "purge", "--yes", "hosttune")
-    after = {path for folder in ("etc", "usr", "var/lib/hosttune") for path in (tree / folder).rglob("*")}
+    after = {
+        path for folder in ("etc", "usr", "var/lib/hosttune") for path in (tree / folder).rglob("*")
+    }
     assert {path for path in after - before if "__pycache__" not in path.parts} == set()
 
 
-def test_apt_refuses_what_was_changed_behind_the_signature_and_another_key(tree, versions, key, tmp_path):
+def test_apt_refuses_what_was_changed_behind_the_signature_and_another_key(
+    tree, versions, key, tmp_path
+):
     repository = tree / "srv/apt"
     (repository / "pool").mkdir(parents=True)
     shutil.copy(versions[0], repository / "pool")
@@ -165,7 +196,9 @@ def test_apt_refuses_what_was_changed_behind_the_signature_and_another_key(tree,
 
 
 def test_autopkgtest_installs_looks_plans_and_purges(tree, versions, tmp_path):
-    """Its chroot runner: nothing of this machine is changed, and what it tests is the .deb that was built here."""
+    """Its chroot runner: nothing of this machine is changed, and what it tests is the .deb that was
+    built here.
+    """
     source = tmp_path / "source"
     shutil.copytree(TESTS, source / "debian/tests")
     number = versions[1].name.split("_")[1]
@@ -175,11 +208,16 @@ def test_autopkgtest_installs_looks_plans_and_purges(tree, versions, tmp_path):
     (source / "debian/changelog").write_text(
         f"hosttune ({number}) unstable; urgency=medium\n\n  * Tested.\n\n -- Nobody <nobody@example.org>  Thu, 01 Jan 2026 00:00:00 +0000\n"
     )
-    (source / "debian/files").write_text("")  # a tree that is built: nothing has to be unpacked by dpkg-dev
+    (source / "debian/files").write_text(
+        ""
+    )  # a tree that is built: nothing has to be unpacked by dpkg-dev
     results = tmp_path / "results"
     words = (f"--output-dir={results}", versions[1], source, "--", "chroot", tree)
     ended = apart(tree, "autopkgtest", *words)
     summary = (results / "summary").read_text()
     assert ended.returncode == 0, f"{summary}{ended.stdout}{ended.stderr}"
-    assert re.findall(r"^(\S+)\s+(\S+)", summary, re.MULTILINE) == [("installed", "PASS"), ("purged", "PASS")]
+    assert re.findall(r"^(\S+)\s+(\S+)", summary, re.MULTILINE) == [
+        ("installed", "PASS"),
+        ("purged", "PASS"),
+    ]
     assert (results / "artifacts/check.json").exists()

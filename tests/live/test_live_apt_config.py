@@ -1,4 +1,6 @@
-"""The real apt merges our list with an administrator's, and keeps its patterns as they were written."""
+"""The real apt merges our list with an administrator's, and keeps its patterns as they were
+written.
+"""
 
 import os
 import subprocess
@@ -10,7 +12,10 @@ from hosttune.facts.apt import dump_command, values_in
 from hosttune.rendering import render
 from hosttune.resources.packages.apt_blacklist import KEY
 
-PATTERNS = (*DRIVER, r"^linux-((image|headers|modules-extra|tools|cloud-tools)-)?generic-hwe-24\.04$")
+PATTERNS = (
+    *DRIVER,
+    r"^linux-((image|headers|modules-extra|tools|cloud-tools)-)?generic-hwe-24\.04$",
+)
 OURS = render(
     "apt-blacklist.conf.j2",
     rule="gpu-update-hold",
@@ -30,7 +35,9 @@ def merged(tmp_path):
             (parts / name).write_text(text)
         (tmp_path / "apt.conf").write_text(f'Dir::Etc::parts "{parts}";\n')
         environment = {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf"), "LC_ALL": "C.UTF-8"}
-        done = subprocess.run(dump_command(KEY), env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            dump_command(KEY), env=environment, capture_output=True, text=True, check=True
+        )
         assert done.stderr == ""
         return values_in(done.stdout, KEY)
 
@@ -39,7 +46,9 @@ def merged(tmp_path):
 
 @pytest.mark.parametrize("name", ["50unattended-upgrades", "99site"])
 def test_apt_appends_our_patterns_to_an_administrators(merged, name):
-    assert sorted(merged({name: ADMIN, "60-hosttune-gpu-update-hold.conf": OURS})) == sorted(("slurm", *PATTERNS))
+    assert sorted(merged({name: ADMIN, "60-hosttune-gpu-update-hold.conf": OURS})) == sorted(
+        ("slurm", *PATTERNS)
+    )
 
 
 def test_apt_drops_what_a_later_file_clears(merged):

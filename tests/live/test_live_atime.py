@@ -1,4 +1,6 @@
-"""The atime flag of a live mount on ext4, xfs and btrfs: it alone changes, there and back, whatever the line says."""
+"""The atime flag of a live mount on ext4, xfs and btrfs: it alone changes, there and back, whatever
+the line says.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,21 @@ from tests.live.namespace import loop_disk, own_etc, passes, run
 
 pytestmark = pytest.mark.live
 MIB = 1 << 20
-MKFS = {"ext4": ("mkfs.ext4", 32 * MIB), "xfs": ("mkfs.xfs", 320 * MIB), "btrfs": ("mkfs.btrfs", 160 * MIB)}
+MKFS = {
+    "ext4": ("mkfs.ext4", 32 * MIB),
+    "xfs": ("mkfs.xfs", 320 * MIB),
+    "btrfs": ("mkfs.btrfs", 160 * MIB),
+}
 
 
 @pytest.mark.parametrize(
     "name",
-    [*MKFS, "remount_of_mount_would_have_lost_flags", "held_by_another_namespace", "before_linux_5_12"],
+    [
+        *MKFS,
+        "remount_of_mount_would_have_lost_flags",
+        "held_by_another_namespace",
+        "before_linux_5_12",
+    ],
 )
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
@@ -28,7 +39,9 @@ def test_scenario_in_a_private_namespace(name, tmp_path):
 class Machine:
     """One disk at `target`, with a line in an /etc of the scenario's own."""
 
-    def __init__(self, folder: Path, device: str, fstype: str, *, line: str, live: str, name: str = "data") -> None:
+    def __init__(
+        self, folder: Path, device: str, fstype: str, *, line: str, live: str, name: str = "data"
+    ) -> None:
         from hosttune.host.reading.live import LiveWriter
 
         own_etc(folder)
@@ -38,7 +51,17 @@ class Machine:
         escaped = str(self.target).replace(" ", "\\040")
         self.text = f"# tabs stay\n{device}\t{escaped}\t{fstype}\t{line}\t0\t0\n"
         Path("/etc/fstab").write_text(self.text, encoding="utf-8")
-        run("mount", "--types", fstype, "--options", live, "--source", device, "--target", self.target)
+        run(
+            "mount",
+            "--types",
+            fstype,
+            "--options",
+            live,
+            "--source",
+            device,
+            "--target",
+            self.target,
+        )
         self.writer = LiveWriter()
 
     def look(self):
@@ -50,11 +73,18 @@ class Machine:
         facts = Facts(self.writer)
         # the scenario runs in a namespace of its own on purpose
         facts.__dict__["host"] = SimpleNamespace(
-            is_container=False, is_wsl=False, has_systemd=False, shares_init_mounts=True, is_vm=False
+            is_container=False,
+            is_wsl=False,
+            has_systemd=False,
+            shares_init_mounts=True,
+            is_vm=False,
         )
         wish = Wish("mount", str(self.target), "rule", str(self.target), {"atime": "noatime"})
         kind = wish_kinds()["mount"]
-        state = {one: address_kinds()[one.kind].read(self.writer, one.name) for one in kind.addresses(wish, facts)}
+        state = {
+            one: address_kinds()[one.kind].read(self.writer, one.name)
+            for one in kind.addresses(wish, facts)
+        }
         (finding,) = kind.compare((wish,), Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING))
         return finding
 
@@ -70,18 +100,29 @@ class Machine:
         self.write([address_kinds()[one.address.kind].invert(one) for one in reversed(changes)])
 
     def flags(self) -> set[str]:
-        return set(run("findmnt", "-n", "-o", "VFS-OPTIONS", "--mountpoint", self.target).strip().split(","))
+        return set(
+            run("findmnt", "-n", "-o", "VFS-OPTIONS", "--mountpoint", self.target)
+            .strip()
+            .split(",")
+        )
 
     def super_options(self) -> str:
         return run("findmnt", "-n", "-o", "FS-OPTIONS", "--mountpoint", self.target)
 
 
 def every_case(folder: Path, fstype: str) -> None:
-    """Flags that stand in no line, an option for others than the kernel, a blank in the target, a mount on top."""
+    """Flags that stand in no line, an option for others than the kernel, a blank in the target, a
+    mount on top.
+    """
     mkfs, size = MKFS[fstype]
     with loop_disk(folder / "image", mkfs, "-q", size=size) as device:
         machine = Machine(
-            folder, device, fstype, line="defaults,x-gvfs-name=my%20data", live="nosuid,nodev,noexec", name="my data"
+            folder,
+            device,
+            fstype,
+            line="defaults,x-gvfs-name=my%20data",
+            live="nosuid,nodev,noexec",
+            name="my data",
         )
         before, inside = machine.flags(), machine.super_options()
         assert before == {"rw", "nosuid", "nodev", "noexec", "relatime"}
@@ -94,7 +135,10 @@ def every_case(folder: Path, fstype: str) -> None:
         assert Path("/etc/fstab").read_text(encoding="utf-8") == expected
         assert (str(machine.look().verdict), machine.look().changes) == ("ok", ())
         machine.undo(finding.changes)
-        assert (machine.flags(), Path("/etc/fstab").read_text(encoding="utf-8")) == (before, machine.text)
+        assert (machine.flags(), Path("/etc/fstab").read_text(encoding="utf-8")) == (
+            before,
+            machine.text,
+        )
         by_hand(machine, finding.changes)
         stacked(machine)
 
@@ -112,8 +156,18 @@ def by_hand(machine: Machine, changes) -> None:
 
 def stacked(machine: Machine) -> None:
     """Of two mounts of a disk on one folder the upper one is changed, the lower one is not."""
-    run("mount", "--types", "tmpfs", "between", machine.target)  # the kernel stacks no file system right upon itself
-    run("mount", "--types", machine.fstype, "--source", machine.text.split()[3], "--target", machine.target)
+    run(
+        "mount", "--types", "tmpfs", "between", machine.target
+    )  # the kernel stacks no file system right upon itself
+    run(
+        "mount",
+        "--types",
+        machine.fstype,
+        "--source",
+        machine.text.split()[3],
+        "--target",
+        machine.target,
+    )
     machine.write([one for one in machine.look().changes if one.address.kind == "mount"])
     table = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     place = str(machine.target).replace(" ", "\\040")
@@ -146,7 +200,9 @@ def scenario_remount_of_mount_would_have_lost_flags(folder: Path) -> None:
 
     with loop_disk(folder / "image", "mkfs.ext4", "-q") as device:
         machine = Machine(folder, device, "ext4", line="defaults,noatime", live="ro,nosuid,nodev")
-        change = Change(Address("mount", str(machine.target)), Action.UPDATE, "relatime", "noatime", "rule")
+        change = Change(
+            Address("mount", str(machine.target)), Action.UPDATE, "relatime", "noatime", "rule"
+        )
         address_kinds()["mount"].write(machine.writer, change)
         assert machine.flags() == {"ro", "nosuid", "nodev", "noatime"}
         run("mount", "-o", "remount,noatime", machine.target)  # what everybody else does
@@ -155,17 +211,28 @@ def scenario_remount_of_mount_would_have_lost_flags(folder: Path) -> None:
 
 
 def scenario_before_linux_5_12(folder: Path) -> None:
-    """Without mount_setattr all other flags stay as well, and a user who turns the way meanwhile reaches no mount."""
+    """Without mount_setattr all other flags stay as well, and a user who turns the way meanwhile
+    reaches no mount.
+    """
     import errno
 
     from hosttune.host.writing import mountapi
     from hosttune.host.writing.mountapi import find_topmost, set_atime
 
     def flags(name: str) -> set[str]:
-        return {*find_topmost(str(folder / name)).options} & {"rw", "noatime", "relatime", *mountapi._KEPT}
+        return {*find_topmost(str(folder / name)).options} & {
+            "rw",
+            "noatime",
+            "relatime",
+            *mountapi._KEPT,
+        }
 
     kept = {"ro", "nosuid", "nodev", "noexec", "nodiratime"}
-    for name, options in (("mine", ",".join(kept)), ("other/stick", "nosuid,nodev"), ("way/stick", "rw")):
+    for name, options in (
+        ("mine", ",".join(kept)),
+        ("other/stick", "nosuid,nodev"),
+        ("way/stick", "rw"),
+    ):
         (folder / name).mkdir(parents=True)
         run("mount", "--types", "tmpfs", "--options", options, "tmpfs", folder / name)
     mountapi._mount_setattr = lambda *_: errno.ENOSYS
@@ -196,10 +263,14 @@ def scenario_held_by_another_namespace(folder: Path) -> None:
         try:
             assert os.read(ready, 1) == b"\n"
             finding = machine.look()
-            assert any("keep relatime until restarted" in said for said in finding.evidence), finding.evidence
+            assert any("keep relatime until restarted" in said for said in finding.evidence), (
+                finding.evidence
+            )
             machine.write(finding.changes)
             table = Path(f"/proc/{service.pid}/mountinfo").read_text(encoding="utf-8")
-            (theirs,) = [line for line in table.splitlines() if line.split()[4] == str(machine.target)]
+            (theirs,) = [
+                line for line in table.splitlines() if line.split()[4] == str(machine.target)
+            ]
             assert "relatime" in theirs.split()[5].split(",")
             assert "noatime" in machine.flags()
         finally:

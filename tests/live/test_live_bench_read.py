@@ -83,7 +83,17 @@ def ext4(folder: Path, options: str = "strictatime"):
         target = folder / "mnt"
         target.mkdir()
         with loop_disk(folder / "image", "mkfs.ext4", "-q", size=640 << 20) as device:
-            run("mount", "--types", "ext4", "--options", options, "--source", device, "--target", target)
+            run(
+                "mount",
+                "--types",
+                "ext4",
+                "--options",
+                options,
+                "--source",
+                device,
+                "--target",
+                target,
+            )
             try:
                 yield target
             finally:
@@ -99,7 +109,9 @@ def left_on(target: Path, where: Path) -> list[str]:
 
 
 def scenario_disk(folder: Path) -> None:
-    """Cold files come from the device, warm ones do not, no access time moves on a strictatime mount."""
+    """Cold files come from the device, warm ones do not, no access time moves on a strictatime
+    mount.
+    """
     from hosttune.measure.bench.read import bench_read
 
     with ext4(folder) as target:
@@ -127,7 +139,9 @@ def scenario_memory(folder: Path) -> None:
     target.mkdir()
     run("mount", "--types", "tmpfs", "--options", "size=128m", "tmpfs", target)
     data_set(target / "set")
-    with pytest.raises(HosttuneError, match=r"set is in memory \(tmpfs\): there is no disk to measure"):
+    with pytest.raises(
+        HosttuneError, match=r"set is in memory \(tmpfs\): there is no disk to measure"
+    ):
         bench_read(wanted(target / "set", folder / "state"))
     merged = overlay(folder, target / "set", target)
     with pytest.raises(HosttuneError, match=r"merged is in memory \(overlay\)"):
@@ -147,7 +161,9 @@ def overlay(folder: Path, lower: Path, writable: Path) -> Path:
 
 
 def scenario_overlay(folder: Path) -> None:
-    """Files of a disk below a layer in memory: the layers are named, and nothing is compared with what memory gives."""
+    """Files of a disk below a layer in memory: the layers are named, and nothing is compared with
+    what memory gives.
+    """
     from hosttune.measure.bench.read import bench_read
 
     memory = folder / "memory"
@@ -168,11 +184,15 @@ def scenario_overlay(folder: Path) -> None:
 
 
 def scenario_decoding_as_nobody(folder: Path) -> None:
-    """Root's Python decodes root's files as nobody, through a view that keeps their access times."""
+    """Root's Python decodes root's files as nobody, through a view that keeps their access
+    times.
+    """
     from hosttune.measure.bench import read_python
     from hosttune.measure.bench.read import bench_read
 
-    run("mount", "--types", "tmpfs", "--options", "mode=755", "tmpfs", "/opt")  # where nobody may look
+    run(
+        "mount", "--types", "tmpfs", "--options", "mode=755", "tmpfs", "/opt"
+    )  # where nobody may look
     site = Path("/opt/site/PIL")
     site.mkdir(parents=True)
     (site / "__init__.py").touch()
@@ -183,7 +203,9 @@ def scenario_decoding_as_nobody(folder: Path) -> None:
     with ext4(folder) as target:
         run("mount", "--bind", target, "/mnt")  # pytest's folders are root's alone
         paths = data_set(Path("/mnt/set"))
-        given = wanted(Path("/mnt/set"), folder / "state", decode=True, python="/usr/bin/python3", files=30)
+        given = wanted(
+            Path("/mnt/set"), folder / "state", decode=True, python="/usr/bin/python3", files=30
+        )
         result = bench_read(given)
         broken = sum(path in result.sample.paths for path in map(str, paths[::10]))
         decoder = result.decoder
@@ -195,7 +217,9 @@ def scenario_decoding_as_nobody(folder: Path) -> None:
         assert result.figures.decode.failed == 0
         assert stamps(paths) == {STAMP}
         assert left_on(target, folder / "state") == []
-        os.chmod("/mnt", 0o700)  # behind a folder that is closed to it, the user's Python reads nothing
+        os.chmod(
+            "/mnt", 0o700
+        )  # behind a folder that is closed to it, the user's Python reads nothing
         with pytest.raises(HosttuneError, match="Permission denied"):
             bench_read(given)
         os.chmod("/mnt", 0o755)  # noqa: S103 - of this test alone
@@ -203,7 +227,9 @@ def scenario_decoding_as_nobody(folder: Path) -> None:
 
 
 def scenario_no_descriptor_for_the_users_python(folder: Path) -> None:
-    """What its processes have open: pipes and /dev/null, nothing below the data, and no way to write there."""
+    """What its processes have open: pipes and /dev/null, nothing below the data, and no way to
+    write there.
+    """
     from hosttune.measure.bench.read import noatime_view
     from hosttune.measure.bench.read_crew import Crew
 
@@ -228,13 +254,20 @@ def scenario_no_descriptor_for_the_users_python(folder: Path) -> None:
             crew.load([str(path)])
             for worker in crew._workers:
                 pid = worker._process.pid
-                held = {os.readlink(f"/proc/{pid}/fd/{fd}").partition(":")[0] for fd in os.listdir(f"/proc/{pid}/fd")}
+                held = {
+                    os.readlink(f"/proc/{pid}/fd/{fd}").partition(":")[0]
+                    for fd in os.listdir(f"/proc/{pid}/fd")
+                }
                 assert held <= {"pipe", "/dev/null"}, held
                 assert Path(f"/proc/{pid}/status").read_text().count("\t65534") >= 4
                 (mounted,) = (
-                    row for row in Path(f"/proc/{pid}/mountinfo").read_text().splitlines() if " /mnt/set " in row
+                    row
+                    for row in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+                    if " /mnt/set " in row
                 )
-                assert {"ro", "nosuid", "nodev", "noatime"} <= set(mounted.split()[5].split(",")), mounted
+                assert {"ro", "nosuid", "nodev", "noatime"} <= set(mounted.split()[5].split(",")), (
+                    mounted
+                )
             assert crew.run([0], 1, "read", 30).files == 1
         assert path.stat().st_atime_ns == STAMP
         run("umount", "/mnt")
@@ -250,7 +283,9 @@ while True:
 
 
 def scenario_view_of_a_folder_that_a_user_exchanges(folder: Path) -> None:
-    """A user exchanges the data and a link to /etc. Nothing is mounted on /etc, where root's programs look for code."""
+    """A user exchanges the data and a link to /etc. Nothing is mounted on /etc, where root's
+    programs look for code.
+    """
     import subprocess
 
     from hosttune.measure.bench import detached
@@ -286,7 +321,10 @@ def scenario_view_of_a_folder_that_a_user_exchanges(folder: Path) -> None:
         pass
     assert len(looks) == 1
     detached.open_without_links = opened
-    with pytest.raises(OSError, match="symbolic links"), namespace_with_view(str(data)):  # which is the link now
+    with (
+        pytest.raises(OSError, match="symbolic links"),
+        namespace_with_view(str(data)),
+    ):  # which is the link now
         pass
     exchange()
     user = ("setpriv", "--reuid=1003", "--regid=1003", "--clear-groups", "--")
@@ -316,14 +354,19 @@ def scenario_others_files(folder: Path) -> None:
     with ext4(folder) as target:
         paths = data_set(target / "set")
         given = {"files": 100, "most_bytes": 1 << 30, "seed": 1, "uid": 65534}
-        assert (draw(str(target / "set"), **given).paths, draw(str(target / "set"), **given).others) == ((), 100)
+        assert (
+            draw(str(target / "set"), **given).paths,
+            draw(str(target / "set"), **given).others,
+        ) == ((), 100)
         run("mount", "--options", "remount,noatime", target)
         assert len(draw(str(target / "set"), **given).paths) == 100
         assert stamps(paths) == {STAMP}
 
 
 def scenario_killed(folder: Path) -> None:
-    """A kill -9 in the middle: the workers end by themselves, and the scratch folder is known to the next run."""
+    """A kill -9 in the middle: the workers end by themselves, and the scratch folder is known to
+    the next run.
+    """
     import signal
     import subprocess
     import time
@@ -356,7 +399,9 @@ def scenario_killed(folder: Path) -> None:
 
 
 def scenario_drop_caches(folder: Path) -> None:
-    """Cold passes by dropping all caches, into a file of the scenario's own in place of the kernel's."""
+    """Cold passes by dropping all caches, into a file of the scenario's own in place of the
+    kernel's.
+    """
     from hosttune.measure.bench.read import bench_read
 
     dropped = folder / "drop_caches"

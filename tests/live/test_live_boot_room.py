@@ -1,4 +1,6 @@
-"""A /boot of a few MiB on a loop device: what is left of it, the finding, and the refusal of a set of packages."""
+"""A /boot of a few MiB on a loop device: what is left of it, the finding, and the refusal of a set
+of packages.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def look():
         def query(self, argv, *, timeout_s=10.0):
             if argv == apt.make_simulation(("no-such-microcode",)):
                 names = ("no-such-microcode", "intel-microcode")
-                return Completed(0, "".join(f"Inst {one} (1 a:1/b [all])\n" for one in names).encode(), b"")
+                return Completed(
+                    0, "".join(f"Inst {one} (1 a:1/b [all])\n" for one in names).encode(), b""
+                )
             return super().query(argv, timeout_s=timeout_s)
 
     facts, kind = Facts(Reader()), PackagesWish("packages")

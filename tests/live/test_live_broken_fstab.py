@@ -1,5 +1,6 @@
-"""Broken lines of an fstab before lint and before the real thing: what systemd's generator makes of each is mounted as
-systemd would, on loop devices in a private namespace, and systemd-analyze looks for circles.
+"""Broken lines of an fstab before lint and before the real thing: what systemd's generator makes of
+each is mounted as systemd would, on loop devices in a private namespace, and systemd-analyze looks
+for circles.
 """
 
 from __future__ import annotations
@@ -97,22 +98,36 @@ overlay PLACE overlay lowerdir=/usr:/etc,index=off,metacopy=off 0 0
 """
 CIRCLES = (
     ("PLACE/a PLACE/b none bind 0 0", "PLACE/b PLACE/a none bind 0 0"),
-    ("PLACE/c/1 PLACE/a none bind 0 0", "PLACE/a/1 PLACE/b none bind 0 0", "PLACE/b/1 PLACE/c none rbind 0 0"),
+    (
+        "PLACE/c/1 PLACE/a none bind 0 0",
+        "PLACE/a/1 PLACE/b none bind 0 0",
+        "PLACE/b/1 PLACE/c none rbind 0 0",
+    ),
 )
-ROW = ("/usr PLACE/a none bind 0 0", "PLACE/a/lib PLACE/b none bind 0 0", "PLACE/b PLACE/c none bind 0 0")
+ROW = (
+    "/usr PLACE/a none bind 0 0",
+    "PLACE/a/lib PLACE/b none bind 0 0",
+    "PLACE/b PLACE/c none bind 0 0",
+)
 
 
 def test_types_that_systemd_mounts_after_the_network_are_those_of_this_machine(tmp_path):
     types = sorted(KNOWN - NO_TYPE - LATELY_REMOTE - {"swap"})
     types += [f"fuse.{name}" for name in types if not name.startswith("fuse")]
-    text = "".join(f"source /{number} {fstype} defaults 0 0\n" for number, fstype in enumerate(types))
+    text = "".join(
+        f"source /{number} {fstype} defaults 0 0\n" for number, fstype in enumerate(types)
+    )
     folder = generated(tmp_path, text)[0].parent
     remote = {path.stem for path in (folder / "remote-fs.target.requires").iterdir()}
-    assert remote == {str(number) for number, name in enumerate(types) if is_remote_to_systemd(name, frozenset())}
+    assert remote == {
+        str(number) for number, name in enumerate(types) if is_remote_to_systemd(name, frozenset())
+    }
     assert is_remote_to_systemd("ext4", frozenset({"_netdev"}))
 
 
-@pytest.mark.parametrize("name", ["broken_lines_do_not_mount", "fine_lines_mount", "circles_are_what_systemd_finds"])
+@pytest.mark.parametrize(
+    "name", ["broken_lines_do_not_mount", "fine_lines_mount", "circles_are_what_systemd_finds"]
+)
 def test_scenario_in_a_private_namespace_passes(name, tmp_path):
     passes(__file__, name, tmp_path)
 
@@ -134,7 +149,9 @@ def scenario_fine_lines_mount(folder: Path) -> None:
 def scenario_circles_are_what_systemd_finds(folder: Path) -> None:
     for lines in (*CIRCLES, ROW):
         text = "".join(f"{line}\n" for line in lines)
-        found = [one for one in lint(parse(text.replace("PLACE", "/p").encode())) if one.code == "circle"]
+        found = [
+            one for one in lint(parse(text.replace("PLACE", "/p").encode())) if one.code == "circle"
+        ]
         assert (len(found) == len(lines)) is (lines is not ROW)
         units = generated(folder, text.replace("PLACE", str(folder / "place")))
         argv = ("systemd-analyze", "verify", "--man=no", *map(str, units))
@@ -165,14 +182,26 @@ def generated(folder: Path, text: str) -> list[Path]:
     folders = [units / name for name in ("normal", "early", "late")]
     for one in folders:
         one.mkdir(parents=True)
-    environment = {"PATH": "/usr/bin:/bin", "SYSTEMD_FSTAB": str(folder / "fstab"), "SYSTEMD_LOG_TARGET": "console"}
-    subprocess.run((GENERATOR, *map(str, folders)), check=False, capture_output=True, timeout=30, env=environment)
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "SYSTEMD_FSTAB": str(folder / "fstab"),
+        "SYSTEMD_LOG_TARGET": "console",
+    }
+    subprocess.run(
+        (GENERATOR, *map(str, folders)),
+        check=False,
+        capture_output=True,
+        timeout=30,
+        env=environment,
+    )
     return sorted(folders[0].glob("*.mount"))
 
 
 def mounts(folder: Path, device: str, line: str) -> bool:
     """Whether each unit of this line can be mounted, as systemd does it; no unit is no mount."""
-    units = generated(folder, line.replace("DISK", device).replace("PLACE", str(folder / "place")) + "\n")
+    units = generated(
+        folder, line.replace("DISK", device).replace("PLACE", str(folder / "place")) + "\n"
+    )
     results = []
     for unit in units:
         text = unit.read_text(encoding="utf-8")

@@ -1,4 +1,6 @@
-"""A chroot with /proc, /sys and /dev bound in is an image: nothing of the kernel that builds it counts as its own."""
+"""A chroot with /proc, /sys and /dev bound in is an image: nothing of the kernel that builds it
+counts as its own.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ def scenario_folder(folder: Path) -> None:
 
 
 def scenario_user(folder: Path) -> None:
-    """Without root's rights /proc/1/root cannot be read; a root that is no mount point tells it all the same."""
+    """Without root's rights /proc/1/root cannot be read; a root that is no mount point tells it all
+    the same.
+    """
     folder.chmod(0o755)
     assert answer(image(folder, is_mount=False), uid=65534) is False
     assert answer(Path("/"), uid=65534) is True
@@ -121,7 +125,9 @@ def scenario_root_that_is_bound(folder: Path) -> None:
 
 
 def scenario_container(folder: Path) -> None:
-    """`docker run --pid=host`: mounts, host name and IPC of its own, and the processes of the host."""
+    """`docker run --pid=host`: mounts, host name and IPC of its own, and the processes of the
+    host.
+    """
     root = image(folder)
     program = "from tests.live.test_live_chroot import answer; from pathlib import Path"
     program += f"; print(answer(Path({str(root)!r})))"
@@ -137,7 +143,16 @@ def scenario_root_of_a_process(folder: Path) -> None:
     program += "; open(root + '/etc/os-release', 'w').write('ID=inside')"
     program += "; os.chdir(root); run('pivot_root', '.', '.')"
     program += "; print('ready', flush=True); signal.pause()"
-    start = ("unshare", "--mount", "--propagation", "private", sys.executable, "-c", program, str(root))
+    start = (
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        sys.executable,
+        "-c",
+        program,
+        str(root),
+    )
     with subprocess.Popen(start, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout
@@ -155,13 +170,22 @@ def scenario_command_line(folder: Path) -> None:
     """check, plan and apply of the command line; an image is tuned, the running kernel is not."""
     root = image(folder)
     outside = Path("/proc/sys/vm/swappiness").read_bytes()
-    for place in (sys.prefix, sys.base_prefix, "/usr/lib", "/lib", "/lib64", str(Path(__file__).resolve().parents[2])):
+    for place in (
+        sys.prefix,
+        sys.base_prefix,
+        "/usr/lib",
+        "/lib",
+        "/lib64",
+        str(Path(__file__).resolve().parents[2]),
+    ):
         if Path(place).exists() and not (root / place[1:]).is_mount():
             (root / place[1:]).mkdir(parents=True, exist_ok=True)
             run("mount", "--bind", place, root / place[1:])
     start = ("chroot", root, sys.executable, "-m", "hosttune")
     plan = run("sh", "-c", '"$@" 2>&1 || test $? = 1', "sh", *start, "plan")
-    assert plan.startswith("hosttune: this is a chroot: its files are looked at as those of --root /")
+    assert plan.startswith(
+        "hosttune: this is a chroot: its files are looked at as those of --root /"
+    )
     assert "only the machine that runs these files can show it" in plan
     assert "sysctl:" not in plan
     run("sh", "-c", '"$@" || test $? = 1', "sh", *start, "apply", "--yes")

@@ -1,4 +1,6 @@
-"""A data disk of the policy on real file systems: folder, line, mount, and everything back again."""
+"""A data disk of the policy on real file systems: folder, line, mount, and everything back
+again.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ BELT = "nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target"
 
 
 @pytest.mark.parametrize(
-    "name", ["ext4", "xfs", "btrfs", "busy_disk_stays", "two_disks_of_one_uuid", "wrong_type", "image_of_a_user"]
+    "name",
+    [
+        "ext4",
+        "xfs",
+        "btrfs",
+        "busy_disk_stays",
+        "two_disks_of_one_uuid",
+        "wrong_type",
+        "image_of_a_user",
+    ],
 )
 def test_data_disk_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
@@ -33,7 +44,9 @@ class Machine:
 
         own_etc(folder)
         self.fstab = Path("/etc/fstab")
-        self.fstab.write_text("# by hand, no line end\nproc /proc proc defaults 0 0", encoding="utf-8")
+        self.fstab.write_text(
+            "# by hand, no line end\nproc /proc proc defaults 0 0", encoding="utf-8"
+        )
         self.before = self.fstab.read_bytes()
         self.target = folder / "mnt" / "data"
         self.writer = LiveWriter()
@@ -54,7 +67,9 @@ class Machine:
         kind = wish_kinds()["data-mount"]
         places = kind.addresses(self.wish, facts)
         state = {one: address_kinds()[one.kind].read(self.writer, one.name) for one in places}
-        (finding,) = kind.compare((self.wish,), Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING))
+        (finding,) = kind.compare(
+            (self.wish,), Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING)
+        )
         return finding
 
     def write(self, changes) -> None:
@@ -72,14 +87,19 @@ class Machine:
 def there_and_back(folder: Path, device: str, fstype: str) -> None:
     machine = Machine(folder, device)
     finding = machine.look()
-    assert [change.address.kind for change in finding.changes] == ["folder", "folder", "fstab-line", "data-mount"], (
-        finding
-    )
+    assert [change.address.kind for change in finding.changes] == [
+        "folder",
+        "folder",
+        "fstab-line",
+        "data-mount",
+    ], finding
     machine.write(finding.changes)
     uuid = run("blkid", "-c", "/dev/null", "-s", "UUID", "-o", "value", device).strip()
     line = f"UUID={uuid} {machine.target} {fstype} noatime,{BELT} 0 0"
     assert machine.fstab.read_bytes() == machine.before + b"\n" + line.encode()
-    mounted = run("findmnt", "-n", "-o", "FSTYPE,VFS-OPTIONS", "--mountpoint", machine.target).split()
+    mounted = run(
+        "findmnt", "-n", "-o", "FSTYPE,VFS-OPTIONS", "--mountpoint", machine.target
+    ).split()
     assert (mounted[0], "noatime" in mounted[1].split(",")) == (fstype, True)
     again = machine.look()
     assert (str(again.verdict), again.changes) == ("ok", ()), again
@@ -138,7 +158,9 @@ def scenario_wrong_type(folder: Path) -> None:
 
 
 def scenario_image_of_a_user(folder: Path) -> None:
-    """The disk of the policy is gone, and a user has attached a file with its label: udisks2 lets root's losetup do it."""
+    """The disk of the policy is gone, and a user has attached a file with its label: udisks2 lets
+    root's losetup do it.
+    """
     as_user = ("setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups")
     with TemporaryDirectory(dir="/var/tmp") as own:  # pytest's own folder is closed to users
         os.chown(own, 1001, 1001)

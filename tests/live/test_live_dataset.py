@@ -1,5 +1,5 @@
-"""A data set on real file systems: no access time moves, residency is what the kernel says, other mounts stay out, and
-others' files are told as such.
+"""A data set on real file systems: no access time moves, residency is what the kernel says, other
+mounts stay out, and others' files are told as such.
 """
 
 from __future__ import annotations
@@ -16,14 +16,22 @@ from tests.live.namespace import ROOT, loop_disk, passes, run
 
 pytestmark = pytest.mark.live
 OLD = 1_000_000_000 * 10**9  # 2001: any read under relatime would move it
-PICTURE = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc0001108017701f403011100021100031100").ljust(
-    20_000, b"\1"
-)
+PICTURE = bytes.fromhex(
+    "ffd8ffe000104a46494600010100000100010000ffc0001108017701f403011100021100031100"
+).ljust(20_000, b"\1")
 
 
 @pytest.mark.parametrize(
     "name",
-    ["atime", "residency", "mounts", "somebody_else", "interrupt", "million_bytes_of_names", "fuse_in_both_orders"],
+    [
+        "atime",
+        "residency",
+        "mounts",
+        "somebody_else",
+        "interrupt",
+        "million_bytes_of_names",
+        "fuse_in_both_orders",
+    ],
 )
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
@@ -108,7 +116,9 @@ def times_quietly(place: Path) -> dict[str, int]:
 
 
 def scenario_residency(folder: Path) -> None:
-    """Cold, it is 0, and a look leaves it so; half of it read is half; all of it is all. Both system calls agree."""
+    """Cold, it is 0, and a look leaves it so; half of it read is half; all of it is all. Both
+    system calls agree.
+    """
     from hosttune.measure import page_cache
 
     with loop_disk(folder / "image", "mkfs.ext4", "-q") as device:
@@ -152,11 +162,15 @@ def scenario_mounts(folder: Path) -> None:
 
 
 def scenario_somebody_else(folder: Path) -> None:
-    """An ordinary user looks at files of root's: what moves is told, what is hidden is told, nothing fails."""
+    """An ordinary user looks at files of root's: what moves is told, what is hidden is told,
+    nothing fails.
+    """
     import traceback
 
     with loop_disk(folder / "image", "mkfs.ext4", "-q") as device:
-        run("mount", "-t", "ext4", "-o", "strictatime", device, "/mnt")  # pytest's folders are root's alone
+        run(
+            "mount", "-t", "ext4", "-o", "strictatime", device, "/mnt"
+        )  # pytest's folders are root's alone
         place = pictures(Path("/mnt"), 50)
         (place / "secret").mkdir(mode=0o700)
         (place / "secret" / "y.jpg").write_bytes(PICTURE)
@@ -197,13 +211,25 @@ def scenario_interrupt(folder: Path) -> None:
             below.mkdir(parents=True)
             for name in range(1000):
                 (below / f"{name}.jpg").touch()
-        argv = [sys.executable, "-I", "-m", "hosttune", "dataset", str(place), "--exact", "--format", "json"]
+        argv = [
+            sys.executable,
+            "-I",
+            "-m",
+            "hosttune",
+            "dataset",
+            str(place),
+            "--exact",
+            "--format",
+            "json",
+        ]
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             child = subprocess.Popen(
                 argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
             )
-            while not any(str(place) in path for path in opened(child.pid)) and child.poll() is None:
+            while (
+                not any(str(place) in path for path in opened(child.pid)) and child.poll() is None
+            ):
                 pass
             child.send_signal(signal.SIGINT)
             out, _ = child.communicate(timeout=60)
@@ -241,19 +267,23 @@ def scenario_million_bytes_of_names(folder: Path) -> None:
                 for name in range(1000):
                     os.close(os.open(below / f"{name:0200d}.jpg", os.O_CREAT | os.O_WRONLY, 0o644))
             child = subprocess.Popen(
-                [sys.executable, "-I", "-m", "hosttune", "dataset", place], stdout=subprocess.DEVNULL
+                [sys.executable, "-I", "-m", "hosttune", "dataset", place],
+                stdout=subprocess.DEVNULL,
             )
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
             assert child.returncode == 0
             peaks.append(used.ru_maxrss / 1024)
-        # the sample of 20,000 paths of some 250 bytes is full with the second; 90,000 names more would take 25 MiB
+        # the sample of 20,000 paths of some 250 bytes is full with the second; 90,000 names more
+        # would take 25 MiB
         assert peaks[1] - peaks[0] < 15, peaks
         run("umount", target)
 
 
 def scenario_fuse_in_both_orders(folder: Path) -> None:
-    """Kinds that were written one after the other, through a file system whose names have no inode numbers."""
+    """Kinds that were written one after the other, through a file system whose names have no inode
+    numbers.
+    """
     import time
 
     for number, is_turned in enumerate((False, True)):
@@ -276,9 +306,13 @@ def scenario_fuse_in_both_orders(folder: Path) -> None:
                 assert {entry.inode() for entry in entries} == {0xFFFFFFFF}
             for is_exact in (False, True):
                 found = look(target, is_exact=is_exact)
-                assert (found.names.files, found.place.fstype) == (2_400, "fuse.mirror"), found.place
+                assert (found.names.files, found.place.fstype) == (2_400, "fuse.mirror"), (
+                    found.place
+                )
                 assert found.sizes.total_bytes == 1_200 * 75_000
-                assert abs(found.decoded.native_bytes - truth) <= max(found.decoded.margin_bytes, 0), found.decoded
+                assert abs(found.decoded.native_bytes - truth) <= max(
+                    found.decoded.margin_bytes, 0
+                ), found.decoded
                 assert found.decoded.margin_bytes <= 0.03 * truth
             assert found.decoded.native_bytes == truth
         finally:

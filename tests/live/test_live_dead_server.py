@@ -1,4 +1,6 @@
-"""File systems whose server is dead, and files of the kernel, in the place of data: no command waits for them."""
+"""File systems whose server is dead, and files of the kernel, in the place of data: no command
+waits for them.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ LIMIT_S = 120  # of each command; without an end of its own it takes for ever
 
 @contextlib.contextmanager
 def dead_server(target: Path, fstype: str = "fuse.sshfs"):
-    """A FUSE file system of an ordinary user that root can enter (allow_other) and that answers nothing. It takes the
-    requests, so that not even signal 9 ends who waits for an answer."""
+    """A FUSE file system of an ordinary user that root can enter (allow_other) and that answers
+    nothing. It takes the requests, so that not even signal 9 ends who waits for an answer.
+    """
     target.mkdir(exist_ok=True)
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
@@ -34,7 +37,10 @@ def dead_server(target: Path, fstype: str = "fuse.sshfs"):
     assert libc.mount(b"dead", os.fsencode(target), fstype.encode(), 6, options.encode()) == 0
     request = os.read(device, 1 << 16)  # INIT, which it answers
     answer = struct.pack("<IIIIHHIII", 7, 31, 65536, 0, 12, 10, 65536, 1, 0).ljust(64, b"\0")
-    os.write(device, struct.pack("<IiQ", 16 + len(answer), 0, struct.unpack("<IIQ", request[:16])[2]) + answer)
+    os.write(
+        device,
+        struct.pack("<IiQ", 16 + len(answer), 0, struct.unpack("<IIQ", request[:16])[2]) + answer,
+    )
     threading.Thread(target=swallow, args=(device,), daemon=True).start()
     try:
         yield target
@@ -51,7 +57,9 @@ def swallow(device: int) -> None:
 
 def start(*words: object) -> subprocess.Popen[str]:
     argv = [sys.executable, "-m", "hosttune", *map(str, words)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    return subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -87,7 +95,9 @@ def scenario_dead(folder: Path) -> None:
             "followed": start("dataset", data, "--budget", "8", "--follow"),
             "root": start("dataset", dead, "--budget", "2"),
             "bench": start("bench", "read", data, "--budget", "2", "--anyway"),
-            "bench root": start("bench", "read", dead, "--budget", "2", "--allow-network", "--anyway"),
+            "bench root": start(
+                "bench", "read", dead, "--budget", "2", "--allow-network", "--anyway"
+            ),
             "report": start("report", results),
             "report dead": start("report", dead, results / "a.json"),
             "policy": start("check", "--policy", dead / "p.yaml"),
@@ -112,8 +122,20 @@ def scenario_dead(folder: Path) -> None:
     assert said["report"][0] in {0, 1}
     for name in ("output", "output below", "plan", "recorder"):
         assert said[name][0] == 2, name
-        assert f"through {dead}, because it is on a file system mounted by uid {UID}" in said[name][1], name
-    for name in ("root", "bench root", "policy", "rules", "record", "fstab", "diff", "replay", "new rule"):
+        assert (
+            f"through {dead}, because it is on a file system mounted by uid {UID}" in said[name][1]
+        ), name
+    for name in (
+        "root",
+        "bench root",
+        "policy",
+        "rules",
+        "record",
+        "fstab",
+        "diff",
+        "replay",
+        "new rule",
+    ):
         assert said[name][0] == 2, name
         assert "gives no answer" in said[name][1], name
     for name in ("report", "report dead"):
@@ -125,7 +147,8 @@ def test_server_that_comes_while_root_looks_at_data_is_not_waited_for(tmp_path):
     passes(HERE, "late", tmp_path)
 
 
-# Limits as they are, but shorter; without --budget a command that does nothing ends after `SILENT_S`.
+# Limits as they are, but shorter; without --budget a command that does nothing ends after
+# `SILENT_S`.
 SHORT = """
 import sys
 from hosttune.cli import app, within
@@ -165,9 +188,18 @@ def look_while_a_user_mounts(folder: Path, name: str, options: tuple[str, ...]) 
             (place / f"{number}.bin").write_bytes(b"x" * 5000)
     run("chown", "-R", UID, folder)
     with contextlib.ExitStack() as mounted:
-        watcher = threading.Thread(target=mount_others, args=(mounted, places, watch(places)), daemon=True)
+        watcher = threading.Thread(
+            target=mount_others, args=(mounted, places, watch(places)), daemon=True
+        )
         watcher.start()
-        argv = [sys.executable, "-c", SHORT, *name.split()[: 2 if name == "bench read" else 1], data, *options]
+        argv = [
+            sys.executable,
+            "-c",
+            SHORT,
+            *name.split()[: 2 if name == "bench read" else 1],
+            data,
+            *options,
+        ]
         found = ended(
             subprocess.Popen([str(word) for word in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              text=True, cwd=ROOT)
@@ -177,7 +209,9 @@ def look_while_a_user_mounts(folder: Path, name: str, options: tuple[str, ...]) 
 
 
 def watch(places: list[Path]) -> int:
-    """A descriptor of inotify(7) that says when one of these folders is opened; the first has number 1."""
+    """A descriptor of inotify(7) that says when one of these folders is opened; the first has
+    number 1.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     waiting = libc.inotify_init()
     for place in places:
@@ -226,7 +260,11 @@ def scenario_held(folder: Path) -> None:
             assert ("sudo hosttune history" in said) is (name == "apply"), said
         assert "held" in said
         process = subprocess.Popen(
-            [*argv, "held", dead], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+            [*argv, "held", dead],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
         )
         code, said = ended(process)
         assert (code, said.splitlines()[0]) == (2, "held"), said
@@ -275,7 +313,9 @@ print(live.stat(sys.argv[1], follow=False))
 
 
 def scenario_links(folder: Path) -> None:
-    """The type is one that no list of network types has. The second path begins as those of the kernel do."""
+    """The type is one that no list of network types has. The second path begins as those of the
+    kernel do.
+    """
     with dead_server(folder / "dead", "fuse.mine") as dead:
         (folder / "t").symlink_to(dead)
         os.chown(folder / "t", UID, UID, follow_symlinks=False)
@@ -293,7 +333,10 @@ def scenario_links(folder: Path) -> None:
         ageing = start("facts", "ageing")
         for process in begun:
             code, said = ended(process)
-            assert (code, said.count("a user's link leads to a file system that may give no answer")) == (0, 9), said
+            assert (
+                code,
+                said.count("a user's link leads to a file system that may give no answer"),
+            ) == (0, 9), said
         code, said = ended(ageing)
         assert (code, said.count(f"{dead}/x")) == (0, 2), said
 
@@ -307,7 +350,13 @@ def scenario_odd(folder: Path) -> None:
     (folder / "k.json").symlink_to("/proc/kmsg")
     (folder / "z.json").symlink_to("/dev/zero")
     os.mkfifo(folder / "p.json")
-    for command in (["report"], ["check", "--policy"], ["check", "--host"], ["fstab"], ["watch", "--replay"]):
+    for command in (
+        ["report"],
+        ["check", "--policy"],
+        ["check", "--host"],
+        ["fstab"],
+        ["watch", "--replay"],
+    ):
         begun = {name: start(*command, folder / name) for name in ("k.json", "z.json")}
         said = {name: ended(process) for name, process in begun.items()}
         assert all(status in {1, 2} for status, _ in said.values()), said
@@ -333,7 +382,11 @@ def scenario_program(folder: Path) -> None:
         contained.stdout.readline()
         with dead_server(dead):
             listing = subprocess.Popen(
-                [sys.executable, "-c", look], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+                [sys.executable, "-c", look],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
             )
             try:
                 code, said = ended(listing)

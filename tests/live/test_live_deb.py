@@ -1,5 +1,5 @@
-"""The .deb, installed, used, upgraded and purged by dpkg in trees of Debian 12 and 13, under chroot in namespaces of
-their own. Nothing is applied: the kernel under the tree is this machine's.
+"""The .deb, installed, used, upgraded and purged by dpkg in trees of Debian 12 and 13, under chroot
+in namespaces of their own. Nothing is applied: the kernel under the tree is this machine's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ GENERATOR = "/usr/lib/systemd/system-generators/hosttune-ready"
 RUN = "var/lib/hosttune/runs/20260101T000000-1.jsonl"
 METRICS = "var/lib/prometheus/node-exporter/hosttune.prom"
 # What dpkg itself keeps, and what a test puts there.
-NOT_OURS = re.compile(r"^(deb|proc|dev|sys|var/lib/dpkg|var/log|var/cache/(debconf|man)|run)(/|$)|__pycache__")
+NOT_OURS = re.compile(
+    r"^(deb|proc|dev|sys|var/lib/dpkg|var/log|var/cache/(debconf|man)|run)(/|$)|__pycache__"
+)
 pytestmark = pytest.mark.live
 
 
@@ -45,12 +47,17 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     scratch = folder / "later"
     subprocess.run(("dpkg-deb", "--raw-extract", first, scratch), check=True, timeout=60)
     control = scratch / "DEBIAN/control"
-    control.write_text(re.sub(r"^Version: .*$", "Version: 99", control.read_text(), flags=re.MULTILINE))
+    control.write_text(
+        re.sub(r"^Version: .*$", "Version: 99", control.read_text(), flags=re.MULTILINE)
+    )
     policy = scratch / "etc/hosttune/policy.yaml"
     policy.write_text(policy.read_text() + "# new in this version\n")
     later = folder / "hosttune_99_all.deb"
     subprocess.run(
-        ("dpkg-deb", "--root-owner-group", "--build", scratch, later), check=True, capture_output=True, timeout=60
+        ("dpkg-deb", "--root-owner-group", "--build", scratch, later),
+        check=True,
+        capture_output=True,
+        timeout=60,
     )
     return first, later
 
@@ -69,7 +76,9 @@ def tree(request, tmp_path_factory, packages):
 
 
 def inside(tree: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in the tree. Values of the kernel are read only there, so that no mistake changes this machine's."""
+    """Run a program in the tree. Values of the kernel are read only there, so that no mistake
+    changes this machine's.
+    """
     script = """
         mount -t proc proc "$0/proc" && mount --bind "$0/proc/sys" "$0/proc/sys" &&
         mount -o remount,bind,ro "$0/proc/sys" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"
@@ -88,7 +97,11 @@ def said(tree: Path, *argv: str, status: int = 0) -> str:
 
 
 def contents(tree: Path) -> set[str]:
-    return {name for path in tree.rglob("*") if not NOT_OURS.search(name := path.relative_to(tree).as_posix())}
+    return {
+        name
+        for path in tree.rglob("*")
+        if not NOT_OURS.search(name := path.relative_to(tree).as_posix())
+    }
 
 
 def check_service(tree: Path) -> list[list[str]]:
@@ -109,12 +122,20 @@ def test_deb_is_installed_used_upgraded_and_purged(tree, packages):
     assert report.returncode == 1, report.stderr
     assert json.loads(report.stdout)["hosts"]
     assert "sudo" not in said(tree, "hosttune", "explain", "storage-noatime")
-    assert list(tree.glob("usr/lib/hosttune/hosttune/__pycache__/values.*.pyc")), "py3compile made no byte code"
+    assert list(tree.glob("usr/lib/hosttune/hosttune/__pycache__/values.*.pyc")), (
+        "py3compile made no byte code"
+    )
 
     assert not list((tree / "etc/systemd/system").rglob("hosttune*")), "the timer is on"
-    assert said(tree, "systemd-analyze", "verify", "--man=no", f"{UNITS}.timer", f"{UNITS}.service") == ""
+    assert (
+        said(tree, "systemd-analyze", "verify", "--man=no", f"{UNITS}.timer", f"{UNITS}.service")
+        == ""
+    )
     assert said(tree, "systemd-analyze", "verify", "--man=no", READY) == ""
-    assert said(tree, "systemctl", "is-enabled", "hosttune-ready.service", status=1).strip() == "disabled"
+    assert (
+        said(tree, "systemctl", "is-enabled", "hosttune-ready.service", status=1).strip()
+        == "disabled"
+    )
     said(tree, "systemctl", "enable", "hosttune-ready.service")
     (gate,) = (tree / "etc/systemd/system").rglob("hosttune*")
     assert gate.parent.name == "multi-user.target.wants"
@@ -160,7 +181,14 @@ def test_deb_that_did_nothing_leaves_nothing(tree, packages):
     shutil.rmtree(tree / "var/lib/hosttune", ignore_errors=True)
     before = contents(tree)
     said(tree, "dpkg", "--install", f"/deb/{packages[0].name}")
-    said(tree, "hosttune", "plan", "--select", "storage-noatime", status=inside(tree, "hosttune", "plan").returncode)
+    said(
+        tree,
+        "hosttune",
+        "plan",
+        "--select",
+        "storage-noatime",
+        status=inside(tree, "hosttune", "plan").returncode,
+    )
     assert "hosttune:" not in said(tree, "dpkg", "--purge", "hosttune")
     assert contents(tree) == before
 
@@ -182,7 +210,9 @@ def test_deb_completes_in_every_shell_and_has_a_manual_page(tree, packages):
         autoloaded = "autoload -Uz compinit && compinit -D && print -r -- $_comps[hosttune] && autoload +X _hosttune && print loaded"
         assert said(tree, "zsh", "-fc", autoloaded) == "_hosttune\nloaded\n"
     else:
-        page = inside(tree, "man", "--warnings=all", "--local-file", "/usr/share/man/man8/hosttune.8.gz")
+        page = inside(
+            tree, "man", "--warnings=all", "--local-file", "/usr/share/man/man8/hosttune.8.gz"
+        )
         assert "hosttune check [OPTION]..." in page.stdout
         assert page.stderr == ""
     said(tree, "dpkg", "--purge", "hosttune")

@@ -1,5 +1,5 @@
-"""What dockerd itself says of daemon.json: hosttune holds back exactly what would keep dockerd from starting, and what
-dockerd does not take never reaches the file.
+"""What dockerd itself says of daemon.json: hosttune holds back exactly what would keep dockerd from
+starting, and what dockerd does not take never reaches the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def package(tmp_path_factory) -> Path:
     return unpacked(tmp_path_factory.mktemp("docker"))
 
 
-def validated(package: Path, folder: Path, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+def validated(
+    package: Path, folder: Path, text: str, *flags: str
+) -> subprocess.CompletedProcess[str]:
     """What dockerd says of a file and a command line; it starts nothing."""
     (folder / "daemon.json").write_text(text)
     program = package / "usr/sbin/dockerd"
@@ -44,15 +46,26 @@ def validated(package: Path, folder: Path, text: str, *flags: str) -> subprocess
 def machine(package: Path, text: str, flags: str = "") -> Overlay:
     """A host with the package's own unit, and a drop-in where there are flags."""
     unit = (package / UNIT.lstrip("/")).read_text()
-    dropin = {DROPIN: f"[Service]\nExecStart=\nExecStart=/usr/sbin/dockerd {flags}\n"} if flags else {}
+    dropin = (
+        {DROPIN: f"[Service]\nExecStart=\nExecStart=/usr/sbin/dockerd {flags}\n"} if flags else {}
+    )
     return host({UNIT: unit, **dropin, **({PATH: text} if text else {})})
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"debug": true,\n  "log-driver": "local"}\n', '{"log-opts":{}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"debug": true,\n  "log-driver": "local"}\n', '{"log-opts":{}}']
+)
 def test_dockerd_accepts_what_we_write(text, package, tmp_path):
     one = One(machine(package, text), f"{SHM}\n{LOGS}\n{ULIMITS}\n{RUNTIME}")
     one.apply()
-    said = validated(package, tmp_path, one.kept()[PATH], "-H", "fd://", "--containerd=/run/containerd/containerd.sock")
+    said = validated(
+        package,
+        tmp_path,
+        one.kept()[PATH],
+        "-H",
+        "fd://",
+        "--containerd=/run/containerd/containerd.sock",
+    )
     assert (said.returncode, said.stderr) == (0, "configuration OK\n")
 
 
@@ -104,7 +117,11 @@ def scenario_live(folder: Path) -> None:
     programs = f"lowerdir={package}/usr/sbin:/usr/local/bin"
     run("mount", "-t", "overlay", "-o", programs, "programs", "/usr/local/bin")
     address, writer = DockerDaemonAddress(), LiveWriter()
-    wrong, right = One(machine(package, text), f"- docker-daemon: no-such-key\n  exactly: 1\n{SHM}").plan().changes
+    wrong, right = (
+        One(machine(package, text), f"- docker-daemon: no-such-key\n  exactly: 1\n{SHM}")
+        .plan()
+        .changes
+    )
     with pytest.raises(Refused, match="no-such-key"):
         address.write(writer, wrong)
     assert file.read_text() == text

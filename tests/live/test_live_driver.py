@@ -1,4 +1,6 @@
-"""The driver's whole life on a server that looks like Ubuntu's, with the real apt and dpkg (driver_server.py)."""
+"""The driver's whole life on a server that looks like Ubuntu's, with the real apt and dpkg
+(driver_server.py).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A few points of driver_kills.py, each ending finished or named; `python -m tests.live.driver_kills --all` tries all."""
+"""A few points of driver_kills.py, each ending finished or named; `python -m
+tests.live.driver_kills --all` tries all.
+"""
 
 from __future__ import annotations
 

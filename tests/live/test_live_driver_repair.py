@@ -1,7 +1,8 @@
-"""What hosttune says to type where packages of a driver are half-way, typed in a Debian tree with the real apt and dpkg.
+"""What hosttune says to type where packages of a driver are half-way, typed in a Debian tree with
+the real apt and dpkg.
 
-The packages have the names and relations of Ubuntu's and NVIDIA's archives, in small. Each repair ends with packages
-that `dpkg --audit` and `apt-get check` find whole.
+The packages have the names and relations of Ubuntu's and NVIDIA's archives, in small. Each repair
+ends with packages that `dpkg --audit` and `apt-get check` find whole.
 """
 
 from __future__ import annotations
@@ -120,13 +121,18 @@ class Tree:
     )
 
     def __init__(self, base):
-        self.base, self.tree = base, copied(base / "tree", "bookworm", "python3-minimal", "libpython3-stdlib")
+        self.base, self.tree = (
+            base,
+            copied(base / "tree", "bookworm", "python3-minimal", "libpython3-stdlib"),
+        )
         shutil.copytree(self.tree / "var/lib/dpkg", base / "dpkg", symlinks=True)
         for folder in (self.tree / "etc/apt/sources.list.d", self.tree / "var/lib/apt/lists"):
             shutil.rmtree(folder)
             folder.mkdir()
         put(self.tree / "etc/apt/sources.list", "deb [trusted=yes] file:/archive ./\n")
-        put(self.tree / "etc/apt/apt.conf.d/yes", 'APT::Get::Assume-Yes "true";\n')  # the person who types says yes
+        put(
+            self.tree / "etc/apt/apt.conf.d/yes", 'APT::Get::Assume-Yes "true";\n'
+        )  # the person who types says yes
         put(self.tree / "etc/dpkg/dpkg.cfg.d/fast", "force-unsafe-io\n")
         put(self.tree / "usr/lib/os-release", UBUNTU)
 
@@ -153,7 +159,10 @@ class Tree:
         put(archive / "Packages", "\n".join(rows))
         for kernel in kernels:
             put(self.tree / f"boot/vmlinuz-{kernel}", "")
-            put(self.tree / f"lib/modules/{kernel}/modules.dep", "updates/dkms/nvidia.ko:\n" if kernel == OLD else "")
+            put(
+                self.tree / f"lib/modules/{kernel}/modules.dep",
+                "updates/dkms/nvidia.ko:\n" if kernel == OLD else "",
+            )
         self.type("apt-get -q update", 0)
         return self
 
@@ -164,7 +173,9 @@ class Tree:
         return done.returncode
 
     def upgrade_from(self, name: str, version: str):
-        """Install a package of this name without relations, which the list of the archive has in a newer version."""
+        """Install a package of this name without relations, which the list of the archive has in a
+        newer version.
+        """
         row = build(name, {"Version": version}, self.tree / "archive", self.base / "build")
         file = re.search(r"^Filename: (?:\./)?(\S+)$", row, re.MULTILINE)[1]
         self.type(f"dpkg -i /archive/{file}", 0)
@@ -180,7 +191,8 @@ class Tree:
         facts = Facts(RootReader(str(self.tree)))
         facts.__dict__["kernel"] = SimpleNamespace(release=OLD)  # it is none of this machine's
         room = SimpleNamespace(
-            is_full=bool(spare), way_out=make_room(facts, SimpleNamespace(target="/boot"), spare, ())
+            is_full=bool(spare),
+            way_out=make_room(facts, SimpleNamespace(target="/boot"), spare, ()),
         )
         facts.__dict__["boot_room"] = room
         return find_stop(facts)
@@ -250,10 +262,16 @@ def test_kernel_that_waits_for_a_failed_build_of_a_whole_driver_is_repaired_too(
 
 
 def test_failed_build_without_prebuilt_modules_ends_with_the_kernel(tree):
-    names = {name: fields for name, fields in CUDA.items() if "590-590" not in name and name[-4:] != "-590"}
+    names = {
+        name: fields
+        for name, fields in CUDA.items()
+        if "590-590" not in name and name[-4:] != "-590"
+    }
     build_590 = BUILD.replace("580.142", "590.48.01").replace("/fixed", "/no-new-kernel")
     gone = {"postrm": f"#!/bin/sh\nrm -f /boot/vmlinuz-{NEW}; touch /no-new-kernel\n"}
-    host = tree(names | KERNELS, {"nvidia-dkms-open": {"postinst": build_590}, f"linux-image-{NEW}": gone})
+    host = tree(
+        names | KERNELS, {"nvidia-dkms-open": {"postinst": build_590}, f"linux-image-{NEW}": gone}
+    )
     host.type(f"apt-get install linux-image-{OLD} linux-image-generic linux-headers-{NEW}", 0)
     host.type("apt-get install nvidia-driver-590-open", 100)
     stop = host.stop()
@@ -261,7 +279,9 @@ def test_failed_build_without_prebuilt_modules_ends_with_the_kernel(tree):
     assert "linux-modules-nvidia" not in stop.repair
     remove, _, fix = stop.repair.partition("\nor fix what ")
     assert fix.endswith("make.log names\nsudo dpkg --configure -a")
-    remove, _, note = remove.partition("until the driver builds for it, remove that kernel: ")[2].partition("\n")
+    remove, _, note = remove.partition("until the driver builds for it, remove that kernel: ")[
+        2
+    ].partition("\n")
     host.type(typed(remove), 0)
     assert host.is_whole()
     assert host.has("nvidia-driver-590-open")
@@ -271,10 +291,15 @@ def test_failed_build_without_prebuilt_modules_ends_with_the_kernel(tree):
 
 @pytest.mark.parametrize("half", ["the driver", "a kernel"])
 def test_full_boot_gets_room_before_anything_is_configured(tree, half):
-    names = {f"linux-image-{OLDEST}": {"Version": "6.8.0-31.31"}, f"linux-modules-{OLDEST}": {"Version": "6.8.0-31.31"}}
+    names = {
+        f"linux-image-{OLDEST}": {"Version": "6.8.0-31.31"},
+        f"linux-modules-{OLDEST}": {"Version": "6.8.0-31.31"},
+    }
     needs_room = f"linux-image-{NEW}" if half == "a kernel" else "nvidia-kernel-common-580"
     scripts = {needs_room: {"postinst": INITRD}, f"linux-image-{OLDEST}": {"postrm": PURGED}}
-    host = tree(driver_580("nvidia-driver-580-open") | KERNELS | names, scripts, kernels=(OLDEST, OLD, NEW))
+    host = tree(
+        driver_580("nvidia-driver-580-open") | KERNELS | names, scripts, kernels=(OLDEST, OLD, NEW)
+    )
     host.type(f"apt-get install linux-image-{OLD} {' '.join(names)}", 0)
     host.type("apt-get install nvidia-driver-580-open linux-image-generic", 100)
     stop = host.stop(spare=(OLDEST,))
@@ -287,7 +312,9 @@ def test_full_boot_gets_room_before_anything_is_configured(tree, half):
 
 
 def test_two_packages_with_one_file_leave_the_one_of_the_driver(tree):
-    files = {name: {FIRMWARE: name} for name in ("nvidia-firmware", "nvidia-firmware-590-590.48.01")}
+    files = {
+        name: {FIRMWARE: name} for name in ("nvidia-firmware", "nvidia-firmware-590-590.48.01")
+    }
     host = tree(CUDA, files=files)
     host.type("apt-get install nvidia-firmware-590-590.48.01", 0)
     host.type("apt-get install nvidia-driver-590-open", 100)
@@ -301,13 +328,17 @@ def test_two_packages_with_one_file_leave_the_one_of_the_driver(tree):
 
 @pytest.mark.parametrize("is_upgrade", [False, True])
 def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tree, is_upgrade):
-    """github.com/xlibre-debian/ubuntu/issues/1: the driver stays, and what was there before the upgrade stays, too."""
+    """github.com/xlibre-debian/ubuntu/issues/1: the driver stays, and what was there before the
+    upgrade stays, too.
+    """
     names = {
         "xserver-xorg-video-nvidia-580": {"Version": VERSION},
         "xserver-xlibre-core": {"Version": "25.0-1"},
         "xserver-xlibre": {"Version": "25.0-1", "Depends": "xserver-xlibre-core"},
     }
-    files = {name: {"usr/share/X11/10-nvidia.conf": name} for name in names if name != "xserver-xlibre"}
+    files = {
+        name: {"usr/share/X11/10-nvidia.conf": name} for name in names if name != "xserver-xlibre"
+    }
     host = tree(names, files=files)
     host.type("apt-get install xserver-xorg-video-nvidia-580", 0)
     if is_upgrade:
@@ -317,7 +348,9 @@ def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tre
     facts = host.facts()
     evidence, repair = others_broken(facts)
     assert "xserver-xlibre (unpacked): none is of the driver" in evidence
-    first, _, rest = repair.partition("\nif dpkg ends with the same error, see why: /var/log/apt/term.log")
+    first, _, rest = repair.partition(
+        "\nif dpkg ends with the same error, see why: /var/log/apt/term.log"
+    )
     host.type(typed(first), 100)
     assert ("sudo apt-get remove xserver-xlibre" in rest) is not is_upgrade
     if not is_upgrade:
@@ -327,7 +360,9 @@ def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tre
 
 
 def test_module_of_another_maker_that_fails_for_a_new_kernel_is_done_without(tree):
-    """Its package is whole: the script of the kernel's headers runs DKMS, which ends with an error."""
+    """Its package is whole: the script of the kernel's headers runs DKMS, which ends with an
+    error.
+    """
     place = "/var/lib/dkms/v4l2loopback"
     names = {"v4l2loopback-dkms": {"Version": "0.12.7-2"}} | KERNELS
     failing = (
@@ -356,14 +391,21 @@ def test_module_of_another_maker_that_fails_for_a_new_kernel_is_done_without(tre
 
 def test_compiler_that_a_build_misses_is_brought(tree):
     """gcc-13 of the kernel's makefile is not here: `make: gcc-13: No such file or directory`."""
-    names = {name: fields for name, fields in CUDA.items() if "590-590" not in name and name[-4:] != "-590"}
+    names = {
+        name: fields
+        for name, fields in CUDA.items()
+        if "590-590" not in name and name[-4:] != "-590"
+    }
     place = "/var/lib/dkms/nvidia/590.48.01"
     build_590 = (
         f"#!/bin/sh\ntest -e /fixed && rm -rf {place}/build && exit 0\nmkdir -p {place}/build\n(echo 'DKMS make.log for "
         f"nvidia-590.48.01 for kernel {OLD} (x86_64)'; echo 'make[3]: gcc-13: No such file or directory') > "
         f"{place}/build/make.log\nexit 10\n"
     )
-    scripts = {"nvidia-dkms-open": {"postinst": build_590}, "gcc-13": {"postinst": "#!/bin/sh\ntouch /fixed\n"}}
+    scripts = {
+        "nvidia-dkms-open": {"postinst": build_590},
+        "gcc-13": {"postinst": "#!/bin/sh\ntouch /fixed\n"},
+    }
     host = tree(names | KERNELS | {"gcc-13": {"Version": "13.2.0-1"}}, scripts)
     host.type(f"apt-get install linux-image-{OLD} linux-headers-{OLD}", 0)
     host.type("apt-get install nvidia-driver-590-open", 100)
@@ -371,7 +413,9 @@ def test_compiler_that_a_build_misses_is_brought(tree):
     assert stop.cause is Cause.BUILD
     first, last = stop.repair.splitlines()
     assert first == "bring what builds it: sudo apt-get install gcc-13"
-    host.type(typed(first.rpartition(": ")[2]), 0, 100)  # apt configures what waits in the same run, before or after
+    host.type(
+        typed(first.rpartition(": ")[2]), 0, 100
+    )  # apt configures what waits in the same run, before or after
     host.type(typed(last), 0)
     assert host.is_whole()
     assert host.has("nvidia-driver-590-open")
@@ -393,20 +437,35 @@ class InTree(FakeReader):
 
 
 def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
-    """The metapackages and modules as Ubuntu has them: modules need the nvidia-kernel-common of their own series."""
+    """The metapackages and modules as Ubuntu has them: modules need the nvidia-kernel-common of
+    their own series.
+    """
     plain, server = "580.126.09-0ubuntu0.24.04.2", "580.126.20-0ubuntu0.24.04.1"
     names = {"linux-image-generic": {"Version": "1"}}
     for series, version in (("580", plain), ("580-server", server)):
         common = f"nvidia-kernel-common-{series}"
-        names |= {f"{one}-{series}": {"Version": version} for one in ("libnvidia-compute", "nvidia-utils")}
+        names |= {
+            f"{one}-{series}": {"Version": version} for one in ("libnvidia-compute", "nvidia-utils")
+        }
         names[f"nvidia-compute-utils-{series}"] = {"Version": version}
-        names[common] = {"Version": version, "Conflicts": "nvidia-kernel-common", "Provides": "nvidia-kernel-common"}
+        names[common] = {
+            "Version": version,
+            "Conflicts": "nvidia-kernel-common",
+            "Provides": "nvidia-kernel-common",
+        }
         of_kernel = f"linux-modules-nvidia-{series}-open-{OLD}"
         names[of_kernel] = {"Version": "6.8.0-45.45", "Depends": f"{common} (>= 580.126)"}
-        names[f"linux-modules-nvidia-{series}-open-generic"] = {"Version": "6.8.0-45.45", "Depends": of_kernel}
+        names[f"linux-modules-nvidia-{series}-open-generic"] = {
+            "Version": "6.8.0-45.45",
+            "Depends": of_kernel,
+        }
     host = tree(names)
-    ours = " ".join(f"{one}-580-server" for one in ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils"))
-    host.type(f"apt-get install linux-image-generic {ours} linux-modules-nvidia-580-open-generic", 0)
+    ours = " ".join(
+        f"{one}-580-server" for one in ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils")
+    )
+    host.type(
+        f"apt-get install linux-image-generic {ours} linux-modules-nvidia-580-open-generic", 0
+    )
     loaded = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build\n"
     facts = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
     evidence, way = other_versions(facts)
@@ -422,14 +481,20 @@ def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
 
 @pytest.fixture
 def debian(tree):
-    """A host of Debian with NVIDIA's archive, which begins with a branch that drives no Pascal, as Debian 13 has it
-    (NVIDIA/cuda-repo-management issue 38)."""
-    yield from beside_nvidia(tree(debian_driver("550.163.01-2")), "Debian", debian_driver("590.44.01-1"))
+    """A host of Debian with NVIDIA's archive, which begins with a branch that drives no Pascal, as
+    Debian 13 has it (NVIDIA/cuda-repo-management issue 38).
+    """
+    yield from beside_nvidia(
+        tree(debian_driver("550.163.01-2")), "Debian", debian_driver("590.44.01-1")
+    )
 
 
 def beside_nvidia(host, distribution, packages):
     """The host with a second archive, which is NVIDIA's and has these packages."""
-    theirs, lists = host.tree / "developer.download.nvidia.com", host.tree / "etc/apt/sources.list.d"
+    theirs, lists = (
+        host.tree / "developer.download.nvidia.com",
+        host.tree / "etc/apt/sources.list.d",
+    )
     theirs.mkdir()
     rows = [build(name, row, theirs, host.base / "build") for name, row in packages.items()]
     put(theirs / "Packages", "\n".join(rows))
@@ -451,17 +516,28 @@ def debian_driver(version):
         "nvidia-kernel-dkms": "nvidia-kernel-support", "nvidia-driver": "nvidia-kernel-dkms, nvidia-smi, libcuda1",
     }  # fmt: skip
     exact = {name: re.sub(r"[^, ]+", rf"\g<0> (= {version})", row) for name, row in needs.items()}
-    return {name: {"Version": version} | ({"Depends": row} if row else {}) for name, row in exact.items()}
+    return {
+        name: {"Version": version} | ({"Depends": row} if row else {})
+        for name, row in exact.items()
+    }
 
 
 def pascal(host):
-    facts = Facts(InTree(host.tree, "6.12.57+deb13-amd64", **{"/etc/os-release": "ID=debian\nVERSION_ID=13\n"}))
+    facts = Facts(
+        InTree(
+            host.tree, "6.12.57+deb13-amd64", **{"/etc/os-release": "ID=debian\nVERSION_ID=13\n"}
+        )
+    )
     return with_gpu(facts, "pascal", "GTX 1060", "0x1c03")
 
 
 def with_gpu(facts, generation, title, device_id):
-    gpu = SimpleNamespace(generation=generation, slot="0000:10:00.0", title=title, device_id=device_id)
-    facts.__dict__["gpus"] = SimpleNamespace(generations=(generation,), ours=(gpu,), summary=f"1 x {title}", devices=())
+    gpu = SimpleNamespace(
+        generation=generation, slot="0000:10:00.0", title=title, device_id=device_id
+    )
+    facts.__dict__["gpus"] = SimpleNamespace(
+        generations=(generation,), ours=(gpu,), summary=f"1 x {title}", devices=()
+    )
     facts.__dict__["nvidia"] = SimpleNamespace(gpus=())
     facts.__dict__["packaging"] = Packaging({}, "not in this record")
     return facts
@@ -502,11 +578,19 @@ def test_driver_of_nvidias_archive_that_drives_no_gpu_gives_way_to_debians(debia
 
 
 def nvidia_driver(branch, version):
-    library = {"Provides": "libnvidia-compute", "Conflicts": "libnvidia-compute", "Replaces": "libnvidia-compute"}
+    library = {
+        "Provides": "libnvidia-compute",
+        "Conflicts": "libnvidia-compute",
+        "Replaces": "libnvidia-compute",
+    }
     needs = f"libnvidia-compute-{branch} (= {version}), nvidia-dkms-{branch}-open (= {version})"
     return {
         f"libnvidia-compute-{branch}": {"Version": version} | library,
-        f"nvidia-dkms-{branch}-open": {"Version": version, "Provides": "nvidia-dkms", "Conflicts": "nvidia-dkms"},
+        f"nvidia-dkms-{branch}-open": {
+            "Version": version,
+            "Provides": "nvidia-dkms",
+            "Conflicts": "nvidia-dkms",
+        },
         f"nvidia-driver-{branch}-open": {"Version": version, "Depends": needs},
         f"nvidia-open-{branch}": {"Version": version, "Depends": f"nvidia-driver-{branch}-open"},
     }
@@ -515,20 +599,31 @@ def nvidia_driver(branch, version):
 @pytest.fixture
 def held(tree):
     """A driver of NVIDIA's archive for Ubuntu, whose packages an administrator holds."""
-    old, new = nvidia_driver("570", "570.86.15-0ubuntu1"), nvidia_driver("580", "580.126.20-1ubuntu1")
+    old, new = (
+        nvidia_driver("570", "570.86.15-0ubuntu1"),
+        nvidia_driver("580", "580.126.20-1ubuntu1"),
+    )
     for host in beside_nvidia(tree({"bash-of-ubuntu": {"Version": "1"}}), "Ubuntu", old | new):
         host.type("apt-get install nvidia-driver-570-open", 0)
-        host.type("apt-mark hold libnvidia-compute-570 nvidia-dkms-570-open nvidia-driver-570-open", 0)
+        host.type(
+            "apt-mark hold libnvidia-compute-570 nvidia-dkms-570-open nvidia-driver-570-open", 0
+        )
         yield host
 
 
 def test_held_driver_gives_way_to_another_branch_once_the_holds_are_gone(held):
     """GoogleCloudDataproc/initialization-actions pull 1323."""
-    facts = with_gpu(Facts(InTree(held.tree, OLD, **{"/etc/os-release": UBUNTU})), "turing", "T4", "0x1eb8")
+    facts = with_gpu(
+        Facts(InTree(held.tree, OLD, **{"/etc/os-release": UBUNTU})), "turing", "T4", "0x1eb8"
+    )
     facts.__dict__["role"] = SimpleNamespace(vendor_image="")
     facts.__dict__["managers"] = SimpleNamespace(kubelet=False)
-    unhold, install, boot = str(switch(facts, "a supported branch", when="at a maintenance")).splitlines()
-    assert install.startswith("a supported branch, at a maintenance, from NVIDIA's archive: sudo apt-get update")
+    unhold, install, boot = str(
+        switch(facts, "a supported branch", when="at a maintenance")
+    ).splitlines()
+    assert install.startswith(
+        "a supported branch, at a maintenance, from NVIDIA's archive: sudo apt-get update"
+    )
     assert boot == "drain the host and reboot"
     held.type(typed(install.partition(": ")[2]), 100)  # what the holds refuse
     held.type(typed(unhold.partition(": ")[2]), 0)
@@ -558,7 +653,9 @@ def test_firmware_that_debian_keeps_in_a_component_of_its_own_is_brought(tree, i
 
 
 def test_firmware_of_the_former_series_gives_way_to_that_of_the_new_one(tree):
-    """canonical/nvidia-graphics-drivers pull request 59: 535 and 535-server of one version have the same firmware."""
+    """canonical/nvidia-graphics-drivers pull request 59: 535 and 535-server of one version have the
+    same firmware.
+    """
     version = "535.54.03-0ubuntu0.22.04.1"
     names = {}
     for series in ("535", "535-server"):
@@ -567,8 +664,15 @@ def test_firmware_of_the_former_series_gives_way_to_that_of_the_new_one(tree):
         names[common] = {
             "Version": version, "Depends": firmware, "Conflicts": "nvidia-kernel-common", "Provides": "nvidia-kernel-common",
         }  # fmt: skip
-        names[f"nvidia-driver-{series}"] = {"Version": version, "Depends": f"{common} (= {version})"}
-    files = {name: {"lib/firmware/nvidia/535.54.03/gsp_ga10x.bin": name} for name in names if "firmware" in name}
+        names[f"nvidia-driver-{series}"] = {
+            "Version": version,
+            "Depends": f"{common} (= {version})",
+        }
+    files = {
+        name: {"lib/firmware/nvidia/535.54.03/gsp_ga10x.bin": name}
+        for name in names
+        if "firmware" in name
+    }
     host = tree(names, files=files)
     host.type("apt-get install nvidia-driver-535", 0)
     host.type("apt-get install nvidia-driver-535-server", 100)
@@ -582,20 +686,33 @@ def test_firmware_of_the_former_series_gives_way_to_that_of_the_new_one(tree):
 
 
 def test_half_way_packages_of_another_archive_go_to_the_version_of_the_rest(tree):
-    """aws-samples/aws-deep-learning-ami-ubuntu-dcv-desktop issue 18: Ubuntu's 530.41.03 over NVIDIA's 530.30.02."""
+    """aws-samples/aws-deep-learning-ami-ubuntu-dcv-desktop issue 18: Ubuntu's 530.41.03 over
+    NVIDIA's 530.30.02.
+    """
     old, new = "530.30.02-0ubuntu1", "530.41.03-0ubuntu0.22.04.2"
 
     def driver(version):
         common = f"nvidia-kernel-common-530 (>= {version.partition('-')[0]})"
-        rest = {name: {"Version": version} for name in ("nvidia-kernel-common-530", "libnvidia-compute-530")}
-        rest |= {name: {"Version": version} for name in ("nvidia-utils-530", "nvidia-compute-utils-530")}
+        rest = {
+            name: {"Version": version}
+            for name in ("nvidia-kernel-common-530", "libnvidia-compute-530")
+        }
+        rest |= {
+            name: {"Version": version} for name in ("nvidia-utils-530", "nvidia-compute-utils-530")
+        }
         return rest | {
             "nvidia-dkms-530": {"Version": version, "Depends": common},
-            "nvidia-driver-530": {"Version": version, "Depends": f"nvidia-dkms-530 (>= {version}), {common}"},
+            "nvidia-driver-530": {
+                "Version": version,
+                "Depends": f"nvidia-dkms-530 (>= {version}), {common}",
+            },
         }
 
     host = tree(driver(old))
-    host.type("apt-get install nvidia-driver-530 libnvidia-compute-530 nvidia-utils-530 nvidia-compute-utils-530", 0)
+    host.type(
+        "apt-get install nvidia-driver-530 libnvidia-compute-530 nvidia-utils-530 nvidia-compute-utils-530",
+        0,
+    )
     archive, files = host.tree / "archive", {}
     rows = [(archive / "Packages").read_text()]
     for name, fields in driver(new).items():
@@ -607,8 +724,12 @@ def test_half_way_packages_of_another_archive_go_to_the_version_of_the_rest(tree
     put(pin, "Package: *\nPin: version 530.30.02*\nPin-Priority: 600\n")
     try:
         host.type("apt-get -q update", 0)
-        host.type(f"dpkg -i /archive/{files['nvidia-dkms-530']} /archive/{files['nvidia-driver-530']}", 1)
-        facts = Facts(InTree(host.tree, OLD, **{"/sys/module/nvme/refcnt": "0\n"}))  # no driver is loaded
+        host.type(
+            f"dpkg -i /archive/{files['nvidia-dkms-530']} /archive/{files['nvidia-driver-530']}", 1
+        )
+        facts = Facts(
+            InTree(host.tree, OLD, **{"/sys/module/nvme/refcnt": "0\n"})
+        )  # no driver is loaded
         facts.__dict__["boot_room"] = SimpleNamespace(is_full=False, way_out="")
         stop = find_stop(facts)
         assert stop.cause is Cause.VERSIONS
@@ -626,21 +747,32 @@ def test_half_way_packages_of_another_archive_go_to_the_version_of_the_rest(tree
 def test_half_way_metapackage_of_an_unnumbered_driver_takes_all_to_the_version_that_is_left(
     tree, has_other_metapackage
 ):
-    """illinois-scicomp/machine-shop-maintenance issue 70: Debian's 525 over NVIDIA's 520, and no list has either any more.
-    A metapackage of which no list has that version goes with it."""
+    """illinois-scicomp/machine-shop-maintenance issue 70: Debian's 525 over NVIDIA's 520, and no
+    list has either any more. A metapackage of which no list has that version goes with it.
+    """
     old, half, new = "520.56.06-1", "525.85.12-1", "535.247.01-1~deb12u1"
 
     def driver(version):
-        exact = {name: {"Version": version} for name in ("nvidia-alternative", "libnvidia-ml1", "nvidia-smi")}
+        exact = {
+            name: {"Version": version}
+            for name in ("nvidia-alternative", "libnvidia-ml1", "nvidia-smi")
+        }
         exact["nvidia-smi"]["Depends"] = f"libnvidia-ml1 (= {version})"
         kernel = f"nvidia-kernel-dkms (= {version}), nvidia-alternative (= {version})"
         return exact | {
             "nvidia-kernel-support": {"Version": version},
-            "nvidia-kernel-dkms": {"Version": version, "Depends": f"nvidia-kernel-support (= {version})"},
+            "nvidia-kernel-dkms": {
+                "Version": version,
+                "Depends": f"nvidia-kernel-support (= {version})",
+            },
             "nvidia-driver": {"Version": version, "Depends": f"{kernel}, nvidia-smi (= {version})"},
         }
 
-    extra = {"cuda-drivers": {"Version": old, "Depends": "nvidia-kernel-dkms"}} if has_other_metapackage else {}
+    extra = (
+        {"cuda-drivers": {"Version": old, "Depends": "nvidia-kernel-dkms"}}
+        if has_other_metapackage
+        else {}
+    )
     host = tree(driver(old) | extra)
     host.type(f"apt-get install nvidia-driver {' '.join(extra)}", 0)
     archive, files = host.tree / "archive", {}
@@ -648,18 +780,28 @@ def test_half_way_metapackage_of_an_unnumbered_driver_takes_all_to_the_version_t
     for name, fields in driver(half).items():
         row = build(name, fields, archive, host.base / "build")
         files[name] = re.search(r"^Filename: (?:\./)?(\S+)$", row, re.MULTILINE)[1]
-    rows = [build(name, fields, archive, host.base / "build") for name, fields in driver(new).items()]
+    rows = [
+        build(name, fields, archive, host.base / "build") for name, fields in driver(new).items()
+    ]
     put(archive / "Packages", "\n".join(rows))
     host.type("apt-get -q update", 0)
     came = ("nvidia-alternative", "libnvidia-ml1", "nvidia-smi", "nvidia-driver")
-    host.type(f"dpkg -i --force-depends-version {' '.join(f'/archive/{files[name]}' for name in came[:3])}")
+    host.type(
+        f"dpkg -i --force-depends-version {' '.join(f'/archive/{files[name]}' for name in came[:3])}"
+    )
     host.type(f"dpkg -i /archive/{files['nvidia-driver']}", 1)
-    facts = Facts(InTree(host.tree, OLD, **{"/sys/module/nvme/refcnt": "0\n"}))  # no driver is loaded
+    facts = Facts(
+        InTree(host.tree, OLD, **{"/sys/module/nvme/refcnt": "0\n"})
+    )  # no driver is loaded
     facts.__dict__["boot_room"] = SimpleNamespace(is_full=False, way_out="")
     facts.__dict__["gpus"] = SimpleNamespace(ours=())  # no GPU is one that 535 does not drive
     stop = find_stop(facts)
     assert stop.cause is Cause.VERSIONS
-    assert stop.repair.count("cuda-drivers") == stop.repair.count("cuda-drivers-") == has_other_metapackage
+    assert (
+        stop.repair.count("cuda-drivers")
+        == stop.repair.count("cuda-drivers-")
+        == has_other_metapackage
+    )
     host.type(typed(stop.repair.partition("\nsudo update-initramfs")[0].partition(": ")[2]), 0)
     assert host.is_whole()
     assert host.has("nvidia-driver")
@@ -668,15 +810,21 @@ def test_half_way_metapackage_of_an_unnumbered_driver_takes_all_to_the_version_t
 
 
 def test_script_that_waits_for_a_password_gives_way_to_modules_that_ubuntu_signed(tree):
-    """Azure/azure-linux-extensions issue 1754: with Secure Boot the script asks, and no one is there who answers."""
+    """Azure/azure-linux-extensions issue 1754: with Secure Boot the script asks, and no one is
+    there who answers.
+    """
     asks = {"postinst": "#!/bin/sh\ntest -t 0 || exit 1\n"}
     host = tree(
-        driver_580("nvidia-driver-580-open") | KERNELS | PREBUILT, {"nvidia-dkms-580-open": asks}, kernels=(OLD,)
+        driver_580("nvidia-driver-580-open") | KERNELS | PREBUILT,
+        {"nvidia-dkms-580-open": asks},
+        kernels=(OLD,),
     )
     host.type(f"apt-get install linux-image-{OLD} linux-headers-{OLD}", 0)
     host.type("apt-get install nvidia-driver-580-open", 100)
     facts = host.facts()
-    facts.__dict__["boot"] = SimpleNamespace(kernels=(OLD,), next_kernel=OLD, secure_boot=True, takes_own_modules=False)
+    facts.__dict__["boot"] = SimpleNamespace(
+        kernels=(OLD,), next_kernel=OLD, secure_boot=True, takes_own_modules=False
+    )
     stop = find_stop(facts)
     assert "asks for a password" in stop.evidence
     host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
@@ -691,7 +839,9 @@ def test_script_that_waits_for_a_password_gives_way_to_modules_that_ubuntu_signe
 
 
 def test_modules_of_an_old_kernel_that_ask_for_an_older_driver_go(tree):
-    """github.com/elementary/settings-system/issues/233: what they ask for is here, in a newer version."""
+    """github.com/elementary/settings-system/issues/233: what they ask for is here, in a newer
+    version.
+    """
     old = f"linux-modules-nvidia-580-open-{OLDEST}"
     names = {
         "nvidia-kernel-common-580": {"Version": VERSION},
@@ -735,7 +885,9 @@ def test_older_compiler_gives_way_to_the_one_that_built_the_kernel(tree):
     host.type(f"apt-get install gcc-11 linux-image-{OLD} linux-image-{NEW} linux-headers-{NEW}", 0)
     link.symlink_to("gcc-11")  # as the package gcc brings it
     host.type("apt-get install nvidia-driver-580-open", 100)
-    _, _, repair = host.stop().repair.partition("\nif apt has none: bring gcc-12, which built the kernel: ")
+    _, _, repair = host.stop().repair.partition(
+        "\nif apt has none: bring gcc-12, which built the kernel: "
+    )
     host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
     host.type(typed(repair), 0)
     assert host.is_whole()

@@ -1,9 +1,9 @@
-"""Every system call of a file's replacement fails once, on a real file system: nothing is lost, nothing stays behind, and
-the message names the file and the way out.
+"""Every system call of a file's replacement fails once, on a real file system: nothing is lost,
+nothing stays behind, and the message names the file and the way out.
 
-Twice over. In this process each function of `os` and `fcntl` that the door calls is counted by a first run, then each
-call fails with each error: a call that is new in the door is covered without a word here. And strace(1) makes the system
-calls of a process fail that knows nothing of it.
+Twice over. In this process each function of `os` and `fcntl` that the door calls is counted by a
+first run, then each call fails with each error: a call that is new in the door is covered without a
+word here. And strace(1) makes the system calls of a process fail that knows nothing of it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def test_each_call_of_an_act_fails_once_and_nothing_is_lost(act, how, tmp_path):
 
 
 class Stage:
-    """An ext4 with the file that an act is about, and everything about it that must not get lost."""
+    """An ext4 with the file that an act is about, and everything about it that must not get
+    lost.
+    """
 
     def __init__(self, folder: Path, act: str) -> None:
         self.act = act
@@ -97,7 +99,13 @@ class Stage:
         try:
             names = sorted(os.listxattr(fd))
             info = os.fstat(fd)
-            belongs = info.st_mode, info.st_uid, info.st_gid, flags_of(fd), [(n, os.getxattr(fd, n)) for n in names]
+            belongs = (
+                info.st_mode,
+                info.st_uid,
+                info.st_gid,
+                flags_of(fd),
+                [(n, os.getxattr(fd, n)) for n in names],
+            )
             return os.read(fd, 1 << 16), belongs
         finally:
             os.close(fd)
@@ -116,7 +124,9 @@ class Judge:
         stage.do()
         self.after, self.names_after = stage.seen(), stage.names()
         assert self.before != self.after
-        assert stage.act != "swap" or self.before[1] == self.after[1], "owner, mode, ACL, attributes, flags"
+        assert stage.act != "swap" or self.before[1] == self.after[1], (
+            "owner, mode, ACL, attributes, flags"
+        )
         self.outcomes: Counter[str] = Counter()
         self.faults: list[str] = []
 
@@ -147,13 +157,17 @@ class Judge:
         else:
             assert now == self.after, f"{what}: it said that it was changed: {error}"
         assert "/etc/" in error.message or str(self.stage.link) in error.message, f"{what}: {error}"
-        assert self.stage.file.name in error.message or self.stage.folder.name in error.message, f"{what}: {error}"
+        assert self.stage.file.name in error.message or self.stage.folder.name in error.message, (
+            f"{what}: {error}"
+        )
         assert error.hint, f"{what}: no way out: {error}"
         self.outcomes["refused" if isinstance(error, Refused) else "told"] += 1
 
 
 class Fault:
-    """Counts the calls of the door; the one of that number fails, or does half of what it should."""
+    """Counts the calls of the door; the one of that number fails, or does half of what it
+    should.
+    """
 
     def __init__(self, number: int = -1, error: int = 0) -> None:
         self.number = number
@@ -194,7 +208,10 @@ def watched(fault: Fault) -> Iterator[None]:
     """The whole door under a fault: whichever of its modules uses os, fcntl or open."""
     doors = [module for name, module in sys.modules.items() if name.startswith("hosttune.host.")]
     changed = [
-        (module, name, module.__dict__[name]) for module in doors for name in ("os", "fcntl") if name in module.__dict__
+        (module, name, module.__dict__[name])
+        for module in doors
+        for name in ("os", "fcntl")
+        if name in module.__dict__
     ]
     for module, name, value in changed:
         setattr(module, name, Watched(value, fault))
@@ -226,7 +243,9 @@ def calls_fail(folder: Path, act: str) -> None:
     assert attempt(stage, dry) is None
     assert {"os.fsync", "os.open", "os.close", "os.fstat"} <= set(dry.calls)
     assert act == "remove" or {"os.write", "os.read", "os.fchmod", "os.fchown"} <= set(dry.calls)
-    assert act != "swap" or {"os.rename", "os.setxattr", "fcntl.ioctl", "os.readlink"} <= set(dry.calls)
+    assert act != "swap" or {"os.rename", "os.setxattr", "fcntl.ioctl", "os.readlink"} <= set(
+        dry.calls
+    )
     open_before = sorted(os.listdir("/proc/self/fd"))
     for number, name in enumerate(dry.calls):
         halves = (0,) if name in ("os.write", "os.read") else ()
@@ -250,7 +269,9 @@ def traced(stage: Stage, *options: str) -> dict[str, Any]:
     said_read, said_write = os.pipe()
     child = os.fork()
     if child == 0:
-        select.select([go_read], [], [])  # not read(2): whether strace counts the call it interrupts is chance
+        select.select(
+            [go_read], [], []
+        )  # not read(2): whether strace counts the call it interrupts is chance
         answer: dict[str, Any] = {}
         with suppress(FileNotFoundError):
             os.stat("/marker/begin")
@@ -271,9 +292,13 @@ def traced(stage: Stage, *options: str) -> dict[str, Any]:
         return _watch(tracer, child, go_write, said_read)
 
 
-def _watch(tracer: subprocess.Popen[bytes], child: int, go_write: int, said_read: int) -> dict[str, Any]:
+def _watch(
+    tracer: subprocess.Popen[bytes], child: int, go_write: int, said_read: int
+) -> dict[str, Any]:
     assert tracer.stderr is not None
-    while f"TracerPid:\t{tracer.pid}\n" not in Path(f"/proc/{child}/status").read_text(encoding="ascii"):
+    while f"TracerPid:\t{tracer.pid}\n" not in Path(f"/proc/{child}/status").read_text(
+        encoding="ascii"
+    ):
         assert tracer.poll() is None, tracer.stderr.read()
     os.write(go_write, b"x")
     os.close(go_write)
@@ -291,7 +316,9 @@ def strace(folder: Path, act: str) -> None:
     stage.prepare()
     assert traced(stage, "-o", str(log)) == {}
     names = [match[1] for match in re.finditer(r"(?m)^(\w+)\(.*", log.read_text(errors="replace"))]
-    lines = [line for line in log.read_text(errors="replace").splitlines() if re.match(r"\w+\(", line)]
+    lines = [
+        line for line in log.read_text(errors="replace").splitlines() if re.match(r"\w+\(", line)
+    ]
     begin = next(number for number, line in enumerate(lines) if "/marker/begin" in line)
     end = next(number for number, line in enumerate(lines) if "/marker/end" in line)
     errors = itertools.cycle(ERRORS)
@@ -309,7 +336,9 @@ def strace(folder: Path, act: str) -> None:
     for place in [place for place in range(begin + 1, end) if names[place] == "write"]:
         when = names[: place + 1].count("write")
         stage.prepare()
-        answer = traced(stage, "-o", "/dev/null", "-e", f"inject=write:retval={len(NEW)}:when={when}")
+        answer = traced(
+            stage, "-o", "/dev/null", "-e", f"inject=write:retval={len(NEW)}:when={when}"
+        )
         judge.judge("a write that is lost", as_error(answer))
         assert "reads back differently" in answer["message"]
     assert failed > 20

@@ -1,7 +1,8 @@
 """fstab and mounts for real: a loop ext4, an /etc of our own and a private mount namespace.
 
-Each scenario is a function of this file that runs in a child under unshare(1), so that the machine's own files and
-mounts stay as they are; what a scenario asserts fails the test with its traceback.
+Each scenario is a function of this file that runs in a child under unshare(1), so that the
+machine's own files and mounts stay as they are; what a scenario asserts fails the test with its
+traceback.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ pytestmark = pytest.mark.live
 
 
 @pytest.mark.parametrize(
-    "name", ["noatime_and_back", "read_only_mount_stays_read_only", "stacked_mounts", "tmp_line", "util_linux_agrees"]
+    "name",
+    [
+        "noatime_and_back",
+        "read_only_mount_stays_read_only",
+        "stacked_mounts",
+        "tmp_line",
+        "util_linux_agrees",
+    ],
 )
 def test_scenario_in_a_private_namespace_passes(name, tmp_path):
     passes(__file__, name, tmp_path)
@@ -62,7 +70,9 @@ class Machine:
             "is_vm": False,
         }
         facts.__dict__["host"] = SimpleNamespace(**host)
-        facts.__dict__["memory"] = SimpleNamespace(total_bytes=64 * GIB, gpu_bytes=0, available_bytes=32 * GIB)
+        facts.__dict__["memory"] = SimpleNamespace(
+            total_bytes=64 * GIB, gpu_bytes=0, available_bytes=32 * GIB
+        )
         return facts
 
     def look(self, wish):
@@ -72,14 +82,21 @@ class Machine:
 
         facts = self.facts
         kind = wish_kinds()[wish.kind]
-        state = {one: address_kinds()[one.kind].read(self.writer, one.name) for one in kind.addresses(wish, facts)}
-        (finding,) = kind.compare((wish,), Context(facts, state, self.ledger, Risk.LOW, Disturbs.NOTHING))
+        state = {
+            one: address_kinds()[one.kind].read(self.writer, one.name)
+            for one in kind.addresses(wish, facts)
+        }
+        (finding,) = kind.compare(
+            (wish,), Context(facts, state, self.ledger, Risk.LOW, Disturbs.NOTHING)
+        )
         return finding
 
     def noatime(self):
         from hosttune.resources.base import Wish
 
-        return self.look(Wish("mount", str(self.data), "rule", str(self.data), {"atime": "noatime"}))
+        return self.look(
+            Wish("mount", str(self.data), "rule", str(self.data), {"atime": "noatime"})
+        )
 
     def write(self, changes) -> None:
         from hosttune.resources import address_kinds
@@ -93,7 +110,9 @@ class Machine:
         self.write([address_kinds()[one.address.kind].invert(one) for one in reversed(changes)])
 
     def flags(self) -> set[str]:
-        return set(run("findmnt", "-n", "-o", "VFS-OPTIONS", "--mountpoint", self.data).strip().split(","))
+        return set(
+            run("findmnt", "-n", "-o", "VFS-OPTIONS", "--mountpoint", self.data).strip().split(",")
+        )
 
 
 FSTAB = "# of the test\n{image}\t{data} ext4  loop,errors=remount-ro 0 2 # big\n"
@@ -139,7 +158,9 @@ def scenario_read_only_mount_stays_read_only(folder: Path) -> None:
 
     machine = Machine(folder, FSTAB, options="ro,noexec")
     assert "read-only" in machine.noatime().hold.detail
-    change = Change(Address("mount", str(machine.data)), Action.UPDATE, "relatime", "noatime", "rule")
+    change = Change(
+        Address("mount", str(machine.data)), Action.UPDATE, "relatime", "noatime", "rule"
+    )
 
     address_kinds()["mount"].write(machine.writer, change)
 
@@ -173,7 +194,9 @@ def scenario_tmp_line(folder: Path) -> None:
     machine.write(finding.changes)
     assert str(machine.look(wish).hold) == "waiting for reboot"
 
-    run("mount", "/tmp")  # what the boot does, with the line as it stands; only this namespace sees it
+    run(
+        "mount", "/tmp"
+    )  # what the boot does, with the line as it stands; only this namespace sees it
 
     booted = machine.look(wish)
     assert (str(booted.verdict), machine.facts.tmp.size_bytes) == ("ok", 8 * GIB), booted
@@ -192,12 +215,26 @@ def scenario_util_linux_agrees(folder: Path) -> None:
     for name in READABLE:
         data = SAMPLES[name]
         (folder / "fstab").write_bytes(data)
-        argv = ("findmnt", "--json", "--list", "-o", "SOURCE,TARGET,FSTYPE,OPTIONS", "--tab-file", folder / "fstab")
-        done = subprocess.run([str(word) for word in argv], check=False, capture_output=True, timeout=20)
-        if done.returncode < 0:  # findmnt 2.41 crashes on a line that it cannot parse (util-linux/util-linux#4130)
+        argv = (
+            "findmnt",
+            "--json",
+            "--list",
+            "-o",
+            "SOURCE,TARGET,FSTYPE,OPTIONS",
+            "--tab-file",
+            folder / "fstab",
+        )
+        done = subprocess.run(
+            [str(word) for word in argv], check=False, capture_output=True, timeout=20
+        )
+        if (
+            done.returncode < 0
+        ):  # findmnt 2.41 crashes on a line that it cannot parse (util-linux/util-linux#4130)
             assert any(line.kind is LineKind.BROKEN for line in parse(data).lines), name
             continue
-        seen = json.loads(done.stdout.decode("utf-8", "replace") or '{"filesystems": []}')["filesystems"]
+        seen = json.loads(done.stdout.decode("utf-8", "replace") or '{"filesystems": []}')[
+            "filesystems"
+        ]
         theirs = [(clean_path(row["target"]), row["fstype"]) for row in seen]
         ours = [
             (line.libmount.target.decode("utf-8", "replace"), line.libmount.fstype.decode())

@@ -1,6 +1,8 @@
-"""The gate among the units of cloud-init, snapd, Slurm and Kubernetes: systemd finds no circle (systemd-analyze verify).
+"""The gate among the units of cloud-init, snapd, Slurm and Kubernetes: systemd finds no circle
+(systemd-analyze verify).
 
-The orders of the others are those of cloud-init 22.4 to 26.2, of snapd's packages, and of what snapd writes for a snap.
+The orders of the others are those of cloud-init 22.4 to 26.2, of snapd's packages, and of what
+snapd writes for a snap.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ READY = (ROOT / "playbooks/packaging/debian/hosttune-ready.service").read_text()
 CONTINUE = render("hosttune-continue.service.j2", command="/bin/true")
 SERVICE = "[Service]\nType=oneshot\nExecStart=/bin/true\n"
 EARLY = "DefaultDependencies=no\nBefore=shutdown.target\nConflicts=shutdown.target\n"
-# Unit: its orders, and whose .wants it stands in. To 23.10, cloud-config waits for snapd.seeded in Ubuntu.
+# Unit: its orders, and whose .wants it stands in. To 23.10, cloud-config waits for snapd.seeded in
+# Ubuntu.
 OTHERS = {
     "cloud-init-local.service": (f"{EARLY}Wants=network-pre.target\nBefore=network-pre.target sysinit.target", "cloud-init.target"),
     "cloud-init.service": (f"{EARLY}After=cloud-init-local.service\nBefore=network-online.target sysinit.target", "cloud-init.target"),
@@ -57,7 +60,8 @@ OTHERS = {
 def verified(folder: Path, ready: str) -> str:
     """What systemd says of a boot with the gate enabled, and with a run that goes on."""
     units = {
-        name: f"[Unit]\n{orders}\n{SERVICE if name.endswith('service') else ''}" for name, (orders, _) in OTHERS.items()
+        name: f"[Unit]\n{orders}\n{SERVICE if name.endswith('service') else ''}"
+        for name, (orders, _) in OTHERS.items()
     }
     units["snapd.socket"] += "[Socket]\nListenStream=/run/snapd.socket\n"
     units |= {
@@ -66,8 +70,13 @@ def verified(folder: Path, ready: str) -> str:
     }
     for name, text in units.items():
         (folder / name).write_text(text)
-    linked = {name: [f"{one}.wants" for one in places.split()] for name, (_, places) in OTHERS.items()}
-    linked["hosttune-ready.service"] = ["multi-user.target.wants", *(f"{name}.requires" for name in REQUIRING)]
+    linked = {
+        name: [f"{one}.wants" for one in places.split()] for name, (_, places) in OTHERS.items()
+    }
+    linked["hosttune-ready.service"] = [
+        "multi-user.target.wants",
+        *(f"{name}.requires" for name in REQUIRING),
+    ]
     linked["hosttune-continue.service"] = ["multi-user.target.wants"]
     for name, places in linked.items():
         for place in places:
@@ -83,14 +92,20 @@ def verified(folder: Path, ready: str) -> str:
 def test_systemd_finds_no_circle_with_cloud_init_and_snaps(tmp_path):
     said = verified(tmp_path, READY)
     assert "cycle" not in said, said
-    assert "hosttune" not in said, said  # a folder of requirements of what is not there is nothing to it
+    assert "hosttune" not in said, (
+        said
+    )  # a folder of requirements of what is not there is nothing to it
 
 
-@pytest.mark.parametrize("waits_for", ["cloud-final.service", "cloud-init.target", "cloud-config.service"])
+@pytest.mark.parametrize(
+    "waits_for", ["cloud-final.service", "cloud-init.target", "cloud-config.service"]
+)
 def test_each_order_that_the_gate_must_not_have_is_a_circle(tmp_path, waits_for):
     """Which shows that one would be found."""
     snaps = "snapd.seeded.service" if waits_for == "cloud-config.service" else ""
     text = READY.replace("[Service]", f"After={waits_for}\n[Service]", 1)
-    if snaps:  # a snap that is seeded: its start is a part of the seeding, which systemd cannot know
+    if (
+        snaps
+    ):  # a snap that is seeded: its start is a part of the seeding, which systemd cannot know
         text = text.replace("[Service]", f"Before={snaps}\n[Service]", 1)
     assert "ordering cycle" in verified(tmp_path, text)

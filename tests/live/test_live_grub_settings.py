@@ -1,4 +1,6 @@
-"""What GRUB's settings add up to: what hosttune reads is what a shell makes of them, as grub-mkconfig sources them."""
+"""What GRUB's settings add up to: what hosttune reads is what a shell makes of them, as
+grub-mkconfig sources them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def sourced(tmp_path, texts):
     for number, text in enumerate(texts):
         (tmp_path / str(number)).write_text(text)
         script += f". ./{number}\n"
-    shell = subprocess.run(["sh", "-c", script + PRINT], cwd=tmp_path, check=True, capture_output=True, text=True)
+    shell = subprocess.run(
+        ["sh", "-c", script + PRINT], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     return [line.split() for line in shell.stdout.splitlines()]
 
 
@@ -28,10 +32,22 @@ def sourced(tmp_path, texts):
     "texts",
     [
         ['GRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\nGRUB_CMDLINE_LINUX=""\n'],
-        ["GRUB_CMDLINE_LINUX_DEFAULT='a  b'\n", 'GRUB_CMDLINE_LINUX_DEFAULT="${GRUB_CMDLINE_LINUX_DEFAULT} c"\n'],
-        ["GRUB_CMDLINE_LINUX_DEFAULT=a # x\n", 'export GRUB_CMDLINE_LINUX_DEFAULT="b $GRUB_CMDLINE_LINUX_DEFAULT";\n'],
-        ["GRUB_CMDLINE_LINUX=a\n", "GRUB_CMDLINE_LINUX=b\nGRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX c='d'\"\n"],
-        ['GRUB_CMDLINE_LINUX=\'$x\'\nGRUB_CMDLINE_LINUX_DEFAULT="\\$y \\"z\\""\n', "GRUB_TIMEOUT=5\n"],
+        [
+            "GRUB_CMDLINE_LINUX_DEFAULT='a  b'\n",
+            'GRUB_CMDLINE_LINUX_DEFAULT="${GRUB_CMDLINE_LINUX_DEFAULT} c"\n',
+        ],
+        [
+            "GRUB_CMDLINE_LINUX_DEFAULT=a # x\n",
+            'export GRUB_CMDLINE_LINUX_DEFAULT="b $GRUB_CMDLINE_LINUX_DEFAULT";\n',
+        ],
+        [
+            "GRUB_CMDLINE_LINUX=a\n",
+            "GRUB_CMDLINE_LINUX=b\nGRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX c='d'\"\n",
+        ],
+        [
+            'GRUB_CMDLINE_LINUX=\'$x\'\nGRUB_CMDLINE_LINUX_DEFAULT="\\$y \\"z\\""\n',
+            "GRUB_TIMEOUT=5\n",
+        ],
         ["  GRUB_CMDLINE_LINUX=a'b'\"c\"\n# GRUB_CMDLINE_LINUX=no\n"],
     ],
 )
@@ -52,13 +68,17 @@ AFRESH = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet nosmt"\n'
 
 
 def of_mkconfig(tmp_path, files):
-    """The default arguments after the shell has read the files of a folder in the order of grub-mkconfig."""
+    """The default arguments after the shell has read the files of a folder in the order of
+    grub-mkconfig.
+    """
     for path, text in files.items():
         place = tmp_path / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
     script = MKCONFIG + 'printf "%s" "$GRUB_CMDLINE_LINUX_DEFAULT"'
-    return subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.split()
+    return subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +115,10 @@ def test_dropin_of_ours_adds_to_what_is_there(tmp_path):
     before = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n'
     menu = "linux /vmlinuz-1 root=x ro quiet\n"
     booted = {"/proc/cmdline": "BOOT_IMAGE=/vmlinuz-1 root=x ro quiet\n"}
-    one = One(host({"/etc/default/grub": before, "/boot/grub/grub.cfg": menu, **booted}), "- kernel-argument: iommu=pt")
+    one = One(
+        host({"/etc/default/grub": before, "/boot/grub/grub.cfg": menu, **booted}),
+        "- kernel-argument: iommu=pt",
+    )
     one.apply()
     (text,) = (text for path, text in one.kept().items() if path.startswith("/etc/default/grub.d/"))
     assert sourced(tmp_path, [before, text])[1] == ["quiet", "iommu=pt"]

@@ -1,4 +1,6 @@
-"""What hangs in the kernel hangs nobody who waits for it, and is told: on a frozen ext4, where a write stays in state D."""
+"""What hangs in the kernel hangs nobody who waits for it, and is told: on a frozen ext4, where a
+write stays in state D.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,18 @@ def scenario_learned(folder: Path) -> None:
     file.write_text(json.dumps(learned))
     less = hosttune("--only", "host-baseline")
     assert less.returncode == 1
-    assert f"CPU cores: {cores['amount'] - 2} instead of {cores['amount']}" in " ".join(less.stdout.split())
+    assert f"CPU cores: {cores['amount'] - 2} instead of {cores['amount']}" in " ".join(
+        less.stdout.split()
+    )
     assert hosttune("--learn").returncode == 0  # what is gone is no reason not to learn
     assert hosttune("--only", "host-baseline").returncode == 0
 
 
 def hosttune(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hosttune", "health", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ})
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ}
+    )
 
 
 def write(disk: Path) -> bytes:

@@ -1,4 +1,6 @@
-"""What an ordinary user can have this kernel print at the beginning of a line: nothing of it is a word of the driver."""
+"""What an ordinary user can have this kernel print at the beginning of a line: nothing of it is a
+word of the driver.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,22 @@ def said_by_the_kernel(tmp_path):
 
 
 @pytest.mark.parametrize(("slot", "end"), [("0", ""), ("1", "\nrest")])
-def test_program_of_a_user_that_is_called_like_an_error_of_a_gpu_is_none(said_by_the_kernel, slot, end):
+def test_program_of_a_user_that_is_called_like_an_error_of_a_gpu_is_none(
+    said_by_the_kernel, slot, end
+):
     program = said_by_the_kernel / f"{FAULT.format(slot)}{end}"
     shutil.copy("/bin/sh", program)
     program.chmod(0o755)
     user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
-    subprocess.run([*user, str(program), "-c", "kill -SEGV $$"], check=False, stderr=subprocess.DEVNULL)
-    raw = subprocess.run(DMESG, check=False, capture_output=True, text=True, errors="replace").stdout
-    assert "potentially unexpected fatal signal" in raw  # some kernels begin that line with the program's name
+    subprocess.run(
+        [*user, str(program), "-c", "kill -SEGV $$"], check=False, stderr=subprocess.DEVNULL
+    )
+    raw = subprocess.run(
+        DMESG, check=False, capture_output=True, text=True, errors="replace"
+    ).stdout
+    assert (
+        "potentially unexpected fatal signal" in raw
+    )  # some kernels begin that line with the program's name
     log = Facts(LiveReader()).kernel_log.both
     assert f"f{slot}:00" not in log
     assert not any(f":f{slot}:" in gpu for gpu in xids_in(log.splitlines()))

@@ -1,5 +1,5 @@
-"""What pam_limits makes of limits.d: what hosttune says of a new session is what su gives, and a limit above fs.nr_open
-is not to be had.
+"""What pam_limits makes of limits.d: what hosttune says of a new session is what su gives, and a
+limit above fs.nr_open is not to be had.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def session(user: str) -> subprocess.CompletedProcess[str]:
 def placed(folder: Path, files: dict[str, str]) -> None:
     """These files alone in limits.d, and nothing in limits.conf.
 
-    Before them a hard limit that every session may have: that of process 1, which PAM takes otherwise, may be above this
-    one's, and only CAP_SYS_RESOURCE raises it.
+    Before them a hard limit that every session may have: that of process 1, which PAM takes
+    otherwise, may be above this one's, and only CAP_SYS_RESOURCE raises it.
     """
     (folder / "limits.d").mkdir()
     (folder / "limits.d/00-hard.conf").write_text("* hard nofile 8192\nroot hard nofile 8192\n")
@@ -53,7 +53,11 @@ def made() -> dict[str, str]:
         "- limit: nofile\n  soft: '4096'\n  hard: '8192'",
     )
     one.apply()
-    return {path: text for path, text in one.kept().items() if path.startswith("/etc/security/limits.d/")}
+    return {
+        path: text
+        for path, text in one.kept().items()
+        if path.startswith("/etc/security/limits.d/")
+    }
 
 
 def scenario_wildcard_and_root(folder):
@@ -74,7 +78,9 @@ def scenario_later_file_wins(folder):
 def scenario_above_nr_open(folder):
     limit = int(Path("/proc/sys/fs/nr_open").read_text()) * 2
     placed(folder, {OURS: f"* hard nofile {limit}\n* soft nofile {limit}\n"})
-    assert session("nobody").stdout.split()[:1] != [str(limit)]  # refused by the kernel; some PAMs end the session then
+    assert session("nobody").stdout.split()[:1] != [
+        str(limit)
+    ]  # refused by the kernel; some PAMs end the session then
     door = host({"/proc/1/limits": SESSION, "/proc/sys/fs/nr_open": f"{limit // 2}\n"})
     found = One(door, f"- limit: nofile\n  soft: '{limit}'\n  hard: '{limit}'").finding()
     assert "nr_open" in f"{found.hold} {found.todo}"

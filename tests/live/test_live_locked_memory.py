@@ -28,9 +28,7 @@ from tests.live.namespace import ROOT, passes
 UID = 1001
 COUNT = 5
 LIMIT_S = 60  # of each look; without an end of its own it takes for ever
-LOOK = (
-    "from hosttune.host.processes.proc import list_processes\nfor one in list_processes(): print(one.pid, *one.command)"
-)
+LOOK = "from hosttune.host.processes.proc import list_processes\nfor one in list_processes(): print(one.pid, *one.command)"
 
 
 def locked_processes(folder: Path):
@@ -40,7 +38,9 @@ def locked_processes(folder: Path):
 
 @contextlib.contextmanager
 def attacking(folder: Path, attack_with: Callable[[str, int], None], count: int = 1):
-    """An ordinary user does this with the path of a file that is never served; the numbers that it told."""
+    """An ordinary user does this with the path of a file that is never served; the numbers that it
+    told.
+    """
     place = folder / "place"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", place], check=True)
@@ -68,8 +68,9 @@ def attacking(folder: Path, attack_with: Callable[[str, int], None], count: int 
 
 
 def has_slept(pid: int) -> bool:
-    """Whether it waits where no signal comes, as one of which the kernel log says so after two minutes. One that has
-    just begun to wait stays on its run queue for a moment, and has no wchan then (Linux 6.12: DELAY_DEQUEUE, get_wchan).
+    """Whether it waits where no signal comes, as one of which the kernel log says so after two
+    minutes. One that has just begun to wait stays on its run queue for a moment, and has no wchan
+    then (Linux 6.12: DELAY_DEQUEUE, get_wchan).
     """
     state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return state == "D" and Path(f"/proc/{pid}/wchan").read_text() != "0"
@@ -120,7 +121,8 @@ def assert_may_be_staged(child: int) -> None:
     assert (found.name, found.may_be_staged) == (f"{name} ({child})", True)
 
 
-# A write(2) holds the lock of its file to its end. With SCHED_IDLE, beside what computes on its CPU, that takes long.
+# A write(2) holds the lock of its file to its end. With SCHED_IDLE, beside what computes on its
+# CPU, that takes long.
 HOLD_FILE = """
 import os, sys, threading, time
 file, cpu = int(sys.argv[1]), min(os.sched_getaffinity(0))
@@ -142,12 +144,20 @@ while True:
 """
 
 
-def test_task_that_waits_for_a_file_to_which_an_idle_program_of_a_user_writes_may_be_staged(tmp_path):
+def test_task_that_waits_for_a_file_to_which_an_idle_program_of_a_user_writes_may_be_staged(
+    tmp_path,
+):
     """Without a FUSE file system, and without any right."""
     file = os.open(tmp_path, os.O_TMPFILE | os.O_RDWR)
     command = ["/usr/bin/python3", "-I", "-S", "-c", HOLD_FILE, str(file)]
     child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, user=UID, group=UID, pass_fds=[file], start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        user=UID,
+        group=UID,
+        pass_fds=[file],
+        start_new_session=True,
     )
     try:
         assert child.stdout
@@ -182,7 +192,10 @@ def scenario_tasks_of_root(folder: Path) -> None:
         lambda: os.utime(fd),
     )
     children = []
-    with attacking(folder, lambda file, tell: hold_folder(file, fd, tell)), contextlib.ExitStack() as stack:
+    with (
+        attacking(folder, lambda file, tell: hold_folder(file, fd, tell)),
+        contextlib.ExitStack() as stack,
+    ):
         for act in acts:
             children.append(stack.enter_context(waiting_in_the_kernel(act, 0)))
             assert_may_be_staged(children[-1])
@@ -220,7 +233,12 @@ def scenario_locked(folder: Path) -> None:
         try:
             # A process by itself: its end is proved, too, with threads that the kernel holds.
             done = subprocess.run(
-                [sys.executable, "-c", LOOK], check=True, capture_output=True, text=True, timeout=LIMIT_S, cwd=ROOT
+                [sys.executable, "-c", LOOK],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                cwd=ROOT,
             )
             target = find(locked[0])
         finally:

@@ -1,5 +1,6 @@
-"""The way out of a driver of two versions, by the apt of this machine over archives that stand in: each command that is
-said does what it says. Nothing but a folder of the test is touched, and apt only simulates.
+"""The way out of a driver of two versions, by the apt of this machine over archives that stand in:
+each command that is said does what it says. Nothing but a folder of the test is touched, and apt
+only simulates.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from tests.unit.fake_reader import FakeReader
 
 pytestmark = pytest.mark.live
 OLD, NEW, OTHER = "580.105.08-1ubuntu1", "580.142-0ubuntu0.24.04.1", "590.44.01-1ubuntu1"
-LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build  (dvs)\n"
+LOADED = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build  (dvs)\n"
+)
 FIRMWARE = f"nvidia-firmware-580-{NEW.partition('-')[0]}"
 
 
 def needs_of(version):
-    """A driver of branch 580 in one version: package -> what it needs. The new one needs a package that is not there."""
+    """A driver of branch 580 in one version: package -> what it needs. The new one needs a package
+    that is not there.
+    """
     library = f"libnvidia-compute-580 (= {version})"
     return {
         "libnvidia-cfg1-580": "", "libnvidia-compute-580": "", "nvidia-kernel-common-580": FIRMWARE if version == NEW else "",
@@ -61,7 +66,8 @@ class Apt:
         there = {**needs_of(OLD), "libnvidia-compute": f"libnvidia-cfg1 (= {OTHER})"}
         del there["libnvidia-compute-580"]
         rows = (
-            stanza(n, OTHER if n == "libnvidia-compute" else OLD, d, "install ok installed") for n, d in there.items()
+            stanza(n, OTHER if n == "libnvidia-compute" else OLD, d, "install ok installed")
+            for n, d in there.items()
         )
         self.status.write_text(stanza("dpkg", "1.22", "", "install ok installed") + "".join(rows))
         assert self.run("apt-get", "update").returncode == 0
@@ -80,13 +86,18 @@ class Apt:
         names = re.findall(r"(?m)^Package: (.*nvidia.*)$", self.status.read_text())
         asked = ((), tuple(sorted(names)), ("libnvidia-compute-580",))
         answers = {(*POLICY, *one): self.run("apt-cache", "policy", *one).stdout for one in asked}
-        files = {"/var/lib/dpkg/status": self.status.read_text(), "/proc/driver/nvidia/version": LOADED}
+        files = {
+            "/var/lib/dpkg/status": self.status.read_text(),
+            "/proc/driver/nvidia/version": LOADED,
+        }
         return Facts(FakeReader(files, queries=answers))
 
     def removes(self, names):
         rows = self.status.read_text().split("\n\n")
         gone = {f"Package: {name}" for name in names}
-        self.status.write_text("\n\n".join(row for row in rows if row.partition("\n")[0] not in gone))
+        self.status.write_text(
+            "\n\n".join(row for row in rows if row.partition("\n")[0] not in gone)
+        )
 
 
 @pytest.mark.parametrize("has_old", [True, False])
@@ -102,6 +113,10 @@ def test_driver_of_two_versions_becomes_one_by_what_is_said(tmp_path, has_old):
         assert ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
         apt.removes(re.findall(r"(?m)^Remv (\S+)", ended.stdout))
         brought |= dict(re.findall(r"(?m)^Inst (\S+) (?:\[\S+\] )?\((\S+)", ended.stdout))
-    wanted = {"libnvidia-compute-580": OLD} if has_old else dict.fromkeys((*needs_of(NEW), FIRMWARE), NEW)
+    wanted = (
+        {"libnvidia-compute-580": OLD}
+        if has_old
+        else dict.fromkeys((*needs_of(NEW), FIRMWARE), NEW)
+    )
     assert brought == wanted
     assert "Package: libnvidia-compute\n" not in apt.status.read_text()

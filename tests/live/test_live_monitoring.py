@@ -17,7 +17,9 @@ pytestmark = pytest.mark.live
 
 
 def promtool(*words: str | Path, stdin: str | None = None) -> str:
-    done = subprocess.run(("promtool", *words), input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        ("promtool", *words), input=stdin, capture_output=True, text=True, timeout=120, check=False
+    )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     return said
@@ -28,7 +30,9 @@ def test_alerts_are_valid_and_fire_as_their_tests_say():
     assert "SUCCESS" in promtool("test", "rules", FOLDER / "alerts_test.yml")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tests/golden").glob("*.prom")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests/golden").glob("*.prom")), ids=lambda path: path.name
+)
 def test_metrics_are_as_prometheus_asks(path):
     assert promtool("check", "metrics", stdin=path.read_text()) == ""
 
@@ -36,7 +40,10 @@ def test_metrics_are_as_prometheus_asks(path):
 def test_queries_of_the_dashboard_are_promql(tmp_path):
     queries = [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
     rules = [
-        {"record": f"panel:{number}", "expr": query.replace("$job", ".+").replace("$instance", ".+")}
+        {
+            "record": f"panel:{number}",
+            "expr": query.replace("$job", ".+").replace("$instance", ".+"),
+        }
         for number, query in enumerate(queries)
     ]
     path = tmp_path / "panels.yml"

@@ -1,4 +1,6 @@
-"""The tables of mount options against the kernel of this machine: each word mounted, or refused, as they say."""
+"""The tables of mount options against the kernel of this machine: each word mounted, or refused, as
+they say.
+"""
 
 from __future__ import annotations
 
@@ -167,8 +169,12 @@ def scenario_tmpfs_and_overlay_do(folder: Path) -> None:
     assert differing("overlay", OVERLAY, "overlay", place) == []
 
 
-def differing(fstype: str, lists: list[str], source: object, place: Path, more: str = "") -> list[tuple[str, bool]]:
-    """The option lists that lint and the kernel do not agree on, with whether the kernel took them."""
+def differing(
+    fstype: str, lists: list[str], source: object, place: Path, more: str = ""
+) -> list[tuple[str, bool]]:
+    """The option lists that lint and the kernel do not agree on, with whether the kernel took
+    them.
+    """
     import subprocess
 
     from hosttune.facts.storage.fstab_lines import parse
@@ -177,13 +183,26 @@ def differing(fstype: str, lists: list[str], source: object, place: Path, more: 
     found = []
     for options in lists:
         words = ",".join(filter(None, (options, more)))
-        argv = ("mount", "--no-mtab", "--types", fstype, "--options", words, str(source), str(place))
-        is_taken = subprocess.run(argv, check=False, capture_output=True, timeout=30).returncode == 0
+        argv = (
+            "mount",
+            "--no-mtab",
+            "--types",
+            fstype,
+            "--options",
+            words,
+            str(source),
+            str(place),
+        )
+        is_taken = (
+            subprocess.run(argv, check=False, capture_output=True, timeout=30).returncode == 0
+        )
         if is_taken:
             run("umount", "--no-mtab", place)
         line = f"{'LABEL=x' if fstype == 'ext4' else fstype} /place {fstype} {options} 0 0\n"
         said = [one for one in lint(parse(line.encode())) if one.level is not RemarkLevel.NOTE]
-        is_fine = not [one for one in said if one.code != "option-by-version"] and not (said and not is_taken)
+        is_fine = not [one for one in said if one.code != "option-by-version"] and not (
+            said and not is_taken
+        )
         if is_fine is not is_taken and not (said and said[0].code == "option-by-version"):
             found.append((options, is_taken))
     return found

@@ -39,7 +39,9 @@ def test_mount_of_an_outer_user_namespace_is_locked(tmp_path):
 
 
 def run(*argv: object) -> str:
-    done = subprocess.run([str(word) for word in argv], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(word) for word in argv], check=False, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, f"{argv}: {done.stderr}"
     return done.stdout
 
@@ -57,14 +59,19 @@ def set_atime(target: Path, mode: str) -> None:
 
 
 def options(target: Path) -> set[str]:
-    """The per-mount words of the mount that the path leads to, by the mount id of an open descriptor."""
+    """The per-mount words of the mount that the path leads to, by the mount id of an open
+    descriptor.
+    """
     fd = os.open(target, os.O_PATH)
     try:
         lines = Path(f"/proc/self/fdinfo/{fd}").read_text(encoding="ascii").splitlines()
     finally:
         os.close(fd)
     number = next(line.split()[1] for line in lines if line.startswith("mnt_id:"))
-    rows = [row.split(" ") for row in Path("/proc/self/mountinfo").read_text(encoding="utf-8").split("\n")]
+    rows = [
+        row.split(" ")
+        for row in Path("/proc/self/mountinfo").read_text(encoding="utf-8").split("\n")
+    ]
     return set(next(row[5] for row in rows if row[0] == number).split(","))
 
 
@@ -114,7 +121,10 @@ def not_a_mount(folder: Path) -> None:
 
     target = tmpfs(folder / "m", "nodev")
     (target / "inner").mkdir()
-    for place, mode, words in ((target / "inner", "noatime", "nothing is mounted"), (target, "atime", "no atime mode")):
+    for place, mode, words in (
+        (target / "inner", "noatime", "nothing is mounted"),
+        (target, "atime", "no atime mode"),
+    ):
         with pytest.raises(Refused, match=words):
             set_atime(place, mode)
     assert options(target) == {"rw", "nodev", "relatime"}
@@ -135,7 +145,9 @@ def bind_of_the_same_disk_stays(folder: Path) -> None:
 
 
 def old_kernel(folder: Path) -> None:
-    """Without mount_setattr(2), by a bind remount; a line in fstab with other words must not get in."""
+    """Without mount_setattr(2), by a bind remount; a line in fstab with other words must not get
+    in.
+    """
     from hosttune.host.writing import mountapi
 
     target = tmpfs(folder / "m", "ro,nosuid,nodev,nodiratime")

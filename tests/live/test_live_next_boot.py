@@ -1,5 +1,5 @@
-"""What `findmnt --verify` finds in an fstab hosttune finds, too; what systemd's generator makes of its lines is what the
-next boot is said to do.
+"""What `findmnt --verify` finds in an fstab hosttune finds, too; what systemd's generator makes of
+its lines is what the next boot is said to do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ GENERATOR = "/usr/lib/systemd/system-generators/systemd-fstab-generator"
 CRYPT_GENERATOR = "/usr/lib/systemd/system-generators/systemd-cryptsetup-generator"
 GONE = "UUID=11111111-2222-4333-8444-555555555555"
 
-# DISK is a loop device with an ext4, T the folder of the targets; each line has a target of its own.
+# DISK is a loop device with an ext4, T the folder of the targets; each line has a target of its
+# own.
 WRONG = f"""\
 {GONE} T/a ext4 defaults 0 2
 {GONE} T/b ext4 nofail 0 2
@@ -72,7 +73,8 @@ T/a/home T/f none bind,nofail 0 0
 /dev/mapper/two T/h ext4 nofail 0 2
 """
 CRYPTTAB = f"one {GONE} none luks\ntwo {GONE} none luks,nofail\nthree {GONE} none luks,noauto\n"
-# No fault of a line: systemd of the machine has not read this file; a type is not looked for where no source is.
+# No fault of a line: systemd of the machine has not read this file; a type is not looked for where
+# no source is.
 _BESIDES = ("your fstab has been modified", "cannot detect on-disk", "systemctl daemon-reload")
 
 
@@ -90,12 +92,18 @@ def _write(folder: Path, text: str, disk: str) -> str:
 def scenario_verify(folder: Path) -> None:
     with loop_disk(folder / "disk", "mkfs.ext4", "-q") as disk:
         lines = _write(folder, WRONG, disk).splitlines()
-        told = subprocess.run(("findmnt", "--verify"), check=False, capture_output=True, text=True, timeout=60)
+        told = subprocess.run(
+            ("findmnt", "--verify"), check=False, capture_output=True, text=True, timeout=60
+        )
         found = subprocess.run(
             (sys.executable, "-m", "hosttune", "fstab", "--format", "json"),
             check=False, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
-    reported = {remark["line"] for remark in json.loads(found.stdout)["remarks"] if remark["code"] != "no-nofail"}
+    reported = {
+        remark["line"]
+        for remark in json.loads(found.stdout)["remarks"]
+        if remark["code"] != "no-nofail"
+    }
     target, missed = "", []
     for row in (told.stdout + told.stderr).splitlines():
         if not row.startswith((" ", "findmnt")):
@@ -107,7 +115,9 @@ def scenario_verify(folder: Path) -> None:
     assert not missed, missed
     assert "parse error at line 17" in told.stdout + told.stderr
     assert {16, 17} <= reported
-    assert len(reported) >= len(lines) - 1, set(range(1, len(lines) + 1)) - reported  # /t/g is right by itself
+    assert len(reported) >= len(lines) - 1, (
+        set(range(1, len(lines) + 1)) - reported
+    )  # /t/g is right by itself
 
 
 def scenario_generator(folder: Path) -> None:
@@ -136,13 +146,22 @@ def scenario_needs(folder: Path) -> None:
         place.mkdir()
     for generator in (GENERATOR, CRYPT_GENERATOR):
         run(generator, *places)
-    faults = {(one.file, one.target) for one in look_at_boot_lines(Facts(open_reader())) if one.fault}
+    faults = {
+        (one.file, one.target) for one in look_at_boot_lines(Facts(open_reader())) if one.fault
+    }
     ends = {unit_name(target) for file, target in faults if file == "/etc/fstab"}
     required = {one.name for one in places[0].glob("local-fs.target.requires/*.mount")}
     assert ends == required
-    assert sorted(name.rpartition("-")[2] for name in ends) == ["b.mount", "d.mount", "e.mount", "g.mount"]
+    assert sorted(name.rpartition("-")[2] for name in ends) == [
+        "b.mount",
+        "d.mount",
+        "e.mount",
+        "g.mount",
+    ]
     union = next(one for one in places[0].glob("*-d.mount")).read_text()
-    assert any(row.startswith("Requires=") and row.endswith("-a.mount") for row in union.splitlines()), union
+    assert any(
+        row.startswith("Requires=") and row.endswith("-a.mount") for row in union.splitlines()
+    ), union
     opened = {one.name for one in places[0].glob("cryptsetup.target.requires/*")}
     names = {target for file, target in faults if file == "/etc/crypttab"}
     assert {f"systemd-cryptsetup@{name.removeprefix('crypt ')}.service" for name in names} == opened
@@ -150,12 +169,16 @@ def scenario_needs(folder: Path) -> None:
 
 def scenario_capitals(folder: Path) -> None:
     with loop_disk(folder / "disk", "mkfs.ext4", "-q") as disk:
-        os.environ["BLKID_FILE"] = str(folder / "tab")  # where no udev runs, mount(8) finds what is in this cache
+        os.environ["BLKID_FILE"] = str(
+            folder / "tab"
+        )  # where no udev runs, mount(8) finds what is in this cache
         uuid = run("blkid", "-s", "UUID", "-o", "value", disk).strip()
         sources = Sources(Facts(open_reader()))
         (folder / "t").mkdir()
         for tag in (f"UUID={uuid}", f'UUID="{uuid}"', f"UUID={uuid.upper()}"):
-            told = subprocess.run(("mount", tag, folder / "t"), check=False, capture_output=True, timeout=60)
+            told = subprocess.run(
+                ("mount", tag, folder / "t"), check=False, capture_output=True, timeout=60
+            )
             # The disk is a loop device, which is no evidence that the one of a line is there.
             assert (told.returncode == 0) == bool(sources.find_attached(tag)), (tag, told.stderr)
             if not told.returncode:
@@ -173,7 +196,9 @@ def test_uuid_is_a_string_as_mount_has_it(tmp_path: Path) -> None:
     passes(__file__, "capitals", tmp_path)
 
 
-@pytest.mark.skipif(not Path(CRYPT_GENERATOR).exists(), reason="no systemd, or systemd-cryptsetup is not installed")
+@pytest.mark.skipif(
+    not Path(CRYPT_GENERATOR).exists(), reason="no systemd, or systemd-cryptsetup is not installed"
+)
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_boot_ends_as_systemd_has_it_below_a_disk_that_may_be_missing(tmp_path: Path) -> None:
     passes(__file__, "needs", tmp_path)

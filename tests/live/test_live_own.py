@@ -1,4 +1,6 @@
-"""Where root writes: not where an ACL lets others write, not into a fifo, not on a mount that came in between."""
+"""Where root writes: not where an ACL lets others write, not into a fifo, not on a mount that came
+in between.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,17 @@ pytestmark = pytest.mark.live
 
 
 @pytest.mark.parametrize(
-    "name", ["acl", "policy_under_an_acl", "fifo", "mount_that_came_in_between", "unmount", "first_policy"]
+    "name",
+    ["acl", "policy_under_an_acl", "fifo", "mount_that_came_in_between", "unmount", "first_policy"],
 )
 def test_scenario_in_a_private_namespace(name, tmp_path):
     passes(__file__, name, tmp_path)
 
 
 def scenario_first_policy(folder: Path) -> None:
-    """`init --yes` shows it first, and a reader of that takes a while: what somebody writes meanwhile stays."""
+    """`init --yes` shows it first, and a reader of that takes a while: what somebody writes
+    meanwhile stays.
+    """
     from hosttune.cli.app import run as hosttune
     from hosttune.engine.policy import first_policy
 
@@ -47,7 +52,9 @@ def scenario_first_policy(folder: Path) -> None:
 
 
 def scenario_acl(folder: Path) -> None:
-    """A folder that an ACL opens is not written in, nor passed; one whose ACL lets others read is."""
+    """A folder that an ACL opens is not written in, nor passed; one whose ACL lets others read
+    is.
+    """
     from hosttune.host.writing.folders import opened_parent
     from hosttune.host.writing.replace import replace
     from hosttune.values import FileValue
@@ -64,10 +71,15 @@ def scenario_acl(folder: Path) -> None:
             with pytest.raises(Refused, match="because others can") as caught:
                 replace("/", str(path), FileValue(b"new\n"), expected=b"old\n")
             assert "getfacl" in str(caught.value.hint)
-        with pytest.raises(Refused, match="because others can"), opened_parent("/", str(opened / "new")):
+        with (
+            pytest.raises(Refused, match="because others can"),
+            opened_parent("/", str(opened / "new")),
+        ):
             pass
         run("setfacl", "-m", "u:4321:rx", opened)
-    (folder / "etc").chmod(0o775)  # root's own group, and the ACL lets nobody else write once its mask is gone
+    (folder / "etc").chmod(
+        0o775
+    )  # root's own group, and the ACL lets nobody else write once its mask is gone
     run("setfacl", "-b", folder / "etc")
     replace("/", str(by_link), FileValue(b"new\n"), expected=b"old\n")
     assert file.read_bytes() == b"new\n"

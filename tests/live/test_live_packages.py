@@ -1,7 +1,8 @@
-"""Package sets with the real apt and dpkg, in a Debian tree of its own with a small archive of its own.
+"""Package sets with the real apt and dpkg, in a Debian tree of its own with a small archive of its
+own.
 
-The scenarios (package_scenarios.py) run inside the tree, under chroot in a private mount namespace: the packages of
-this machine are not touched, and hosttune runs on the tree's own Python.
+The scenarios (package_scenarios.py) run inside the tree, under chroot in a private mount namespace:
+the packages of this machine are not touched, and hosttune runs on the tree's own Python.
 """
 
 from __future__ import annotations
@@ -58,7 +59,11 @@ PACKAGES = {
     "gpu-common-1": {"Version": "1.1-1"},
     "gpu-utils-1": {"Version": "1.1-1", "Depends": "gpu-common-1 (= 1.1-1)"},
     "gpu-common-2": {"Version": "2.1-1", "Conflicts": "gpu-common-1"},
-    "gpu-utils-2": {"Version": "2.1-1", "Depends": "gpu-common-2 (= 2.1-1)", "Conflicts": "gpu-utils-1"},
+    "gpu-utils-2": {
+        "Version": "2.1-1",
+        "Depends": "gpu-common-2 (= 2.1-1)",
+        "Conflicts": "gpu-utils-1",
+    },
 }
 POSTINST = {
     "breaks": "#!/bin/sh\necho the module could not be built >&2\nexit 1\n",
@@ -118,11 +123,20 @@ SCENARIOS = (
 
 
 def build(package, fields, folder: Path, scratch: Path, *, files=None, scripts=None) -> str:
-    """Build one .deb with these files and maintainer scripts; returns its paragraph for the index of the archive."""
+    """Build one .deb with these files and maintainer scripts; returns its paragraph for the index
+    of the archive.
+    """
     root = scratch / package
     (root / "DEBIAN").mkdir(parents=True)
-    control = {"Package": package, "Architecture": "all", "Maintainer": "Nobody <nobody@example.org>"} | fields
-    text = "".join(f"{key}: {value}\n" for key, value in control.items()) + "Description: made for a test\n"
+    control = {
+        "Package": package,
+        "Architecture": "all",
+        "Maintainer": "Nobody <nobody@example.org>",
+    } | fields
+    text = (
+        "".join(f"{key}: {value}\n" for key, value in control.items())
+        + "Description: made for a test\n"
+    )
     (root / "DEBIAN/control").write_text(text)
     own = {"postinst": POSTINST[package]} if package in POSTINST else {}
     for script, code in {**own, **(scripts or {})}.items():
@@ -136,16 +150,23 @@ def build(package, fields, folder: Path, scratch: Path, *, files=None, scripts=N
         (root / "small" / package).write_bytes(os.urandom(DATA[package]))
     name = f"{package}_{fields['Version']}_all.deb"
     subprocess.run(
-        ("dpkg-deb", "--root-owner-group", "-b", root, folder / name), check=True, capture_output=True, timeout=60
+        ("dpkg-deb", "--root-owner-group", "-b", root, folder / name),
+        check=True,
+        capture_output=True,
+        timeout=60,
     )
     shutil.rmtree(root)
     data = (folder / name).read_bytes()
-    return f"{text}Filename: ./{name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
+    return (
+        f"{text}Filename: ./{name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
+    )
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A Debian with apt and Python whose only archive is ours, in two states (`Packages`, `Packages.later`)."""
+    """A Debian with apt and Python whose only archive is ours, in two states (`Packages`,
+    `Packages.later`).
+    """
     base = tmp_path_factory.mktemp("apt", numbered=True)
     tree = copied(base / "tree", "bookworm", "python3-minimal", "libpython3-stdlib")
     archive = tree / "archive"
@@ -161,7 +182,11 @@ def tree(tmp_path_factory):
         shutil.rmtree(folder)
         folder.mkdir()
     (tree / "etc/apt/sources.list").write_text("deb [trusted=yes] file:/archive ./\n")
-    shutil.copytree(ROOT / "hosttune", tree / "opt/src/hosttune", ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    shutil.copytree(
+        ROOT / "hosttune",
+        tree / "opt/src/hosttune",
+        ignore=shutil.ignore_patterns("__pycache__", ".*"),
+    )
     shutil.copy(HERE / "package_scenarios.py", tree / "opt/src")
     inside(tree, "apt-get", "-q", "update")
     yield tree

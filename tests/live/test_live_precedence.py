@@ -1,5 +1,5 @@
-"""The way out over a package's file really counts: what hosttune names is written, and the programs themselves read it,
-beside a file of a package in /usr/lib whose name sorts behind hosttune's own.
+"""The way out over a package's file really counts: what hosttune names is written, and the programs
+themselves read it, beside a file of a package in /usr/lib whose name sorts behind hosttune's own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from tests.unit.fake_reader import FakeReader
 
 KEY = "net.ipv4.conf.all.arp_ignore"  # of a network namespace: nothing of this machine is set
 SYSTEMD_SYSCTL = "/lib/systemd/systemd-sysctl"
-VENDORS = ("60-vendor", "99-vendor", "zz-vendor", "zzz-vendor")  # names of packages' files, early to late
+VENDORS = (
+    "60-vendor",
+    "99-vendor",
+    "zz-vendor",
+    "zzz-vendor",
+)  # names of packages' files, early to late
 SCENARIOS = ("modprobe", "limits", "sysctl_conf", "sysctl_of_procps")
 
 
@@ -34,7 +39,9 @@ def read_sysctl(root: Path, program: str) -> str:
             [ -e "$0/$place" ] && mount --bind "$0/$place" "/$place"; done
         mount -t sysfs none /sys 2>/dev/null; {program} >/dev/null; cat /proc/sys/{KEY.replace(".", "/")}
     """
-    return run("unshare", "--mount", "--net", "--propagation", "private", "sh", "-c", script, root).strip()
+    return run(
+        "unshare", "--mount", "--net", "--propagation", "private", "sh", "-c", script, root
+    ).strip()
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
@@ -66,7 +73,11 @@ def made_by_tmpfiles(root: Path) -> str:
 
 
 def test_lines_that_take_patterns_do_not_compete_with_the_others(tmp_path):
-    lines = {"10-a": "x /srv/x\n", "20-b": "f /srv/x - - - - made\n", "30-c": "w /srv/x - - - - other\n"}
+    lines = {
+        "10-a": "x /srv/x\n",
+        "20-b": "f /srv/x - - - - made\n",
+        "30-c": "w /srv/x - - - - other\n",
+    }
     files = {f"/etc/tmpfiles.d/{name}.conf": text for name, text in lines.items()}
     for path, text in files.items():
         write(tmp_path, path, text)
@@ -82,15 +93,21 @@ def test_setting_of_a_unit_over_that_of_a_package(vendor, tmp_path):
     path = f"/usr/lib/systemd/system/a.service.d/{vendor}.conf"
     write(tmp_path, "/usr/lib/systemd/system/a.service", "[Service]\nExecStart=/bin/true\n")
     write(tmp_path, path, "[Service]\nNoNewPrivileges=no\n")
-    write(tmp_path, "/etc/systemd/system/a.service.d/10-site.conf", "[Service]\nNoNewPrivileges=yes\n")
+    write(
+        tmp_path, "/etc/systemd/system/a.service.d/10-site.conf", "[Service]\nNoNewPrivileges=yes\n"
+    )
     assert not has_no_new_privileges(tmp_path)
-    write(tmp_path, unit_order("system/a.service").path_over(path), "[Service]\nNoNewPrivileges=yes\n")
+    write(
+        tmp_path, unit_order("system/a.service").path_over(path), "[Service]\nNoNewPrivileges=yes\n"
+    )
     assert has_no_new_privileges(tmp_path)
 
 
 def has_no_new_privileges(root: Path) -> bool:
     """What systemd's own loader makes of the unit and its drop-ins, without a systemd that runs."""
-    said = run("systemd-analyze", f"--root={root}", "security", "--offline=yes", "--no-pager", "a.service")
+    said = run(
+        "systemd-analyze", f"--root={root}", "security", "--offline=yes", "--no-pager", "a.service"
+    )
     (row,) = (row for row in said.splitlines() if "NoNewPrivileges=" in row)
     return not row.lstrip().startswith(("\N{BALLOT X}", "x ", "✗"))
 
@@ -133,7 +150,9 @@ def scenario_modprobe(folder):
 
 def modprobe() -> list[str]:
     """The values in the order in which the kernel gets them: the last one counts."""
-    return re.findall(r"^options nvidia_drm modeset=(\d)$", run("modprobe", "--showconfig"), re.MULTILINE)
+    return re.findall(
+        r"^options nvidia_drm modeset=(\d)$", run("modprobe", "--showconfig"), re.MULTILINE
+    )
 
 
 def scenario_limits(folder):
@@ -167,12 +186,16 @@ def scenario_sysctl_conf(folder):
     assert (boot.is_set, [one.value for one in boot.unread]) == (False, ["1"])
     (folder / "etc/sysctl.d/99-sysctl.conf").symlink_to("../sysctl.conf")
     assert read_sysctl(folder, apply) == "1"
-    boot = Facts(FakeReader(systemd, links={"/etc/sysctl.d/99-sysctl.conf": "../sysctl.conf"})).sysctl_at_boot[KEY]
+    boot = Facts(
+        FakeReader(systemd, links={"/etc/sysctl.d/99-sysctl.conf": "../sysctl.conf"})
+    ).sysctl_at_boot[KEY]
     assert (boot.text, boot.unread) == ("1", ())
 
 
 def scenario_sysctl_of_procps(folder):
-    """Procps reads it without a link, after all others: a value that is in force until the next boot."""
+    """Procps reads it without a link, after all others: a value that is in force until the next
+    boot.
+    """
     write(folder, "/etc/sysctl.conf", f"{KEY} = 1\n")
     write(folder, "/etc/sysctl.d/99-site.conf", f"{KEY} = 2\n")
     (folder / "usr/lib/sysctl.d").mkdir(parents=True)

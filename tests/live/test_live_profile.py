@@ -28,7 +28,10 @@ def scratch():
 def session(shell: str, scratch: Path, uid: int = USER, **env: str) -> list[str]:
     """What a shell of the user shows after it has read the file; it must say nothing and go on."""
     above = ScratchFolder(str(scratch), "").above
-    script = render("scratch.sh.j2", rule="storage-scratch-variables", folder=str(scratch), above=above) + SHOWN
+    script = (
+        render("scratch.sh.j2", rule="storage-scratch-variables", folder=str(scratch), above=above)
+        + SHOWN
+    )
     done = subprocess.run(
         ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", shell, "-eu", "-c", script),
         check=True, capture_output=True, text=True, timeout=20, env={"PATH": "/usr/bin:/bin", "TMPDIR": "", "XDG_CACHE_HOME": "", **env},
@@ -46,7 +49,9 @@ def test_user_gets_a_folder_of_their_own(shell, scratch):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_working_directory_that_is_closed_to_the_user_changes_nothing(shell, scratch, tmp_path, monkeypatch):
+def test_working_directory_that_is_closed_to_the_user_changes_nothing(
+    shell, scratch, tmp_path, monkeypatch
+):
     tmp_path.chmod(0o700)
     monkeypatch.chdir(tmp_path)
     assert session(shell, scratch)[0] == f"{scratch}/nobody/tmp"
@@ -75,7 +80,9 @@ def test_what_somebody_else_made_first_is_not_used(shell, made, scratch):
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
 def test_other_user_does_not_get_the_folder_of_this_one(shell, mode, scratch):
-    """Eve renames the folder of nobody's and puts one of her own there: from then on she would own what nobody runs."""
+    """Eve renames the folder of nobody's and puts one of her own there: from then on she would own
+    what nobody runs.
+    """
     open_to_all = scratch / "open"
     open_to_all.mkdir()
     own = open_to_all / "nobody"
@@ -84,7 +91,11 @@ def test_other_user_does_not_get_the_folder_of_this_one(shell, mode, scratch):
         os.chown(open_to_all, 0, EVE)
     session(shell, open_to_all)
     assert own.exists() is (mode == 0o1777)
-    is_moved = as_eve("mv", own, open_to_all / "gone") == 0 if own.exists() else as_eve("mkdir", "-m", "777", own) == 0
+    is_moved = (
+        as_eve("mv", own, open_to_all / "gone") == 0
+        if own.exists()
+        else as_eve("mkdir", "-m", "777", own) == 0
+    )
     assert is_moved is (mode != 0o1777)
     shown = session(shell, open_to_all)
     assert shown == ([f"{own}/tmp", f"{own}/cache", ""] if mode == 0o1777 else ["", "", ""])

@@ -1,4 +1,6 @@
-"""A program that is asked writes nothing: apt's caches and the log of its planner stay as they were."""
+"""A program that is asked writes nothing: apt's caches and the log of its planner stay as they
+were.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,15 @@ def written() -> list[str]:
 def main(scratch: Path) -> None:
     from hosttune.host.reading.live import LiveReader
 
-    # Images for containers switch the caches off by a file in apt.conf.d; here they are on, as on a server.
+    # Images for containers switch the caches off by a file in apt.conf.d; here they are on, as on a
+    # server.
     for name in ("apt.conf.d", "cache", "log"):
         (scratch / name).mkdir()
-    for source, target in (("apt.conf.d", "/etc/apt/apt.conf.d"), ("cache", FOLDERS[0]), ("log", FOLDERS[1])):
+    for source, target in (
+        ("apt.conf.d", "/etc/apt/apt.conf.d"),
+        ("cache", FOLDERS[0]),
+        ("log", FOLDERS[1]),
+    ):
         subprocess.run(["mount", "--bind", str(scratch / source), target], check=True, timeout=60)
     for argv in (
         ("apt-get", "-s", "-y", "install", "hello"),

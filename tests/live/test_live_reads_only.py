@@ -36,15 +36,19 @@ def violations(log: str) -> list[str]:
     found = []
     for line in outside_of_private_namespaces(log):
         opened = OPENED.search(line)
-        if (opened and any(flag in opened["flags"] for flag in WRITES) and not ALLOWED.match(opened["path"])) or (
-            CHANGES.search(line) and "= -1" not in line
-        ):
+        if (
+            opened
+            and any(flag in opened["flags"] for flag in WRITES)
+            and not ALLOWED.match(opened["path"])
+        ) or (CHANGES.search(line) and "= -1" not in line):
             found.append(line)
     return found
 
 
 def outside_of_private_namespaces(log: str) -> list[str]:
-    """Without what happens on /tmp in a mount namespace of a process's own, where /tmp is a tmpfs of its own."""
+    """Without what happens on /tmp in a mount namespace of a process's own, where /tmp is a tmpfs
+    of its own.
+    """
     lines = log.splitlines()
     inside = {line.split(maxsplit=1)[0] for line in lines if "unshare(CLONE_NEWNS)" in line}
     for line in lines:
@@ -52,11 +56,17 @@ def outside_of_private_namespaces(log: str) -> list[str]:
         if child and line.split(maxsplit=1)[0] in inside:
             inside.add(child[1])
     private = re.compile(r'["<]/tmp[/">]|mount\("none", "/", NULL, MS_REC\|MS_PRIVATE')
-    return [line for line in lines if line.split(maxsplit=1)[0] not in inside or not private.search(line)]
+    return [
+        line
+        for line in lines
+        if line.split(maxsplit=1)[0] not in inside or not private.search(line)
+    ]
 
 
 @pytest.mark.parametrize(
-    "words", [["check"], ["check", "--timings", "--format", "json"], ["plan"], ["apply"], ["history"]], ids=" ".join
+    "words",
+    [["check"], ["check", "--timings", "--format", "json"], ["plan"], ["apply"], ["history"]],
+    ids=" ".join,
 )
 def test_command_that_only_looks_opens_nothing_for_writing(words, tmp_path):
     assert violations(traced(words, tmp_path)) == []

@@ -1,5 +1,5 @@
-"""An edited fstab before the real findmnt, systemd's real generator and the kernel: what they find, and that nothing
-stays behind.
+"""An edited fstab before the real findmnt, systemd's real generator and the kernel: what they find,
+and that nothing stays behind.
 """
 
 from __future__ import annotations
@@ -40,8 +40,16 @@ def said(new: bytes, target: str) -> str:
     ("edited", "target"),
     [
         (edit_options(parse(OLD), "/srv", lambda options: f"{options},noatime"), "/srv"),
-        (insert_line(parse(OLD), f"tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=64M,{BELT} 0 0"), "/tmp"),
-        (insert_line(parse(OLD), f"UUID=d2-7e /mnt/a xfs noatime,x-systemd.device-timeout=30s,{BELT} 0 0"), "/mnt/a"),
+        (
+            insert_line(parse(OLD), f"tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=64M,{BELT} 0 0"),
+            "/tmp",
+        ),
+        (
+            insert_line(
+                parse(OLD), f"UUID=d2-7e /mnt/a xfs noatime,x-systemd.device-timeout=30s,{BELT} 0 0"
+            ),
+            "/mnt/a",
+        ),
         (OLD.splitlines(keepends=True)[0], "/srv"),
     ],
     ids=["options", "tmpfs", "disk", "removed"],
@@ -53,8 +61,16 @@ def test_edit_as_hosttune_makes_it_is_accepted(edited, target):
 @pytest.mark.parametrize(
     ("edited", "target", "reason"),
     [
-        (insert_line(parse(OLD), f"tmpfs /tmp tmpfs size=64MB,{BELT} 0 0"), "/tmp", "a trial mount of a tmpfs"),
-        (insert_line(parse(OLD), f"tmpfs /tmp tmpfs noatim,{BELT} 0 0"), "/tmp", "a trial mount of a tmpfs"),
+        (
+            insert_line(parse(OLD), f"tmpfs /tmp tmpfs size=64MB,{BELT} 0 0"),
+            "/tmp",
+            "a trial mount of a tmpfs",
+        ),
+        (
+            insert_line(parse(OLD), f"tmpfs /tmp tmpfs noatim,{BELT} 0 0"),
+            "/tmp",
+            "a trial mount of a tmpfs",
+        ),
         (OLD + b"two words\n", "/srv", "findmnt --verify says: a line that it cannot parse"),
         (OLD.replace(b"/srv", b"/opt"), "/usr", "opt.mount as well"),
     ],
@@ -69,7 +85,10 @@ def test_carriage_return_at_the_end_of_options_is_found():
     new = old + b"\r\ntmpfs /tmp tmpfs size=64M 0 0"
     rehearsal = LiveReader().rehearse_fstab(old, new, ())
     assert isinstance(rehearsal, Rehearsal), rehearsal
-    assert find_complaint(rehearsal, parse(old), parse(new), "/tmp") == "systemd would change opt.mount as well"
+    assert (
+        find_complaint(rehearsal, parse(old), parse(new), "/tmp")
+        == "systemd would change opt.mount as well"
+    )
 
 
 @pytest.fixture
@@ -101,7 +120,9 @@ def test_target_that_is_a_symbolic_link_is_accepted(folder):
 
 @pytest.mark.parametrize("kind", ["link", "folder", "sticky", "file"])
 def test_source_that_a_user_can_replace_is_not_opened(roots_folder, kind):
-    """To open it is enough for a watchdog to begin to count. What findmnt opens of the pipe is seen by inotify."""
+    """To open it is enough for a watchdog to begin to count. What findmnt opens of the pipe is seen
+    by inotify.
+    """
     folder = roots_folder
     home = folder / "home"
     home.mkdir()
@@ -125,7 +146,9 @@ def test_source_that_a_user_can_replace_is_not_opened(roots_folder, kind):
         assert rehearsal.after.verify is not None
         assert rehearsal.after.verify == rehearsal.before.verify
         assert dict(rehearsal.after.units) == dict(rehearsal.before.units)
-        assert bool(select.select([watch], [], [], 0)[0]) == (kind == "file")  # this one only root can replace
+        assert bool(select.select([watch], [], [], 0)[0]) == (
+            kind == "file"
+        )  # this one only root can replace
     finally:
         os.close(watch)
         os.close(reader)
@@ -145,7 +168,11 @@ def rehearse_and_compare():
     def state() -> tuple[str, list[str], str]:
         utab = Path("/run/mount/utab")
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
-        return mounts, sorted(os.listdir("/tmp")), utab.read_text(encoding="utf-8") if utab.exists() else ""
+        return (
+            mounts,
+            sorted(os.listdir("/tmp")),
+            utab.read_text(encoding="utf-8") if utab.exists() else "",
+        )
 
     before = state()
     said(insert_line(parse(OLD), f"tmpfs /tmp tmpfs size=64M,{BELT} 0 0"), "/tmp")
@@ -153,14 +180,23 @@ def rehearse_and_compare():
 
 
 def test_nothing_stays_behind():
-    """In a mount namespace with a /tmp of its own, where no other test mounts or makes anything. A checkout below /tmp
-    stays where it is.
+    """In a mount namespace with a /tmp of its own, where no other test mounts or makes anything. A
+    checkout below /tmp stays where it is.
     """
     call = f"from {__name__} import rehearse_and_compare; rehearse_and_compare()"
-    script = (
-        'mount -t tmpfs none /tmp && mkdir -p "$2" && mount -c --bind /proc/self/fd/3 "$2" && exec "$0" -c "$1" 3<&-'
-    )
+    script = 'mount -t tmpfs none /tmp && mkdir -p "$2" && mount -c --bind /proc/self/fd/3 "$2" && exec "$0" -c "$1" 3<&-'
     script = f'exec 3< "$2" && {script}'
-    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, sys.executable, call, str(ROOT)]
+    argv = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        script,
+        sys.executable,
+        call,
+        str(ROOT),
+    ]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr

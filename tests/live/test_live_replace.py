@@ -1,4 +1,5 @@
-"""Replacing files on real file systems: what is kept and what is refused, on a loop ext4 in a private mount namespace.
+"""Replacing files on real file systems: what is kept and what is refused, on a loop ext4 in a
+private mount namespace.
 
 Each scenario runs in a child under unshare(1); what it asserts fails the test with its traceback.
 """
@@ -34,13 +35,17 @@ def test_replace_on_ext4(name, tmp_path):
 
 
 def run(*argv: object) -> str:
-    done = subprocess.run([str(word) for word in argv], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(word) for word in argv], check=False, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, f"{argv}: {done.stderr}"
     return done.stdout
 
 
 def refused(path: Path, words: str, *, new: bytes = b"new\n") -> None:
-    """A replace of `path`, which holds "old", is refused with `words`, and nothing is different afterwards."""
+    """A replace of `path`, which holds "old", is refused with `words`, and nothing is different
+    afterwards.
+    """
     from hosttune.errors import Refused
     from hosttune.host.writing.replace import replace
     from hosttune.values import FileValue
@@ -108,9 +113,19 @@ def acl_attributes_and_flags(disk: Path, file: Path) -> None:
     run("setfattr", "-n", "user.note", "-v", "kept", file)
     run("setfattr", "-n", "trusted.note", "-v", "kept too", file)
     run("chattr", "+dA", file)
-    before = (run("getfacl", "-nc", file), run("getfattr", "-dm", "-", file), run("lsattr", file), file.stat())
+    before = (
+        run("getfacl", "-nc", file),
+        run("getfattr", "-dm", "-", file),
+        run("lsattr", file),
+        file.stat(),
+    )
     replaced(file)
-    after = (run("getfacl", "-nc", file), run("getfattr", "-dm", "-", file), run("lsattr", file), file.stat())
+    after = (
+        run("getfacl", "-nc", file),
+        run("getfattr", "-dm", "-", file),
+        run("lsattr", file),
+        file.stat(),
+    )
     assert file.read_bytes() == b"new\n"
     assert "user:4321:rw-" in after[0]
     assert after[:3] == before[:3]
@@ -119,7 +134,9 @@ def acl_attributes_and_flags(disk: Path, file: Path) -> None:
 
 
 def default_acl_of_the_folder(disk: Path, file: Path) -> None:
-    """A new file inherits the folder's default ACL; the one that takes an old file's place must not."""
+    """A new file inherits the folder's default ACL; the one that takes an old file's place must
+    not.
+    """
     run("setfacl", "-d", "-m", "u:4321:rw", disk)
     before = run("getfacl", "-nc", file)
     replaced(file)
@@ -151,8 +168,13 @@ def read_only(disk: Path, file: Path) -> None:
 
 
 def full_disk(disk: Path, file: Path) -> None:
-    """Near the end write(2) takes a part of the bytes and returns normally: that must not end in a cut-off file."""
-    with pytest.raises(OSError, match="No space"), (disk / "filler").open("wb", buffering=0) as filler:
+    """Near the end write(2) takes a part of the bytes and returns normally: that must not end in a
+    cut-off file.
+    """
+    with (
+        pytest.raises(OSError, match="No space"),
+        (disk / "filler").open("wb", buffering=0) as filler,
+    ):
         while True:
             filler.write(bytes(1 << 16))
     with (disk / "filler").open("r+b") as filler:
@@ -196,7 +218,9 @@ def killed_midway(disk: Path, file: Path) -> None:
 
 
 def touched_midway(disk: Path, file: Path) -> None:
-    """What somebody does between the first look and the rename is not lost, even where the bytes stay the same."""
+    """What somebody does between the first look and the rename is not lost, even where the bytes
+    stay the same.
+    """
     from hosttune.errors import Conflict
     from hosttune.host.writing import replace as module
 
@@ -241,7 +265,9 @@ def readers_see_old_or_new(disk: Path, file: Path) -> None:
 
 
 def overlayfs(disk: Path, file: Path) -> None:
-    """The root of a live image and of many containers; the file to replace still lies in the lower layer."""
+    """The root of a live image and of many containers; the file to replace still lies in the lower
+    layer.
+    """
     from hosttune.host.writing.replace import remove, replace
     from hosttune.values import ABSENT, FileValue
 
@@ -283,7 +309,12 @@ def main(name: str, folder: Path) -> None:
         globals()[name](disk, file)
     finally:
         if shutil.which("chattr"):
-            subprocess.run(["chattr", "-R", "-i", "-a", str(disk)], check=False, capture_output=True, timeout=60)
+            subprocess.run(
+                ["chattr", "-R", "-i", "-a", str(disk)],
+                check=False,
+                capture_output=True,
+                timeout=60,
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What the programs themselves make of configuration files of ours: systemd, needrestart's Perl, modprobe."""
+"""What the programs themselves make of configuration files of ours: systemd, needrestart's Perl,
+modprobe.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,7 @@ from tests.unit.wish_host import One, host
 
 OURS = "/etc/modprobe.d/60-hosttune-gpu-profiling.conf"
 OPTION = "NVreg_RestrictProfilingToAdminUsers"
-UNIT = (
-    "[Service]\nExecStart=/bin/true --user x --no-persistence-mode --verbose\n[Install]\nWantedBy=multi-user.target\n"
-)
+UNIT = "[Service]\nExecStart=/bin/true --user x --no-persistence-mode --verbose\n[Install]\nWantedBy=multi-user.target\n"
 
 
 def written(folder: Path, files: dict[str, str]) -> Path:
@@ -46,7 +46,9 @@ def written(folder: Path, files: dict[str, str]) -> Path:
     ],
 )  # fmt: skip
 def test_systemd_reads_the_files_in_the_order_that_is_foretold(files, tmp_path):
-    told = run("systemd-analyze", f"--root={written(tmp_path, files)}", "cat-config", "systemd/logind.conf")
+    told = run(
+        "systemd-analyze", f"--root={written(tmp_path, files)}", "cat-config", "systemd/logind.conf"
+    )
     values = Facts(FakeReader(files)).unit_settings["logind.conf/Login/RemoveIPC"].values
     assert [one.value for one in values] == re.findall(r"^RemoveIPC=(\w+)", told, re.MULTILINE)
 
@@ -59,19 +61,29 @@ def test_systemd_accepts_a_unit_with_the_dropin_of_ours(tmp_path):
         option="--no-persistence-mode",
         command="/bin/true --user x --verbose",
     )
-    units = written(tmp_path, {"/a.service": UNIT, "/a.service.d/60-hosttune-gpu-persistence.conf": dropin})
+    units = written(
+        tmp_path, {"/a.service": UNIT, "/a.service.d/60-hosttune-gpu-persistence.conf": dropin}
+    )
     command = ("systemd-analyze", "verify", "--man=no", str(units / "a.service"))
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env={"SYSTEMD_UNIT_PATH": f"{units}:"})
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env={"SYSTEMD_UNIT_PATH": f"{units}:"}
+    )
     assert (done.returncode, done.stderr) == (0, "")
-    twice = dropin.replace("ExecStart=\n", "")  # two commands, which a unit of this type may not have
+    twice = dropin.replace(
+        "ExecStart=\n", ""
+    )  # two commands, which a unit of this type may not have
     (units / "a.service.d/60-hosttune-gpu-persistence.conf").write_text(twice)
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env={"SYSTEMD_UNIT_PATH": f"{units}:"})
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env={"SYSTEMD_UNIT_PATH": f"{units}:"}
+    )
     assert "ExecStart" in done.stderr
 
 
 def test_perl_reads_our_exceptions_beside_those_of_the_distribution(tmp_path):
     text = render(
-        "needrestart.conf.j2", rule="services-needrestart", services=(r"^docker\.service$", r"^nvidia\-dcgm\.service$")
+        "needrestart.conf.j2",
+        rule="services-needrestart",
+        services=(r"^docker\.service$", r"^nvidia\-dcgm\.service$"),
     )
     (tmp_path / "60-hosttune.conf").write_text(text)
     script = """
@@ -82,7 +94,13 @@ def test_perl_reads_our_exceptions_beside_those_of_the_distribution(tmp_path):
             print "$service=", $kept // 'restarted', "\\n";
         }
     """
-    names = ("docker.service", "nvidia-dcgm.service", "dbus.service", "cron.service", "dockerXservice")
+    names = (
+        "docker.service",
+        "nvidia-dcgm.service",
+        "dbus.service",
+        "cron.service",
+        "dockerXservice",
+    )
     told = run("perl", "-w", "-e", script, tmp_path / "60-hosttune.conf", *names).split()
     assert told == [
         "docker.service=0",
@@ -115,8 +133,12 @@ def test_modprobe_reads_the_options_in_the_order_that_is_foretold(files, tmp_pat
 
 
 def test_modprobe_reads_the_dropin_of_ours(tmp_path):
-    one = One(host({"/proc/cmdline": "quiet\n"}), f"- modprobe-option: nvidia.{OPTION}\n  exactly: '0'")
+    one = One(
+        host({"/proc/cmdline": "quiet\n"}), f"- modprobe-option: nvidia.{OPTION}\n  exactly: '0'"
+    )
     one.apply()
     kept = {path: text for path, text in one.kept().items() if path.startswith("/etc/modprobe.d/")}
     folder = written(tmp_path, kept) / "etc/modprobe.d"
-    assert f"options nvidia {OPTION}=0" in run("modprobe", "--showconfig", "-C", folder).splitlines()
+    assert (
+        f"options nvidia {OPTION}=0" in run("modprobe", "--showconfig", "-C", folder).splitlines()
+    )

@@ -1,4 +1,6 @@
-"""What is on a real block device: blank only where nothing is; and the limits of its backing device, set and taken back."""
+"""What is on a real block device: blank only where nothing is; and the limits of its backing
+device, set and taken back.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def test_disk_with_a_signature_is_not(tmp_path, mkfs, size):
 
 @pytest.mark.parametrize(
     ("content", "place"),
-    [(b"LUKS\xba\xbe\0\1", 0), (PARTITION + bytes(48) + b"\x55\xaa", 446), (b"somebody's own format", 5 * MIB)],
+    [
+        (b"LUKS\xba\xbe\0\1", 0),
+        (PARTITION + bytes(48) + b"\x55\xaa", 446),
+        (b"somebody's own format", 5 * MIB),
+    ],
     ids=["LUKS", "a partition table", "no signature at all"],
 )
 def test_disk_that_somebody_wrote_to_is_not(tmp_path, content, place):
@@ -55,7 +61,14 @@ def test_limits_of_one_backing_device_are_set_read_back_and_taken_back(tmp_path)
         wanted = {"max_ratio": "1", "strict_limit": "1"}
         before = {name: kind.read(writer, f"{folder}/{name}") for name in wanted}
         changes = [
-            Change(Address("sysfs", f"{folder}/{name}"), Action.UPDATE, before[name], value, "rule", Risk.LOW)
+            Change(
+                Address("sysfs", f"{folder}/{name}"),
+                Action.UPDATE,
+                before[name],
+                value,
+                "rule",
+                Risk.LOW,
+            )
             for name, value in wanted.items()
         ]
         for change in changes:
@@ -73,4 +86,7 @@ def test_wipefs_and_cmp_write_nothing(tmp_path):
         made(device)
         assert run("sha256sum", device) == before
         assert Path(f"/sys/block/{Path(device).name}/stat").read_text().split()[4] == writes
-        assert subprocess.run(["blkid", "-p", device], check=False, capture_output=True).returncode == 0
+        assert (
+            subprocess.run(["blkid", "-p", device], check=False, capture_output=True).returncode
+            == 0
+        )

@@ -1,4 +1,6 @@
-"""Which file of sysctl.d wins: what hosttune says is what systemd-sysctl sets, in a network namespace of its own."""
+"""Which file of sysctl.d wins: what hosttune says is what systemd-sysctl sets, in a network
+namespace of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,16 @@ FILES = {
     "ours alone": OURS,
     "a later file wins": {**OURS, "/etc/sysctl.d/99-site.conf": f"{KEY} = 0\n"},
     "an earlier one does not": {**OURS, "/etc/sysctl.d/10-site.conf": f"{KEY} = 2\n"},
-    "a key that the kernel no longer has": {"/etc/sysctl.d/60-hosttune-network-arp.conf": f"{DEAD}{KEY} = 1\n"},
-    "a pattern after it": {**OURS, "/etc/sysctl.d/90-site.conf": "net.ipv4.conf.*.arp_ignore = 2\n"},
-    "kept from patterns": {"/etc/sysctl.d/90-site.conf": f"net.ipv4.conf.*.arp_ignore = 2\n-{KEY}\n"},
+    "a key that the kernel no longer has": {
+        "/etc/sysctl.d/60-hosttune-network-arp.conf": f"{DEAD}{KEY} = 1\n"
+    },
+    "a pattern after it": {
+        **OURS,
+        "/etc/sysctl.d/90-site.conf": "net.ipv4.conf.*.arp_ignore = 2\n",
+    },
+    "kept from patterns": {
+        "/etc/sysctl.d/90-site.conf": f"net.ipv4.conf.*.arp_ignore = 2\n-{KEY}\n"
+    },
     "slashes": {**OURS, "/etc/sysctl.d/90-site.conf": "net/ipv4/conf/all/arp_ignore = 2\n"},
     "nobody": {"/etc/sysctl.d/90-site.conf": f"# {KEY} = 2\n"},
 }
@@ -32,12 +41,16 @@ mount -t tmpfs none /usr/lib/sysctl.d && mount --bind "$0" /etc/sysctl.d && moun
 
 
 def after_boot(tmp_path: Path, files: dict[str, str]) -> str:
-    """The value in a fresh network namespace after systemd-sysctl has read these files of /etc/sysctl.d."""
+    """The value in a fresh network namespace after systemd-sysctl has read these files of
+    /etc/sysctl.d.
+    """
     folder = tmp_path / "sysctl.d"
     folder.mkdir()
     for path, text in files.items():
         (folder / path.rpartition("/")[2]).write_text(text)
-    return run("unshare", "--mount", "--net", "--propagation", "private", "sh", "-c", SCRIPT, folder).strip()
+    return run(
+        "unshare", "--mount", "--net", "--propagation", "private", "sh", "-c", SCRIPT, folder
+    ).strip()
 
 
 @pytest.mark.parametrize("files", FILES.values(), ids=FILES)
@@ -47,7 +60,9 @@ def test_what_systemd_sysctl_sets_is_what_is_foretold(files, tmp_path):
 
 
 def test_dropin_of_ours_sets_the_value_at_boot(tmp_path):
-    one = One(host({"/proc/sys/net/ipv4/conf/all/arp_ignore": "0\n"}), f"- sysctl: {KEY}\n  at_least: 1")
+    one = One(
+        host({"/proc/sys/net/ipv4/conf/all/arp_ignore": "0\n"}), f"- sysctl: {KEY}\n  at_least: 1"
+    )
     one.apply()
     kept = {path: text for path, text in one.kept().items() if path.startswith("/etc/sysctl.d/")}
     assert after_boot(tmp_path, kept) == "1"

@@ -19,11 +19,20 @@ WILD = "/sys/kernel/mm/ksm/sleep_*"
 def after_boot(tmp_path, files):
     """The text at PATH after systemd-tmpfiles has read these files below a root of its own."""
     root = tmp_path / "root"
-    for path, text in {PATH: "", OTHER: "", "/etc/passwd": "root:x:0:0::/:/bin/sh\n", **files}.items():
+    for path, text in {
+        PATH: "",
+        OTHER: "",
+        "/etc/passwd": "root:x:0:0::/:/bin/sh\n",
+        **files,
+    }.items():
         place = root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
-    subprocess.run(["systemd-tmpfiles", f"--root={root}", "--create", "--boot"], check=False, capture_output=True)
+    subprocess.run(
+        ["systemd-tmpfiles", f"--root={root}", "--create", "--boot"],
+        check=False,
+        capture_output=True,
+    )
     return (root / PATH.lstrip("/")).read_text().strip()
 
 

@@ -38,7 +38,9 @@ def test_systemd_finds_no_fault_and_no_circle_in_them(units):
 
 
 def test_targets_want_them(units):
-    """Were the early unit to wait for the end of the boot, the order would be a circle: so the drop-ins are read."""
+    """Were the early unit to wait for the end of the boot, the order would be a circle: so the
+    drop-ins are read.
+    """
     early = units / "hosttune-come-back.service"
     early.write_text(early.read_text().replace("[Service]", "After=multi-user.target\n[Service]"))
     assert "ordering cycle" in verify(units)[1]

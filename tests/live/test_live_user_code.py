@@ -1,4 +1,6 @@
-"""Code of a user runs as that user, inside the limits of the job, and nothing of it stays: attacks by ordinary users."""
+"""Code of a user runs as that user, inside the limits of the job, and nothing of it stays: attacks
+by ordinary users.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ pytestmark = pytest.mark.live
 EVE, BOB, ADMIN = 54311, 54312, 54313
 PYTHON = "/usr/bin/python3"
 WAIT_S = 20.0
-# What a .pth file of eve starts: a report on itself, and a process that leaves its parent and its session.
+# What a .pth file of eve starts: a report on itself, and a process that leaves its parent and its
+# session.
 DAEMON = """
 import os, sys, time
 def report(name):
@@ -76,7 +79,9 @@ def give(path: Path, uid: int) -> None:
 def venv(folder: Path, uid: int, code: str = "", python: str = PYTHON) -> Path:
     """A virtual environment of a user, with code that its Python starts; the path of its Python."""
     version = subprocess.run(
-        [PYTHON, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], check=True, capture_output=True
+        [PYTHON, "-c", "import sys; print(*sys.version_info[:2], sep='.')"],
+        check=True,
+        capture_output=True,
     )
     site = folder / f"lib/python{version.stdout.decode().strip()}/site-packages"
     site.mkdir(parents=True)
@@ -85,7 +90,9 @@ def venv(folder: Path, uid: int, code: str = "", python: str = PYTHON) -> Path:
     (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
     if code:
         (folder / "evil.py").write_text(f"HERE = {str(folder)!r}\n{code}")
-        (site / "evil.pth").write_text(f"import runpy; runpy.run_path({str(folder / 'evil.py')!r})\n")
+        (site / "evil.pth").write_text(
+            f"import runpy; runpy.run_path({str(folder / 'evil.py')!r})\n"
+        )
     give(folder, uid)
     return folder / "bin/python"
 
@@ -131,7 +138,9 @@ def test_bench_read_runs_the_python_of_a_user_as_that_user_and_never_as_who_type
     )
     environment = {**os.environ, "SUDO_UID": str(ADMIN), "SUDO_GID": str(ADMIN)}
     subprocess.run(words, check=False, capture_output=True, timeout=120, cwd=ROOT, env=environment)
-    assert {line.split()[0] for line in (folder / "venv/who").read_text().splitlines()} == {str(EVE)}
+    assert {line.split()[0] for line in (folder / "venv/who").read_text().splitlines()} == {
+        str(EVE)
+    }
 
 
 def test_worker_that_decodes_is_its_users_and_leaves_nothing(folder, monkeypatch):
@@ -193,7 +202,11 @@ def opened(where: str, mode: int, shown: str = ""):
 def opened_by_acl(folder: Path) -> str:
     words = b"\x02\0\0\0"  # acl(5) as xattr: version 2, then tag, permissions, id
     for tag, permissions, who in ((1, 7, -1), (2, 7, BOB), (4, 5, -1), (16, 7, -1), (32, 5, -1)):
-        words += tag.to_bytes(2, "little") + permissions.to_bytes(2, "little") + (who % (1 << 32)).to_bytes(4, "little")
+        words += (
+            tag.to_bytes(2, "little")
+            + permissions.to_bytes(2, "little")
+            + (who % (1 << 32)).to_bytes(4, "little")
+        )
     os.setxattr(folder / "venv", "system.posix_acl_access", words)
     return f"others can write {folder}/venv (mode 0775)"
 
@@ -228,7 +241,9 @@ def test_python_in_whose_code_others_have_a_say_is_not_run(folder, spoil, monkey
 
 
 def library(prefix: Path, uid: int, code: str = "") -> None:
-    """The standard library of this Python below a prefix, by links, with code in one of its modules."""
+    """The standard library of this Python below a prefix, by links, with code in one of its
+    modules.
+    """
     place = Path(json.__file__).parents[1]
     own = prefix / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     own.mkdir(parents=True)
@@ -236,18 +251,25 @@ def library(prefix: Path, uid: int, code: str = "") -> None:
         if one.name != "json":
             (own / one.name).symlink_to(one)
     (own / "json").mkdir()
-    (own / "json/__init__.py").write_text(f"HERE = {str(prefix)!r}\n{code}def dumps(one): return '{{}}'\n")
+    (own / "json/__init__.py").write_text(
+        f"HERE = {str(prefix)!r}\n{code}def dumps(one): return '{{}}'\n"
+    )
     give(prefix / "lib", uid)
 
 
 def test_standard_library_of_another_in_a_folder_above_is_not_run(folder):
-    """A Python without one beside it looks for it in each folder above: bob's code ran as eve when root asked."""
+    """A Python without one beside it looks for it in each folder above: bob's code ran as eve when
+    root asked.
+    """
     own = folder / "team/eve/tools/python"
     (own / "bin").mkdir(parents=True)
     (folder / "team").chmod(0o1777)
     shutil.copy(os.path.realpath(sys.executable), own / "bin/python3")
     give(folder / "team/eve", EVE)
-    for said in ("others can write /var/tmp (mode 1777)", f"{folder}/team/lib belongs to uid {BOB}"):
+    for said in (
+        "others can write /var/tmp (mode 1777)",
+        f"{folder}/team/lib belongs to uid {BOB}",
+    ):
         refused = ask(("python-at", str(own / "bin/python3"), "torch"))
         assert isinstance(refused, Unreadable)
         assert said in refused.reason
@@ -259,7 +281,9 @@ def test_standard_library_of_another_in_a_folder_above_is_not_run(folder):
 
 
 def test_no_program_is_found_by_the_path_of_who_asks(folder, monkeypatch):
-    """A user's folder can be on root's PATH: nsenter, true and systemd-run of eve ran with root's rights."""
+    """A user's folder can be on root's PATH: nsenter, true and systemd-run of eve ran with root's
+    rights.
+    """
     programs = folder / "eve"
     programs.mkdir()
     for name in ("nsenter", "true", "systemd-run"):
@@ -282,7 +306,9 @@ def test_no_program_is_found_by_the_path_of_who_asks(folder, monkeypatch):
         ("__editable___evil_1_finder.py", "MAPPING: dict[str, str] = {{'evil': '{}'}}\n"),
     ],
 )
-def test_code_that_an_editable_install_by_root_leads_to_is_of_who_can_write_it(folder, name, content, monkeypatch):
+def test_code_that_an_editable_install_by_root_leads_to_is_of_who_can_write_it(
+    folder, name, content, monkeypatch
+):
     """`sudo pip install -e` of a user's project: root's files name the user's folder."""
     python = venv(folder / "venv", 0, WHO)
     (site,) = folder.glob("venv/lib/*/site-packages")
@@ -301,7 +327,9 @@ def test_code_that_an_editable_install_by_root_leads_to_is_of_who_can_write_it(f
 
 @pytest.mark.parametrize("name", ["a.pth", "__editable___a_finder.py", "pyvenv.cfg"])
 def test_device_that_comes_in_the_place_of_a_file_of_roots_is_not_opened(folder, name, monkeypatch):
-    """`sudo pip install` left the file, and the user exchanges it, or its folder, once it was looked at."""
+    """`sudo pip install` left the file, and the user exchanges it, or its folder, once it was
+    looked at.
+    """
     python = venv(folder / "venv", EVE)
     (site,) = folder.glob("venv/lib/*/site-packages")
     file = folder / "venv" / name if name == "pyvenv.cfg" else site / name
@@ -342,7 +370,9 @@ def test_child_has_the_ids_of_its_user_no_capability_and_no_environment_of_ours(
     path = folder / "bin/python"
     path.parent.mkdir()
     library(folder, 0)  # else one is looked for in the sticky folder above
-    path.write_text(f"#!/bin/sh\nid -u\nid -G\n{names}\necho\ngrep -E '^(CapEff|NoNewPrivs)' /proc/self/status\n")
+    path.write_text(
+        f"#!/bin/sh\nid -u\nid -G\n{names}\necho\ngrep -E '^(CapEff|NoNewPrivs)' /proc/self/status\n"
+    )
     path.chmod(0o755)
     for uid, shown in ((0, 65534), (EVE, EVE)):
         give(folder, uid)
@@ -351,7 +381,15 @@ def test_child_has_the_ids_of_its_user_no_capability_and_no_environment_of_ours(
         assert done.status == 0, done.errors
         uids, groups, variables, *status = done.text.splitlines()
         assert (uids, groups) == (str(shown), "65534")
-        assert set(variables.split()) <= {"HOME", "LC_ALL", "OMP_NUM_THREADS", "PATH", "PWD", "_", "SHLVL"}
+        assert set(variables.split()) <= {
+            "HOME",
+            "LC_ALL",
+            "OMP_NUM_THREADS",
+            "PATH",
+            "PWD",
+            "_",
+            "SHLVL",
+        }
         assert [line.split()[1] for line in status] == ["0000000000000000", "1"]
 
 
@@ -367,9 +405,16 @@ def test_group_that_has_no_other_member_is_its_owners_own(folder, monkeypatch):
     accounts = [account]
     monkeypatch.setattr(pwd, "getpwuid", lambda _: account)
     monkeypatch.setattr(pwd, "getpwall", lambda: accounts)
-    for members, others, owner in (([], [], EVE), (["eve"], [], EVE), (["bob"], [], None), ([], [BOB], None)):
+    for members, others, owner in (
+        ([], [], EVE),
+        (["eve"], [], EVE),
+        (["bob"], [], None),
+        ([], [BOB], None),
+    ):
         code_owner.is_group_of.cache_clear()
-        monkeypatch.setattr(grp, "getgrgid", lambda _, members=members: grp.struct_group(("eve", "x", EVE, members)))
+        monkeypatch.setattr(
+            grp, "getgrgid", lambda _, members=members: grp.struct_group(("eve", "x", EVE, members))
+        )
         accounts[1:] = [pwd.struct_passwd(("b", "x", uid, EVE, "", "/", "")) for uid in others]
         found = owner_of_code(str(python))
         assert found == owner if owner else isinstance(found, Unreadable)
@@ -402,7 +447,9 @@ def test_root_without_the_right_to_make_a_namespace_runs_roots_code_only(folder)
     code = "import sys; from hosttune.host.processes.interpreter import ask; print(ask(('python-at', sys.argv[1], 'torch')))"
     words = ("setpriv", "--bounding-set=-sys_admin", "--", sys.executable, "-c", code)
     said = [
-        subprocess.run((*words, path), check=True, capture_output=True, text=True, cwd=ROOT, timeout=60).stdout
+        subprocess.run(
+            (*words, path), check=True, capture_output=True, text=True, cwd=ROOT, timeout=60
+        ).stdout
         for path in (PYTHON, python)
     ]
     assert said[0].startswith("Completed(status=0")
@@ -433,17 +480,23 @@ def test_ordinary_user_does_not_run_what_another_wrote(folder):
         os.setgid(BOB)
         os.setuid(BOB)
         answer = ask(("python-at", str(python), "torch"))
-        os._exit(0 if isinstance(answer, Unreadable) and f"belongs to uid {EVE}" in answer.reason else 1)
+        os._exit(
+            0 if isinstance(answer, Unreadable) and f"belongs to uid {EVE}" in answer.reason else 1
+        )
     assert os.waitpid(child, 0)[1] == 0
     assert not (folder / "venv/who").exists()
 
 
 @pytest.fixture
 def cgroups():
-    """Control groups of the job's own: of version 2, and of the pids controller of version 1, where there is one."""
+    """Control groups of the job's own: of version 2, and of the pids controller of version 1, where
+    there is one.
+    """
     mounts = parse(Path("/proc/self/mountinfo").read_bytes())
     found = [
-        one for one in mounts if one.fstype == "cgroup2" or (one.fstype == "cgroup" and "pids" in one.super_options)
+        one
+        for one in mounts
+        if one.fstype == "cgroup2" or (one.fstype == "cgroup" and "pids" in one.super_options)
     ]
     groups = [Path(one.target, f"hosttune-test-{os.getpid()}") for one in found if one.root == "/"]
     assert groups
@@ -561,16 +614,22 @@ def test_program_of_a_user_has_no_key_of_roots_session(folder):
 
 
 def with_a_filter() -> None:
-    """seccomp(2): a filter that allows everything, as containers and sandboxes install stricter ones."""
+    """seccomp(2): a filter that allows everything, as containers and sandboxes install stricter
+    ones.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    allow = ctypes.create_string_buffer((6).to_bytes(2, "little") + b"\0\0" + (0x7FFF0000).to_bytes(4, "little"), 8)
+    allow = ctypes.create_string_buffer(
+        (6).to_bytes(2, "little") + b"\0\0" + (0x7FFF0000).to_bytes(4, "little"), 8
+    )
 
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
     program = Program(1, ctypes.addressof(allow))
     assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
-    assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+    assert (
+        libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0
+    )  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 
 
 def test_job_under_a_filter_is_not_asked(folder):
@@ -598,13 +657,19 @@ def test_job_in_a_namespace_of_its_own_is_not_asked(folder, kind):
         pids: list[str] = []
 
         def is_there() -> bool:
-            pids[:] = [str(child.pid), *Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
+            pids[:] = [
+                str(child.pid),
+                *Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split(),
+            ]
             pids[:] = [
                 one
                 for one in pids
-                if os.path.exists(f"/proc/{one}/exe") and Path(f"/proc/{one}/exe").resolve() == target
+                if os.path.exists(f"/proc/{one}/exe")
+                and Path(f"/proc/{one}/exe").resolve() == target
             ]
-            return bool(pids) and Path(f"/proc/{pids[0]}/cmdline").read_bytes().startswith(os.fsencode(python))
+            return bool(pids) and Path(f"/proc/{pids[0]}/cmdline").read_bytes().startswith(
+                os.fsencode(python)
+            )
 
         until(is_there)
         refused = ask(("python-of", pids[0], "torch"))
@@ -619,7 +684,9 @@ def test_job_in_a_namespace_of_its_own_is_not_asked(folder, kind):
     assert not (folder / "venv/who").exists()
 
 
-@pytest.mark.parametrize("name", ["slurm_gpu04/job_7", "kubepods.slice/x", "pbs_jobs.service", "htcondor"])
+@pytest.mark.parametrize(
+    "name", ["slurm_gpu04/job_7", "kubepods.slice/x", "pbs_jobs.service", "htcondor"]
+)
 def test_job_of_a_batch_system_is_not_asked(folder, cgroups, name):
     (cgroups[0] / name).mkdir(parents=True)
     with job(venv(folder / "venv", EVE, WHO), [cgroups[0] / name]) as pid:
@@ -637,7 +704,9 @@ def test_job_that_runs_the_code_of_another_is_not_asked(folder):
 
 
 def test_root_starts_no_program_on_whose_way_another_user_has_a_say(folder):
-    """He could exchange it between the look and the start, although the program itself is root's."""
+    """He could exchange it between the look and the start, although the program itself is
+    root's.
+    """
     (folder / "eve").mkdir()
     shutil.copy("/bin/true", folder / "eve/program")
     (folder / "program").symlink_to("eve/program")
@@ -647,7 +716,11 @@ def test_root_starts_no_program_on_whose_way_another_user_has_a_say(folder):
     assert locate(str(folder / "eve/program")) is ABSENT
 
 
-V2 = {"memory.max": "4294967296", "memory.current": "3221225472", "memory.stat": "inactive_file 1073741824\n"}
+V2 = {
+    "memory.max": "4294967296",
+    "memory.current": "3221225472",
+    "memory.stat": "inactive_file 1073741824\n",
+}
 V1 = {
     "memory.limit_in_bytes": "4294967296",
     "memory.usage_in_bytes": "3221225472",
@@ -662,7 +735,10 @@ V1 = {
         (V2, 2 << 30),
         (V1, 2 << 30),
         (V2 | {"memory.high": "3221225472"}, 1 << 30),
-        (V2 | {"memory.max": "3221225472", "memory.stat": ""}, "has 0 MiB of memory left, less than 1024"),
+        (
+            V2 | {"memory.max": "3221225472", "memory.stat": ""},
+            "has 0 MiB of memory left, less than 1024",
+        ),
         ({"memory.max": "max", "memory.current": "5"}, job_limits._INFINITE),
         ({"memory.oom.group": "1"}, "memory.oom.group"),
         ({"freezer.state": "FROZEN"}, "is frozen"),
@@ -700,7 +776,9 @@ def test_folder_is_found_in_each_hierarchy():
     assert job_limits._find_folders("9:misc:/\n", "9:misc:/\n", parse(MOUNTS), 7) == ()
 
 
-@pytest.mark.parametrize("text", ["9:misc:/x\n", "9:pids:/x\n", "0::/../x\n", "0::/x (deleted)\n", ""])
+@pytest.mark.parametrize(
+    "text", ["9:misc:/x\n", "9:pids:/x\n", "0::/../x\n", "0::/x (deleted)\n", ""]
+)
 def test_group_that_cannot_be_entered_is_refused(text):
     with pytest.raises(job_limits._Unrepeatable):
         job_limits._find_folders(text, "9:misc:/\n", parse(MOUNTS), 7)

@@ -1,4 +1,6 @@
-"""A file system that a user mounted says that root owns its files: attacks by that user, and what root mounted itself."""
+"""A file system that a user mounted says that root owns its files: attacks by that user, and what
+root mounted itself.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ def scenario_of_root(folder: Path) -> None:
     with mirror(source, folder / "mount", 0) as mount:
         assert owner_of_code(f"{mount}/bin/python") == 0
         assert locate(f"{mount}/bin/python") == f"{mount}/bin/python"
-        assert read_trusted(LiveReader(), f"{mount}/policy.yaml", is_local=True, is_required=True)[1]
+        assert read_trusted(LiveReader(), f"{mount}/policy.yaml", is_local=True, is_required=True)[
+            1
+        ]
     os.chown(source / "policy.yaml", BOB, BOB)
     with mirror(source, folder / "other", 0) as mount:
         assert LiveReader().stat(f"{mount}/policy.yaml").uid == BOB
@@ -152,7 +156,9 @@ def test_a_stick_belongs_to_whom_it_was_mounted_for(folder):
 
 
 def scenario_stick(folder: Path) -> None:
-    """As udisks2 mounts it, and mount(8) by an entry of fstab with `user`. libmount notes it in /run/mount/utab."""
+    """As udisks2 mounts it, and mount(8) by an entry of fstab with `user`. libmount notes it in
+    /run/mount/utab.
+    """
     run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/media")
     for options, place, uid in (
@@ -206,8 +212,20 @@ fuse_mirror.serve(*sys.argv[3:])
 
 @contextlib.contextmanager
 def broken(target: Path, after_s: int = 0, mode: str = "40000") -> Iterator[None]:
-    """A FUSE file system of a user that says of everything that it cannot be read, and takes its time."""
-    words = (sys.executable, "-c", BROKEN, Path(HERE).parent, str(after_s), target, target, str(EVE), mode)
+    """A FUSE file system of a user that says of everything that it cannot be read, and takes its
+    time.
+    """
+    words = (
+        sys.executable,
+        "-c",
+        BROKEN,
+        Path(HERE).parent,
+        str(after_s),
+        target,
+        target,
+        str(EVE),
+        mode,
+    )
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout
@@ -224,7 +242,9 @@ def test_user_who_mounts_errors_over_a_disk_does_not_make_it_a_dead_one(folder):
 
 
 def scenario_errors(folder: Path) -> None:
-    """At the place of the disk, and at a folder above it; also if that comes after the look at the mount table."""
+    """At the place of the disk, and at a folder above it; also if that comes after the look at the
+    mount table.
+    """
     own, target = folder / "eve", folder / "eve/disk"
     own.mkdir()
     with loop_disk(folder / "image", "mkfs.ext4", "-q") as disk:
@@ -245,7 +265,11 @@ def scenario_errors(folder: Path) -> None:
                     answer = reader.stat(str(target))
                     assert isinstance(answer, Unreadable)
                     assert "Input/output error" in answer.reason
-                    (found,) = (one for one in Facts(reader).stopped.filesystems if one.target == str(target))
+                    (found,) = (
+                        one
+                        for one in Facts(reader).stopped.filesystems
+                        if one.target == str(target)
+                    )
                     assert found.stopped == ""
         run("umount", target)
 
@@ -255,7 +279,9 @@ def test_what_a_user_mounts_over_a_place_of_fstab_is_not_waited_for(folder):
 
 
 def scenario_silent(folder: Path) -> None:
-    """At the place, and at a folder above it: a server that never answers held every command for ever."""
+    """At the place, and at a folder above it: a server that never answers held every command for
+    ever.
+    """
     own, target = folder / "eve", folder / "eve/disk"
     own.mkdir()
     etc = own_etc(folder)
@@ -272,7 +298,9 @@ def scenario_silent(folder: Path) -> None:
                 assert entry.path == str(target)
                 assert facts.mounts.expected[0].below == ""
                 assert tuple(look_at_places(facts)) == ()
-                assert [one.stopped for one in facts.stopped.filesystems if one.target == str(target)] == [""]
+                assert [
+                    one.stopped for one in facts.stopped.filesystems if one.target == str(target)
+                ] == [""]
         run("umount", target)
 
 
@@ -284,7 +312,9 @@ def scenario_names(folder: Path) -> None:
     """A segment of shared memory as NCCL names it, and the folder of Ray."""
     run("mount", "-t", "tmpfs", "-o", "mode=1777", "none", "/dev/shm")
     for name in ("nccl-abcdef", "nccl-ghijkl"):
-        Path(f"/dev/shm/{name}").write_bytes(b"x" * 8192)  # of a tmpfs in which nothing is used no name is asked for
+        Path(f"/dev/shm/{name}").write_bytes(
+            b"x" * 8192
+        )  # of a tmpfs in which nothing is used no name is asked for
         os.chown(f"/dev/shm/{name}", EVE, EVE)
     ray = Path("/tmp/ray")  # no file system over /tmp, where these tests may be
     is_new = not ray.exists()
@@ -321,12 +351,16 @@ def test_command_ends_where_a_server_takes_a_request_and_never_answers(folder):
 
 
 def scenario_ends(folder: Path) -> None:
-    """No signal ends such a wait, and no process ends in which a thread waits so. Nor is an output or a lock kept."""
+    """No signal ends such a wait, and no process ends in which a thread waits so. Nor is an output
+    or a lock kept.
+    """
     (folder / "eve").mkdir()
     os.chown(folder / "eve", EVE, EVE)
     with broken(folder / "eve", 300):
         words = (sys.executable, "-c", LOOK, folder / "eve", folder / "lock")
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+        )
         assert done.stdout.count("gives no answer") == 2, done.stdout + done.stderr
         with lock.hold_lock(str(folder / "lock")):
             pass

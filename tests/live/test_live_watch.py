@@ -1,10 +1,12 @@
 """`hosttune watch` on real processes: the verdict is right, and never wrong with confidence.
 
-A job of loaders and a consumer (watch_job.py) runs in a control group of its own. The limits of the state machine were
-fixed and committed before the scenarios under HELD_OUT were written; those under KNOWN are the measured ones that the
-limits come from (an earlier set of others showed that a job that sleeps was called FOREIGN on a busy host: it became a
-rule, and then these were written). A machine that has other work may answer FOREIGN, or leave it undecided: that is no wrong answer, and
-such a run is tried once more. What others took is measured, not guessed: CPU time of the host less that of the job.
+A job of loaders and a consumer (watch_job.py) runs in a control group of its own. The limits of the
+state machine were fixed and committed before the scenarios under HELD_OUT were written; those under
+KNOWN are the measured ones that the limits come from (an earlier set of others showed that a job
+that sleeps was called FOREIGN on a busy host: it became a rule, and then these were written). A
+machine that has other work may answer FOREIGN, or leave it undecided: that is no wrong answer, and
+such a run is tried once more. What others took is measured, not guessed: CPU time of the host less
+that of the job.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ DISTURBED_CORES = 0.25
 
 @dataclass(frozen=True)
 class Scenario:
-    """`wish` is the job's; `hogs` other processes that compute; a light one needs next to no CPU time."""
+    """`wish` is the job's; `hogs` other processes that compute; a light one needs next to no CPU
+    time.
+    """
 
     state: str
     wish: dict
@@ -51,20 +55,30 @@ KNOWN = {
     "network-like waiting": Scenario(
         "WAIT", {"workers": 4, "wait_ms": 20, "cpu_ms": 0.8, "gpu_ms": 0.1}, is_light=True
     ),
-    "slow disk, two workers": Scenario("DISK", {"workers": 2, "reads": 1, "gpu_ms": 1}, is_light=True),
-    "slow disk, eight workers": Scenario("DISK", {"workers": 8, "reads": 1, "gpu_ms": 1}, is_light=True),
+    "slow disk, two workers": Scenario(
+        "DISK", {"workers": 2, "reads": 1, "gpu_ms": 1}, is_light=True
+    ),
+    "slow disk, eight workers": Scenario(
+        "DISK", {"workers": 8, "reads": 1, "gpu_ms": 1}, is_light=True
+    ),
     "six foreign hogs": Scenario("FOREIGN", {"workers": 2, "cpu_ms": 4, "gpu_ms": 1}, hogs=6),
 }
 # Written when the limits stood.
 HELD_OUT = {
     "main process loads": Scenario("WORKERS", {"workers": 0, "cpu_ms": 25, "gpu_ms": 4}),
     "one worker behind a shell": Scenario(
-        "WORKERS", {"workers": 1, "cpu_ms": 5, "gpu_ms": 0.8}, before=("sh", "-c", '"$0" "$@"; exit $?')
+        "WORKERS",
+        {"workers": 1, "cpu_ms": 5, "gpu_ms": 0.8},
+        before=("sh", "-c", '"$0" "$@"; exit $?'),
     ),
-    "four workers that also wait": Scenario("CPU", {"workers": 4, "wait_ms": 2, "cpu_ms": 12, "gpu_ms": 0.3}),
+    "four workers that also wait": Scenario(
+        "CPU", {"workers": 4, "wait_ms": 2, "cpu_ms": 12, "gpu_ms": 0.3}
+    ),
     "three foreign hogs": Scenario("FOREIGN", {"workers": 0, "cpu_ms": 9, "gpu_ms": 1}, hogs=3),
     "asleep": Scenario("IDLE", {"workers": 0, "gpu_ms": 400, "gpu": False}, is_light=True),
-    "busy and cold": Scenario("COLD_GPU", {"workers": 1, "wait_ms": 1, "gpu_ms": 40}, watts=110.0, is_light=True),
+    "busy and cold": Scenario(
+        "COLD_GPU", {"workers": 1, "wait_ms": 1, "gpu_ms": 40}, watts=110.0, is_light=True
+    ),
     "slow disk and some decoding": Scenario(
         "DISK", {"workers": 3, "reads": 2, "cpu_ms": 3, "gpu_ms": 2}, is_light=True
     ),
@@ -90,8 +104,14 @@ class Result:
 
     @property
     def is_wrong(self) -> bool:
-        """A state that it stands by and that is not it; that others take the CPU time is true where they do."""
-        return self.is_confident and not self.is_right and not (self.said == "FOREIGN" and self.is_disturbed)
+        """A state that it stands by and that is not it; that others take the CPU time is true where
+        they do.
+        """
+        return (
+            self.is_confident
+            and not self.is_right
+            and not (self.said == "FOREIGN" and self.is_disturbed)
+        )
 
 
 @dataclass
@@ -105,7 +125,9 @@ class Place:
     made: list[Path] = field(default_factory=list)
 
     def group(self) -> Path:
-        path = Path(tempfile.mkdtemp(prefix="hosttune-watch-", dir=self.groups))  # jobs are started side by side
+        path = Path(
+            tempfile.mkdtemp(prefix="hosttune-watch-", dir=self.groups)
+        )  # jobs are started side by side
         self.made.append(path)
         return path
 
@@ -125,7 +147,11 @@ def slow_file(folder: Path):
     image.write_bytes(b"\0" * (24 << 20))
     subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, timeout=60)
     device = subprocess.run(
-        ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True, timeout=60
+        ["losetup", "--find", "--show", str(image)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     ).stdout.strip()
     target = folder / "data"
     target.mkdir()
@@ -134,7 +160,10 @@ def slow_file(folder: Path):
         try:
             (target / "file").write_bytes(os.urandom(16 << 20))
             os.sync()
-            yield target / "file", Path(f"/sys/class/block/{Path(device).name}/dev").read_text().strip()
+            yield (
+                target / "file",
+                Path(f"/sys/class/block/{Path(device).name}/dev").read_text().strip(),
+            )
         finally:
             subprocess.run(["umount", str(target)], check=True, timeout=60)
     finally:
@@ -177,7 +206,10 @@ def run(name: str, place: Place) -> Result:
     busy, report = folder / "busy", folder / "report.json"
     busy.write_bytes(b"\0" * 8)
     group = place.group()
-    moves = [str(group / "cgroup.procs"), *([str(place.throttle / "cgroup.procs")] if place.throttle else [])]
+    moves = [
+        str(group / "cgroup.procs"),
+        *([str(place.throttle / "cgroup.procs")] if place.throttle else []),
+    ]
     enter = 'for one in $0; do echo $$ > "$one"; done; exec "$@"'
     wish = json.dumps({**scenario.wish, "file": str(place.file)})
     job = [
@@ -193,7 +225,9 @@ def run(name: str, place: Place) -> Result:
         str(busy),
         str(SECONDS),
     ]
-    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(scenario.hogs)]
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(scenario.hogs)
+    ]
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tests.live.watch_driver", str(busy), str(scenario.watts), str(report), str(folder / "ticks.jsonl"), "--", *job],
@@ -216,7 +250,11 @@ def run(name: str, place: Place) -> Result:
             (folder / "ticks.jsonl").read_bytes()
         )
     return Result(
-        name, said, verdict["confidence"], verdict["outcome"] == "one" and verdict["confidence"] != "low", others
+        name,
+        said,
+        verdict["confidence"],
+        verdict["outcome"] == "one" and verdict["confidence"] != "low",
+        others,
     )
 
 
@@ -248,7 +286,11 @@ def test_verdicts_on_real_jobs_are_right_and_never_wrong_with_confidence(place, 
     results = run_all([*SCENARIOS] * REPEATS, place)
     again = [one.name for one in results if not one.is_right and one.is_disturbed][:MOST_AGAIN]
     for name in again:
-        results.remove(next(one for one in results if one.name == name and not one.is_right and one.is_disturbed))
+        results.remove(
+            next(
+                one for one in results if one.name == name and not one.is_right and one.is_disturbed
+            )
+        )
     results += run_all(again, place)
     with capsys.disabled():
         print(f"\n{table(results)}")

@@ -1,4 +1,5 @@
-"""Runs `hosttune watch` as its command line does, with a GPU whose utilization is what the watched job's consumer did.
+"""Runs `hosttune watch` as its command line does, with a GPU whose utilization is what the watched
+job's consumer did.
 
 `python -m tests.live.watch_driver BUSY_FILE GPU_WATTS REPORT RECORD -- CMD...`
 """
@@ -31,7 +32,21 @@ class Consumer:
         share = min(1.0, max(0.0, (now[1] - self._was[1]) / (now[0] - self._was[0])))
         self._was = now
         power = 60 + share * (self._watts - 60)
-        return (GpuSample(0, "GPU-consumer", "consumer", 100 * share, 1 << 30, 80 << 30, power, 300.0, 1400, (), None),)
+        return (
+            GpuSample(
+                0,
+                "GPU-consumer",
+                "consumer",
+                100 * share,
+                1 << 30,
+                80 << 30,
+                power,
+                300.0,
+                1400,
+                (),
+                None,
+            ),
+        )
 
     def close(self) -> None:
         """Nothing is open."""

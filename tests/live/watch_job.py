@@ -1,7 +1,9 @@
-"""A job as training is one: loaders make items, one consumer, the stand-in for a GPU, takes them. Runs by itself.
+"""A job as training is one: loaders make items, one consumer, the stand-in for a GPU, takes them.
+Runs by itself.
 
-The consumer's busy time is written where the watching test reads it as GPU utilization, power follows it; so the GPU
-starves when, and only when, the loaders are slow. `python watch_job.py '{"workers": 1, ...}' BUSY_FILE SECONDS`.
+The consumer's busy time is written where the watching test reads it as GPU utilization, power
+follows it; so the GPU starves when, and only when, the loaders are slow. `python watch_job.py
+'{"workers": 1, ...}' BUSY_FILE SECONDS`.
 """
 
 from __future__ import annotations

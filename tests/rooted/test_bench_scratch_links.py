@@ -20,7 +20,9 @@ EVE = 1003
 
 @pytest.fixture
 def places():
-    """A folder of the user's with a folder `data`, one that only root may enter, and a state folder."""
+    """A folder of the user's with a folder `data`, one that only root may enter, and a state
+    folder.
+    """
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)
         top.chmod(0o755)
@@ -65,7 +67,8 @@ def test_folder_of_a_user_and_a_link_of_roots_are_written_behind(places):
     assert not list((places / "eve/data").iterdir())
 
 
-# A user takes the folder of a bench away, and mounts a file system there whose server answers nothing.
+# A user takes the folder of a bench away, and mounts a file system there whose server answers
+# nothing.
 MOUNTED_OVER = """
 import ctypes, os, sys
 from dataclasses import replace
@@ -90,6 +93,8 @@ print(left.path == path, scratch.clean(left, where), len(os.listdir(where)))
 def test_file_system_that_a_user_mounts_over_a_scratch_folder_is_not_asked(places):
     words = ("unshare", "-m", "--propagation", "private", sys.executable, "-c", MOUNTED_OVER)
     data, where = places / "eve/data", places / "state"
-    done = subprocess.run((*words, str(data), str(where)), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        (*words, str(data), str(where)), capture_output=True, text=True, timeout=30, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("True False 1\n")  # its note stays: the mount may go

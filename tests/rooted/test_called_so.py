@@ -27,7 +27,8 @@ from tests.unit.fake_reader import FakeReader
 EVE = 1001
 AS_EVE = ("setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups")
 IN_OWN_NAMESPACES = (*AS_EVE, "unshare", "--user", "--map-root-user", "--mount")
-# A folder of devices of his own: a file that is called as a GPU, a link, another device over one, and a device that is only pointed at.
+# A folder of devices of his own: a file that is called as a GPU, a link, another device over one,
+# and a device that is only pointed at.
 DEVICES = """
 mount -t tmpfs none /dev/shm && cd /dev/shm && mkdir dev && : > dev/nvidia0 && : > dev/nvidia-uvm && : > dev/zero && : > dev/full
 mount --bind /dev/null dev/zero && mount --bind /dev/full dev/full && mount --rbind dev /dev
@@ -41,7 +42,9 @@ mount --bind "$(command -v cat)" "$(command -v tail)" && exec tail
 @contextmanager
 def running(*words):
     """The process, once it says that it is ready."""
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
         child.stdin.write(b"ready\n")  # for cat(1), which says it again
         child.stdin.flush()
         assert child.stdout.readline() == b"ready\n", child.stderr.read()
@@ -95,13 +98,17 @@ def test_setuid_program_that_a_user_started_as_sshd_is_no_sshd(folder_of_eve):
     ) as child:  # fmt: skip
         try:
             process = Path("/proc") / str(child.pid)
-            comm, status = ((process / name).read_text(encoding="ascii") for name in ("comm", "status"))
+            comm, status = (
+                (process / name).read_text(encoding="ascii") for name in ("comm", "status")
+            )
             assert (comm, process.stat().st_uid) == ("sshd\n", 0)
             row = "LISTEN 0 5 127.0.0.1:22222 0.0.0.0:* ino:30 sk:1 <->\n"
             listed = tuple(one for one in proc.list_processes() if one.pid == child.pid)
             assert [one.uid for one in listed] == [EVE]
             reader = FakeReader(
-                links={f"{process}/fd/3": "socket:[30]"}, queries={reached.LISTENERS: row}, processes=listed
+                links={f"{process}/fd/3": "socket:[30]"},
+                queries={reached.LISTENERS: row},
+                processes=listed,
             )
             assert not reached.sshd_sockets(reader)
             files = {"/sys/fs/cgroup/system.slice/ssh.service/cgroup.procs": str(child.pid)}
@@ -115,9 +122,13 @@ LISTEN = "import socket; one = socket.create_server(('127.0.0.1', 0)); print(one
 
 
 def test_sshd_is_found_by_the_sockets_that_it_has_open(monkeypatch):
-    with subprocess.Popen([sys.executable, "-c", LISTEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         port = int(child.stdout.readline())
-        one = Process(child.pid, "sshd", "root", ("sshd",), 0, 0, (), "", 0.0, uid=0, program="/usr/sbin/sshd")
+        one = Process(
+            child.pid, "sshd", "root", ("sshd",), 0, 0, (), "", 0.0, uid=0, program="/usr/sbin/sshd"
+        )
         monkeypatch.setattr(LiveReader, "processes", lambda _: (one,))
         assert reached.sshd_sockets(LiveReader()) == {f"127.0.0.1:{port}": ("127.0.0.1", port)}
         child.stdin.close()
@@ -136,7 +147,9 @@ def test_title_of_a_user_s_process_is_no_batch_job():
     assert (found[0].uid, jobs_of(found)) == (EVE, ())
 
 
-@pytest.mark.parametrize("name", ["nvidia-smi", "Uid:\t0\t0\t0", "x\nUid:\t0\t0\t0", "x\x0bUid:\t0\t0\t0"])
+@pytest.mark.parametrize(
+    "name", ["nvidia-smi", "Uid:\t0\t0\t0", "x\nUid:\t0\t0\t0", "x\x0bUid:\t0\t0\t0"]
+)
 @pytest.mark.parametrize("has_psutil", [True, False])
 def test_name_of_a_user_s_process_makes_it_nobody_else_s(name, has_psutil, monkeypatch):
     if not has_psutil:
@@ -166,7 +179,9 @@ def test_program_at_a_path_in_a_namespace_of_a_user_s_own_is_not_that_program():
 
 
 def test_device_that_is_only_pointed_at_is_not_held():
-    with acting(lambda: (os.open("/dev/full", os.O_PATH), os.open("/dev/zero", os.O_RDONLY))) as seen:
+    with acting(
+        lambda: (os.open("/dev/full", os.O_PATH), os.open("/dev/zero", os.O_RDONLY))
+    ) as seen:
         assert {"/dev/full", "/dev/zero"} & set(seen.devices) == {"/dev/zero"}
 
 
@@ -189,7 +204,9 @@ def test_device_that_is_only_pointed_at_is_not_held():
     ],
 )
 def test_devices_are_told_by_their_numbers(target, kind, rdev, name):
-    known = proc._known_devices("Character devices:\n195 nvidia\n510 nvidia-uvm\n511 kfd\n\nBlock devices:\n  7 loop\n")
+    known = proc._known_devices(
+        "Character devices:\n195 nvidia\n510 nvidia-uvm\n511 kfd\n\nBlock devices:\n  7 loop\n"
+    )
     assert proc._name_device(target, FileStatus(kind | 0o666, 0, 1, rdev, (0, 5)), known) == name
 
 

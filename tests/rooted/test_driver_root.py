@@ -1,4 +1,6 @@
-"""nvidia-smi of a driver that lies in a container: run without rights, and only where root alone has a say in it."""
+"""nvidia-smi of a driver that lies in a container: run without rights, and only where root alone
+has a say in it.
+"""
 
 import os
 import re
@@ -27,7 +29,11 @@ def root(monkeypatch):
     (folder / SMI).write_text(SCRIPT)
     (folder / SMI).chmod(0o755)
     located = process.locate
-    monkeypatch.setattr(driver_root, "locate", lambda name: process.ABSENT if name == "nvidia-smi" else located(name))
+    monkeypatch.setattr(
+        driver_root,
+        "locate",
+        lambda name: process.ABSENT if name == "nvidia-smi" else located(name),
+    )
     yield folder
     shutil.rmtree(folder)
 
@@ -45,7 +51,11 @@ def test_host_without_such_a_container_has_none(root):
 def test_it_runs_in_its_own_root_as_nobody_without_new_rights(root):
     for name in ("sh", "id", "ls"):  # what the script needs, with its libraries
         program = os.path.realpath(shutil.which(name))
-        libraries = [word for word in process.look(("ldd", program), timeout_s=20).text.split() if word.startswith("/")]
+        libraries = [
+            word
+            for word in process.look(("ldd", program), timeout_s=20).text.split()
+            if word.startswith("/")
+        ]
         for path in (program, *libraries):
             place = root / path.lstrip("/")
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +81,10 @@ def test_it_runs_in_its_own_root_as_nobody_without_new_rights(root):
         (lambda root: os.chown(root, 1000, 1000), "can be written by others .uid 1000"),
         (lambda root: (root / SMI).write_text(""), "is empty"),
         (lambda root: (root / SMI).chmod(0o644), "not for everybody to start"),
-        (lambda root: ((root / SMI).unlink(), (root / SMI).symlink_to("/bin/sh")), "is a link or a special file"),
+        (
+            lambda root: ((root / SMI).unlink(), (root / SMI).symlink_to("/bin/sh")),
+            "is a link or a special file",
+        ),
         (
             lambda root: ((root / "usr").rename(root / "real"), (root / "usr").symlink_to("real")),
             "usr is a link or a special file",
@@ -108,7 +121,9 @@ def beside(root):
     for name in ("bin", "lib64"):
         (root / name).mkdir()
         (root / name).chmod(0o755)
-    (root / "bin/nvidia-smi").write_text('#!/bin/sh\nid -u; id -G; echo "$LD_LIBRARY_PATH"; echo "$@"\n')
+    (root / "bin/nvidia-smi").write_text(
+        '#!/bin/sh\nid -u; id -G; echo "$LD_LIBRARY_PATH"; echo "$@"\n'
+    )
     (root / "bin/nvidia-smi").chmod(0o755)
     return root
 
@@ -124,7 +139,10 @@ def test_nvidia_smi_of_googles_nodes_runs_as_nobody_with_its_own_libraries(besid
     ("spoil", "said"),
     [
         (lambda root: (root / "lib64").chmod(0o777), "lib64 can be written by others"),
-        (lambda root: os.chown(root / "bin/nvidia-smi", 1000, 1000), "nvidia-smi can be written by others"),
+        (
+            lambda root: os.chown(root / "bin/nvidia-smi", 1000, 1000),
+            "nvidia-smi can be written by others",
+        ),
         (lambda root: (root / "lib64").rmdir(), "lib64: No such file"),
     ],
     ids=["libraries", "owner", "no libraries"],
@@ -137,7 +155,9 @@ def test_nvidia_smi_of_googles_nodes_that_others_can_change_is_not_run(beside, s
 
 
 def test_home_of_a_user_called_kubernetes_is_not_entered(root, monkeypatch):
-    """The user's program is no driver, and a file system of theirs there could hold root for ever."""
+    """The user's program is no driver, and a file system of theirs there could hold root for
+    ever.
+    """
     (root / SMI).unlink()
     home = root / "home/kubernetes"
     program = home / "bin/nvidia/bin/nvidia-smi"
@@ -145,7 +165,9 @@ def test_home_of_a_user_called_kubernetes_is_not_entered(root, monkeypatch):
     program.write_text(SCRIPT)
     os.chown(home, 1001, 1001)
     looked = []
-    monkeypatch.setattr(driver_root.os.path, "lexists", lambda path: looked.append(path) or os.path.exists(path))
+    monkeypatch.setattr(
+        driver_root.os.path, "lexists", lambda path: looked.append(path) or os.path.exists(path)
+    )
     assert make_contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")) == ()
     os.chown(home, 0, 0)
     os.chown(home / "bin", 1001, 1001)  # where the user mounts something, too
@@ -154,4 +176,6 @@ def test_home_of_a_user_called_kubernetes_is_not_entered(root, monkeypatch):
     assert not [path for path in looked if path.startswith(str(home))]
     os.chown(home / "bin", 0, 0)
     late_mounts._find_stranger.cache_clear()
-    assert isinstance(make_contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")), Unreadable)
+    assert isinstance(
+        make_contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")), Unreadable
+    )

@@ -73,12 +73,17 @@ def test_lists_name_a_bounded_number_of_files(tmp_path, monkeypatch):
     named = tmp_path / "list"
     named.write_text("/nonexistent/x\n" * 9)
     found = list(list_files([f"@{named}"]))
-    assert found == [*[("/nonexistent/x", "")] * 4, ("/nonexistent/x", "and more: lists name more than 3 files")]
+    assert found == [
+        *[("/nonexistent/x", "")] * 4,
+        ("/nonexistent/x", "and more: lists name more than 3 files"),
+    ]
 
 
 def test_whose_record_it_is_is_asked_in_time(folder, monkeypatch):
     """The server of a user may serve the record, and then answer no more."""
     asked = []
-    monkeypatch.setattr(gathered, "_ask_in_time", lambda look, path, _: asked.append(path) or look(path))
+    monkeypatch.setattr(
+        gathered, "_ask_in_time", lambda look, path, _: asked.append(path) or look(path)
+    )
     assert gathered.host_of(str(folder / "records/b.json")) == ""
     assert asked == [str(folder / "b.json")]

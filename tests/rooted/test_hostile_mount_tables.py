@@ -1,4 +1,6 @@
-"""A job makes the mount table of its process unreadable: by many mounts, or by a first thread that has ended."""
+"""A job makes the mount table of its process unreadable: by many mounts, or by a first thread that
+has ended.
+"""
 
 import ctypes
 import os
@@ -29,7 +31,8 @@ def crowd_mounts() -> None:
         assert libc.mount(place, place, None, BIND, None) == 0
 
 
-# A user moves a folder with a mount in it below so many folders that its line alone is longer than the whole limit.
+# A user moves a folder with a mount in it below so many folders that its line alone is longer than
+# the whole limit.
 LONG_WAY = """
 import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,6 @@
-"""A process of a user with terminal escapes in its name holds a GPU: what the gate tells of it at logins, in logs, to hooks."""
+"""A process of a user with terminal escapes in its name holds a GPU: what the gate tells of it at
+logins, in logs, to hooks.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Tree(LiveWriter):
 
 
 def jobs_seen(name: str) -> list[str]:
-    """What a look at the running processes finds, with a GPU in a /dev of its own, where only this look sees it."""
+    """What a look at the running processes finds, with a GPU in a /dev of its own, where only this
+    look sees it.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -62,8 +66,12 @@ def jobs_seen(name: str) -> list[str]:
             null = os.open("/dev/null", os.O_RDWR)
             assert libc.mount(b"tmpfs", b"/dev", b"tmpfs", 0, b"mode=755") == 0
             os.mknod("/dev/null", 0o20666, os.makedev(1, 3))
-            os.mknod("/dev/nvidia0", 0o20666, os.makedev(1, 3))  # no driver opens a node of NVIDIA's here
-            holder = subprocess.Popen([sys.executable, "-I", "-c", HOLDER, name], stdin=null, stdout=subprocess.PIPE)
+            os.mknod(
+                "/dev/nvidia0", 0o20666, os.makedev(1, 3)
+            )  # no driver opens a node of NVIDIA's here
+            holder = subprocess.Popen(
+                [sys.executable, "-I", "-c", HOLDER, name], stdin=null, stdout=subprocess.PIPE
+            )
             assert holder.stdout.readline() == b"ready\n"
             os.write(writing, json.dumps(ready.list_jobs(LiveReader(), Policy())).encode())
             status = 0
@@ -89,13 +97,20 @@ def test_no_byte_of_the_name_steers_who_reads_it(tmp_path, name):
     hook.chmod(0o755)
     writer = Tree(tmp_path)
     state = not_ready(
-        begin_state(None, "boot", 0, ""), "hold", f"something has to be solved before: {'; '.join(found)}"
+        begin_state(None, "boot", 0, ""),
+        "hold",
+        f"something has to be solved before: {'; '.join(found)}",
     )
     ready.keep_state(writer, state)
     for one in (state, ready.read_state(writer)):  # as it is, and as another command reads it
         ready.tell_state(writer, one)
         ready.tell_hooks(writer, one, lambda _: None)
-    back = TrialRun(TrialRecord("r", "d", 1, 1, Confirmer.OPERATOR, "b", 0, 0), TrialState.CAME_BACK, None, found[0])
+    back = TrialRun(
+        TrialRecord("r", "d", 1, 1, Confirmer.OPERATOR, "b", 0, 0),
+        TrialState.CAME_BACK,
+        None,
+        found[0],
+    )
     announce(writer, on_trial_text(back))
     motd = (tmp_path / ready.MOTD[1:]).read_bytes().decode()
     words = [word for argv in writer.ran for word in argv]

@@ -1,4 +1,6 @@
-"""An ordinary user makes the command line and the environment of a process as long as they like: root reads a part."""
+"""An ordinary user makes the command line and the environment of a process as long as they like:
+root reads a part.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,29 @@ PR_SET_MM, PR_SET_MM_MAP = 35, 14  # prctl(2); needs no capability
 
 
 def map_words(length):
-    """Give this process a command line and an environment in memory that costs nothing (struct prctl_mm_map)."""
+    """Give this process a command line and an environment in memory that costs nothing (struct
+    prctl_mm_map).
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = libc.sbrk.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    start = libc.mmap(None, length, 1, 0x4022, -1, 0)  # PROT_READ; MAP_NORESERVE, MAP_PRIVATE, MAP_ANONYMOUS
+    start = libc.mmap(
+        None, length, 1, 0x4022, -1, 0
+    )  # PROT_READ; MAP_NORESERVE, MAP_PRIVATE, MAP_ANONYMOUS
     with open("/proc/self/stat") as file:
         stat = file.read().rpartition(")")[2].split()
     code, data = (int(one) for one in stat[23:26]), (int(one) for one in stat[42:45])
     (start_code, end_code, stack), (start_data, end_data, heap) = code, data
-    fields = (start_code, end_code, start_data, end_data, heap, libc.sbrk(0), stack, *[start, start + length] * 2)
+    fields = (
+        start_code,
+        end_code,
+        start_data,
+        end_data,
+        heap,
+        libc.sbrk(0),
+        stack,
+        *[start, start + length] * 2,
+    )
     packed = struct.pack("<11QQIi", *fields, 0, 0, -1)
     return libc.prctl(PR_SET_MM, PR_SET_MM_MAP, packed, len(packed), 0)
 
@@ -75,7 +90,9 @@ def endless():
 def test_endless_command_line_of_a_user_is_read_to_a_limit(endless, monkeypatch, has_psutil):
     sizes = []
     read = os.read
-    monkeypatch.setattr(os, "read", lambda fd, size: sizes.append(len(content := read(fd, size))) or content)
+    monkeypatch.setattr(
+        os, "read", lambda fd, size: sizes.append(len(content := read(fd, size))) or content
+    )
     if not has_psutil:
         monkeypatch.setitem(__import__("sys").modules, "psutil", None)
     found = {one.pid: one for one in proc.list_processes()}[endless]

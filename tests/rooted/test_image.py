@@ -32,9 +32,20 @@ FSTAB = b"# image\nUUID=0a / ext4 errors=remount-ro 0 1\nLABEL=b7\t/data\text4\t
 @pytest.fixture
 def image(tmp_path):
     root = tmp_path / "image"
-    for folder in ("etc/sysctl.d", "usr/lib/systemd/system", "var/lib/dpkg", "usr/sbin", "data", "tmp", "proc", "sys"):
+    for folder in (
+        "etc/sysctl.d",
+        "usr/lib/systemd/system",
+        "var/lib/dpkg",
+        "usr/sbin",
+        "data",
+        "tmp",
+        "proc",
+        "sys",
+    ):
         (root / folder).mkdir(parents=True)
-    (root / "etc/os-release").write_text('ID=ubuntu\nVERSION_ID="22.04"\nNAME="Ubuntu"\nVERSION_CODENAME=jammy\n')
+    (root / "etc/os-release").write_text(
+        'ID=ubuntu\nVERSION_ID="22.04"\nNAME="Ubuntu"\nVERSION_CODENAME=jammy\n'
+    )
     (root / "etc/fstab").write_bytes(FSTAB)
     (root / "etc/hostname").write_text("image\n")
     (root / "var/lib/dpkg/status").write_text("")
@@ -53,7 +64,9 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def test_check_of_an_image_says_what_the_hardware_hides(image):
-    findings = {f.rule: f for f in examine(open_reader(root=str(image)), CATALOG, POLICY).plan().findings}
+    findings = {
+        f.rule: f for f in examine(open_reader(root=str(image)), CATALOG, POLICY).plan().findings
+    }
     assert findings["memory-max-map-count"].verdict is Verdict.DIFFERS
     assert findings["memory-swappiness"].verdict is Verdict.UNKNOWN
     assert findings["memory-swappiness"].hold.kind is HoldKind.DEFERRED
@@ -71,11 +84,15 @@ def test_check_of_an_image_says_what_the_hardware_hides(image):
     ],
 )
 @pytest.mark.parametrize("command", ["check", "plan"])
-def test_report_on_a_system_that_nothing_was_tried_on_says_so(image, capsys, release, name, command):
+def test_report_on_a_system_that_nothing_was_tried_on_says_so(
+    image, capsys, release, name, command
+):
     (image / "etc/os-release").write_text(release)
     run([command, "--root", str(image)])
     said = " ".join(capsys.readouterr().out.split())
-    told = f"Attention: {name} is neither Ubuntu nor Debian, and hosttune was tried on no other system"
+    told = (
+        f"Attention: {name} is neither Ubuntu nor Debian, and hosttune was tried on no other system"
+    )
     assert (told in said) == bool(name)
     assert ("Attention" in said) == bool(name)
 
@@ -94,7 +111,10 @@ def test_apply_changes_the_image_alone_and_undo_gives_its_bytes_back(image):
         .endswith("vm.max_map_count = 1048576\n")
     )
     assert b"/data\text4\tdefaults,noatime\t0" in (image / "etc/fstab").read_bytes()
-    assert examine(open_writer(root=str(image), hardware=HARDWARE), CATALOG, POLICY).plan().changes == ()
+    assert (
+        examine(open_writer(root=str(image), hardware=HARDWARE), CATALOG, POLICY).plan().changes
+        == ()
+    )
     session = examine(writer, CATALOG, POLICY)
     undo(session, writer, plan_undo(session))
     assert tree(image) == before
@@ -106,7 +126,10 @@ def test_record_of_an_image_is_judged_as_the_image(image, tmp_path):
     assert run(["record", "--root", str(image), str(record)]) == 0
     assert faults(json.loads(record.read_text()), "record") == []
     own, replayed = (
-        [(f.rule, f.subject, f.verdict, f.hold, f.reason) for f in examine(reader, CATALOG, POLICY).plan().findings]
+        [
+            (f.rule, f.subject, f.verdict, f.hold, f.reason)
+            for f in examine(reader, CATALOG, POLICY).plan().findings
+        ]
         for reader in (open_reader(root=str(image)), open_reader(host=str(record)))
     )
     assert replayed == own
@@ -125,14 +148,25 @@ def test_fstab_of_an_image_is_tried_by_the_programs_of_this_machine(image):
 
 
 def test_fstab_of_an_image_reaches_no_file_or_device_of_this_machine(image):
-    """A check by findmnt opens and reads what a line names: a watchdog or an automount starts, a device can hang."""
-    files = ("/dev/null", "/proc/kmsg", "/proc/bus/pci/00/00.0", "/proc/sysrq-trigger", "/etc/passwd", str(image))
+    """A check by findmnt opens and reads what a line names: a watchdog or an automount starts, a
+    device can hang.
+    """
+    files = (
+        "/dev/null",
+        "/proc/kmsg",
+        "/proc/bus/pci/00/00.0",
+        "/proc/sysrq-trigger",
+        "/etc/passwd",
+        str(image),
+    )
     places = {
         **dict.fromkeys(files, "No such file"),
         "/proc/1/root/dev/null": "Permission",
         "/proc/1/fd/1": "Permission",
     }
-    lines = "".join(f"{place} /data{number} ext4 defaults 0 2\n" for number, place in enumerate(places)).encode()
+    lines = "".join(
+        f"{place} /data{number} ext4 defaults 0 2\n" for number, place in enumerate(places)
+    ).encode()
     rehearsal = open_reader(root=str(image)).rehearse_fstab(FSTAB, FSTAB + lines, ())
     assert isinstance(rehearsal, Rehearsal), rehearsal
     for place, why in places.items():
@@ -141,12 +175,19 @@ def test_fstab_of_an_image_reaches_no_file_or_device_of_this_machine(image):
 
 def test_two_lines_of_one_target_keep_no_other_line_from_its_edit(image):
     """What the generator of systemd says of them it says before the edit as well."""
-    (image / "etc/fstab").write_bytes(FSTAB + b"LABEL=c /z ext4 nofail 0 0\nLABEL=d /z ext4 nofail 0 0\n")
+    (image / "etc/fstab").write_bytes(
+        FSTAB + b"LABEL=c /z ext4 nofail 0 0\nLABEL=d /z ext4 nofail 0 0\n"
+    )
     writer = open_writer(root=str(image), hardware=HARDWARE)
     plan = examine(writer, CATALOG, POLICY).plan()
     assert "fstab:/data" in [str(change.address) for change in plan.changes]
-    held = next(one for one in plan.findings if (one.rule, one.subject) == ("storage-noatime", "/z"))
-    assert str(held.hold) == "blocked: /etc/fstab:4: /z is in line 5 too: which line counts depends on who mounts"
+    held = next(
+        one for one in plan.findings if (one.rule, one.subject) == ("storage-noatime", "/z")
+    )
+    assert (
+        str(held.hold)
+        == "blocked: /etc/fstab:4: /z is in line 5 too: which line counts depends on who mounts"
+    )
     assert held.todo == "leave one line for each target"
     data = FSTAB + b"LABEL=c /z ext4 nofail 0 0\n"
     said = [
@@ -163,19 +204,24 @@ def reader_said(reader, before: bytes, after: bytes) -> str:
     return new.removeprefix(old)
 
 
-def test_edit_that_the_programs_of_this_machine_read_otherwise_leaves_the_fstab_of_an_image(image, monkeypatch):
+def test_edit_that_the_programs_of_this_machine_read_otherwise_leaves_the_fstab_of_an_image(
+    image, monkeypatch
+):
     said = FstabReading(None, None, (("-.mount", "[Mount]\nOptions=ro\n"),))
     monkeypatch.setattr(
         "hosttune.host.overlay.rehearsal.rehearse_fstab",
         lambda *_, **_options: Rehearsal(
-            FstabReading(None, Completed(0, b"", b""), ()), replace(said, generator=Completed(0, b"", b""))
+            FstabReading(None, Completed(0, b"", b""), ()),
+            replace(said, generator=Completed(0, b"", b"")),
         ),
     )
     writer = open_writer(root=str(image), hardware=HARDWARE)
     plan = examine(writer, CATALOG, POLICY).plan()
     assert not [change for change in plan.changes if change.address.kind.startswith("fstab")]
     assert (image / "etc/fstab").read_bytes() == FSTAB
-    assert any("systemd would change -.mount as well" in str(finding.hold) for finding in plan.findings)
+    assert any(
+        "systemd would change -.mount as well" in str(finding.hold) for finding in plan.findings
+    )
 
 
 @pytest.mark.parametrize("name", ["findmnt", "generator"])
@@ -188,7 +234,10 @@ def test_plan_for_an_image_says_which_program_cannot_try_its_fstab(image, monkey
     edits = [change for change in plan.changes if change.address.kind.startswith("fstab")]
     assert edits
     for change in edits:
-        assert f"not tried by {'findmnt --verify' if name == 'findmnt' else 'systemd'}" in change.details[-1]
+        assert (
+            f"not tried by {'findmnt --verify' if name == 'findmnt' else 'systemd'}"
+            in change.details[-1]
+        )
         assert "hosttune's own two readers" in change.details[-1]
 
 
@@ -238,7 +287,9 @@ def deferred(plan):
 
 
 def test_apply_of_an_image_is_done_where_only_the_running_machine_could_tell_more(image, capsys):
-    """Everything that can be told is made and read back: a pipeline that builds an image goes on."""
+    """Everything that can be told is made and read back: a pipeline that builds an image goes
+    on.
+    """
     assert run(["apply", "--yes", "--root", str(image)]) == 0
     said = capsys.readouterr().out
     assert "changes are made and read back" in said
@@ -260,15 +311,30 @@ def test_a_record_that_answers_already_is_not_asked_for(image, capsys):
 
 @pytest.mark.parametrize("fstab", [FSTAB, b"# UNCONFIGURED FSTAB\n"], ids=["fstab", "no fstab"])
 @pytest.mark.parametrize(
-    "hardware", [None, *(HOSTS / f"{name}.json" for name in ("h100-8x-2socket", "gh200-arm64", "workstation-rtx4090"))]
+    "hardware",
+    [
+        None,
+        *(
+            HOSTS / f"{name}.json"
+            for name in ("h100-8x-2socket", "gh200-arm64", "workstation-rtx4090")
+        ),
+    ],
 )
 def test_no_unknown_of_an_image_is_counted_as_one(image, fstab, hardware):
-    """Of all rules: what is unknown for want of a running machine says so, whoever handed the reason on."""
+    """Of all rules: what is unknown for want of a running machine says so, whoever handed the
+    reason on.
+    """
     (image / "etc/fstab").write_bytes(fstab)
     (image / "var/lib/systemd/coredump").mkdir(parents=True)
     everything = replace(POLICY, select=tuple(CATALOG.rules))
-    plan = examine(open_reader(root=str(image), hardware=hardware and str(hardware)), CATALOG, everything).plan()
-    unknown = [f for f in plan.findings if f.verdict is Verdict.UNKNOWN and f.hold.kind is not HoldKind.DEFERRED]
+    plan = examine(
+        open_reader(root=str(image), hardware=hardware and str(hardware)), CATALOG, everything
+    ).plan()
+    unknown = [
+        f
+        for f in plan.findings
+        if f.verdict is Verdict.UNKNOWN and f.hold.kind is not HoldKind.DEFERRED
+    ]
     assert unknown == []
     assert len(deferred(plan)) > (5 if hardware else 10)
 
@@ -289,11 +355,15 @@ def test_unknown_beside_deferred_of_one_subject_stays_unknown():
             Finding("r", "s", Verdict.UNKNOWN, reason="broken"),
         ]
     )
-    assert [(one.hold.kind, one.reason) for one in both] == [(HoldKind.NONE, "no kernel runs; broken")]
+    assert [(one.hold.kind, one.reason) for one in both] == [
+        (HoldKind.NONE, "no kernel runs; broken")
+    ]
 
 
 def test_unknown_findings_are_counted_by_rule():
     """As the heading of a section counts them, not by their subjects."""
-    findings = tuple(Finding("r", subject, Verdict.UNKNOWN, reason="why") for subject in ("a", "b", "c"))
+    findings = tuple(
+        Finding("r", subject, Verdict.UNKNOWN, reason="why") for subject in ("a", "b", "c")
+    )
     plan = Plan("", "0", "", "2026-01-01T00:00:00+00:00", "", (), findings)
     assert summarize(plan).unknown == rules_in(findings) == 1

@@ -24,7 +24,15 @@ PATH = "/etc/sysctl.d/60-x.conf"
 
 def as_eve(code: str, *words: object) -> None:
     """Run Python as an ordinary user."""
-    argv = ["setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups", "/usr/bin/python3", "-c", code]
+    argv = [
+        "setpriv",
+        f"--reuid={EVE}",
+        f"--regid={EVE}",
+        "--clear-groups",
+        "/usr/bin/python3",
+        "-c",
+        code,
+    ]
     subprocess.run([*argv, *map(str, words)], check=True, timeout=60)
 
 
@@ -114,7 +122,9 @@ with open(path, "w") as file:
 
 
 def test_journal_of_a_user_steers_no_undo(places):
-    """Who owns the top folder can put another `var` in the place of root's, and back before root writes there."""
+    """Who owns the top folder can put another `var` in the place of root's, and back before root
+    writes there.
+    """
     image = places[0] / "image"
     (image / "opt").mkdir()
     os.chown(image, EVE, EVE)
@@ -139,7 +149,9 @@ def test_file_that_would_run_with_the_rights_of_its_owner_is_not_made(places):
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
 def test_folders_that_an_image_lacks_are_made_as_distributions_have_them(places, umask):
-    """Private are only hosttune's own: with a /var of 0700 no service of the image but root's would start."""
+    """Private are only hosttune's own: with a /var of 0700 no service of the image but root's would
+    start.
+    """
     home, _ = places
     image = home / "image"
     before = os.umask(umask)
@@ -151,15 +163,28 @@ def test_folders_that_an_image_lacks_are_made_as_distributions_have_them(places,
         writer.replace("/usr/lib/x/y.conf", FileValue(b"new"), expected=ABSENT)
     finally:
         os.umask(before)
-    private = {"var/lib/hosttune", "var/lib/hosttune/runs", "srv/state/hosttune", "var/cache/hosttune"}
-    made = {str(one.relative_to(image)): one.stat().st_mode & 0o7777 for one in image.rglob("*") if one.is_dir()}
+    private = {
+        "var/lib/hosttune",
+        "var/lib/hosttune/runs",
+        "srv/state/hosttune",
+        "var/cache/hosttune",
+    }
+    made = {
+        str(one.relative_to(image)): one.stat().st_mode & 0o7777
+        for one in image.rglob("*")
+        if one.is_dir()
+    }
     assert private < made.keys()
-    assert {path: mode for path, mode in made.items() if mode != (0o700 if path in private else 0o755)} == {}
+    assert {
+        path: mode for path, mode in made.items() if mode != (0o700 if path in private else 0o755)
+    } == {}
 
 
 @pytest.mark.parametrize("target", ["roots", "/link"])
 def test_new_folder_that_a_user_exchanges_at_once_is_left_as_it_is(places, monkeypatch, target):
-    """A private folder of root's in the image, or a link out of it, in place of the one that was just made."""
+    """A private folder of root's in the image, or a link out of it, in place of the one that was
+    just made.
+    """
     home, other = places
     image, private = home / "image", other / "private"
     os.chown(image, EVE, EVE)
@@ -179,9 +204,10 @@ def test_new_folder_that_a_user_exchanges_at_once_is_left_as_it_is(places, monke
     monkeypatch.setattr(os, "mkdir", exchange)
     with pytest.raises(HosttuneError):
         make_folder(str(image), "/srv")
-    assert {one.stat().st_mode & 0o777 for one in (private, image / ("srv" if target == "roots" else "roots"))} == {
-        0o700
-    }
+    assert {
+        one.stat().st_mode & 0o777
+        for one in (private, image / ("srv" if target == "roots" else "roots"))
+    } == {0o700}
 
 
 # The mount that fusermount3(1) makes for a user, whose server answers nothing.
@@ -206,7 +232,16 @@ except HosttuneError as error:
 def test_file_system_that_a_user_mounts_on_a_new_folder_is_not_asked(places):
     image = places[0] / "image"
     os.chown(image, EVE, EVE)
-    words = ("unshare", "-m", "--propagation", "private", sys.executable, "-c", MOUNTED_AT_ONCE, str(image))
+    words = (
+        "unshare",
+        "-m",
+        "--propagation",
+        "private",
+        sys.executable,
+        "-c",
+        MOUNTED_AT_ONCE,
+        str(image),
+    )
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert "srv was exchanged for another folder as soon as it was made" in done.stdout, done.stderr
 
@@ -227,7 +262,9 @@ print(reader.read("/etc/sysctl.d/x.conf"), type(reader.read("/etc/os-release")))
 
 def test_file_system_that_a_user_mounted_in_an_image_is_not_asked(places):
     words = ("unshare", "-m", "--propagation", "private", sys.executable, "-c", MOUNTED_IN_IMAGE)
-    done = subprocess.run((*words, str(places[0] / "image")), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        (*words, str(places[0] / "image")), capture_output=True, text=True, timeout=30, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("is on a file system mounted by uid 54321, which is not asked") >= 4
     assert done.stdout.endswith("<class 'bytes'>\n")

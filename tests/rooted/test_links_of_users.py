@@ -59,7 +59,8 @@ def file_of(uid: int, path: Path, mode: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("owner", "mode", "is_read"), [(0, 0o600, False), (BOB, 0o600, False), (0, 0o644, True), (EVE, 0o600, True)]
+    ("owner", "mode", "is_read"),
+    [(0, 0o600, False), (BOB, 0o600, False), (0, 0o644, True), (EVE, 0o600, True)],
 )
 def test_link_of_a_user_leads_to_what_the_user_may_read(owner, mode, is_read, folder):
     target = file_of(owner, folder / "file", mode)
@@ -73,12 +74,16 @@ def test_link_of_a_user_leads_to_what_the_user_may_read(owner, mode, is_read, fo
 
 
 def test_named_file_behind_a_link_of_a_user_is_one_that_the_user_may_read(folder, monkeypatch):
-    """Also in a folder that is named, and for the folder of a sosreport: eve would choose what is in root's report."""
+    """Also in a folder that is named, and for the folder of a sosreport: eve would choose what is
+    in root's report.
+    """
     closed = folder / "closed"
     closed.mkdir(mode=0o700)
     (closed / "open").mkdir()
     hidden = file_of(0, closed / "hidden", 0o644)
-    secret, public = (file_of(0, folder / name, mode) for name, mode in (("secret", 0o600), ("public", 0o644)))
+    secret, public = (
+        file_of(0, folder / name, mode) for name, mode in (("secret", 0o600), ("public", 0o644))
+    )
     for target, why in ((secret, "not for all to read"), (hidden, "not for all")):
         assert why in str(content_of(link_of(EVE, folder, target)))
         assert content_of(link_of(0, folder, target)) == content_of(str(target)) == b"text"
@@ -92,9 +97,12 @@ def test_named_file_behind_a_link_of_a_user_is_one_that_the_user_may_read(folder
 
 
 @pytest.mark.parametrize(
-    ("owner", "mode", "is_read"), [(0, 0o700, False), (BOB, 0o750, False), (0, 0o711, True), (EVE, 0o700, True)]
+    ("owner", "mode", "is_read"),
+    [(0, 0o700, False), (BOB, 0o750, False), (0, 0o711, True), (EVE, 0o700, True)],
 )
-def test_link_of_a_user_leads_into_no_folder_that_is_closed_to_the_user(owner, mode, is_read, folder):
+def test_link_of_a_user_leads_into_no_folder_that_is_closed_to_the_user(
+    owner, mode, is_read, folder
+):
     closed = folder / "closed"
     closed.mkdir()
     target = file_of(0, closed / "file", 0o644)
@@ -117,7 +125,8 @@ def test_link_of_a_user_leads_into_no_folder_that_is_closed_to_the_user(owner, m
 
 
 @pytest.mark.parametrize(
-    "look", [LIVE.read, LIVE.stat, LIVE.link, LIVE.resolve, LIVE.space, partial(LIVE.stat, follow=False)]
+    "look",
+    [LIVE.read, LIVE.stat, LIVE.link, LIVE.resolve, LIVE.space, partial(LIVE.stat, follow=False)],
 )
 @pytest.mark.parametrize("root", ["", "/proc/self/root", "/proc/.."])
 def test_no_look_follows_a_link_of_a_user_by_the_kernels_own_walk(look, root, folder, monkeypatch):
@@ -145,7 +154,10 @@ def test_data_set_counts_nothing_behind_a_link_of_a_user_that_is_closed_to_the_u
     (data / "of-root").symlink_to(file)
     for follow in (False, True):
         walk = Walk(str(data), follow=follow)
-        assert sorted(entry.name for _, entries in walk.chunks() for entry in entries) == ["of-root", "own.npy"]
+        assert sorted(entry.name for _, entries in walk.chunks() for entry in entries) == [
+            "of-root",
+            "own.npy",
+        ]
         assert (walk.seen.unreadable, walk.seen.linked_folders, walk.seen.folders) == (3, 0, 1)
     with pytest.raises(PermissionError):  # also where the link came after the walk
         probe_file(str(data / "file"), with_header=True)
@@ -161,7 +173,11 @@ def test_what_comes_in_place_of_a_file_while_root_looks_is_not_opened(new, tmp_p
     def exchanged(asked: str) -> int:
         place = look(asked)
         path.rename(tmp_path / "moved")
-        {"link": lambda: path.symlink_to(secret), "fifo": lambda: os.mkfifo(path), "folder": path.mkdir}[new]()
+        {
+            "link": lambda: path.symlink_to(secret),
+            "fifo": lambda: os.mkfifo(path),
+            "folder": path.mkdir,
+        }[new]()
         return place
 
     monkeypatch.setattr(tree, "open_live_place", exchanged)
@@ -176,7 +192,11 @@ def test_link_of_a_user_leads_to_no_mount_that_waits_for_a_server(tmp_path, monk
     answer = LIVE.read(link_of(EVE, tmp_path, mounted / "file"))
     assert isinstance(answer, Unreadable)
     assert answer.reason.endswith("a user's link leads to a file system that may give no answer")
-    assert LIVE.read(str(mounted / "file")) == LIVE.read(link_of(0, tmp_path, mounted / "file")) == b"text"
+    assert (
+        LIVE.read(str(mounted / "file"))
+        == LIVE.read(link_of(0, tmp_path, mounted / "file"))
+        == b"text"
+    )
 
 
 @pytest.mark.parametrize("look", [LIVE.read, LIVE.head])

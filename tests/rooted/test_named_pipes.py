@@ -1,4 +1,6 @@
-"""Pipes that a user puts where root reads a file: they may be silent, or give a byte now and then, for ever."""
+"""Pipes that a user puts where root reads a file: they may be silent, or give a byte now and then,
+for ever.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def pipe(request, monkeypatch):
 def test_pipe_of_a_user_that_drips_is_read_for_a_limited_time(pipe):
     with pytest.raises(OSError, match=r"is a pipe of another user that did not end within 1\.5 s"):
         named.read_named(pipe, 1 << 20)
-    with pytest.raises(HosttuneError, match=r"is a pipe of another user that did not end within 1\.5 s"):
+    with pytest.raises(
+        HosttuneError, match=r"is a pipe of another user that did not end within 1\.5 s"
+    ):
         replay(pipe)
 
 
@@ -65,7 +69,9 @@ def test_pipe_that_is_silent_is_given_up(pipe):
 
 
 def test_pipe_that_was_looked_at_is_the_one_that_is_read(tmp_path, monkeypatch):
-    """What the path leads to after the look may be on a dead server: this process does not open it again."""
+    """What the path leads to after the look may be on a dead server: this process does not open it
+    again.
+    """
     monkeypatch.setattr(named, "SILENCE_S", 0.6)
     monkeypatch.setattr(named, "can_hang", lambda _: True)
     path = tmp_path / "pipe"

@@ -27,14 +27,20 @@ ADMIN = 1003
 
 
 def as_eve(*argv: str) -> None:
-    subprocess.run(["setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups", *argv], check=True, timeout=20)
+    subprocess.run(
+        ["setpriv", f"--reuid={EVE}", f"--regid={EVE}", "--clear-groups", *argv],
+        check=True,
+        timeout=20,
+    )
 
 
 def stream(path: str) -> None:
     os.close(open_stream(path))
 
 
-WRITERS = pytest.mark.parametrize("write", [lambda path: save(path, b"secret"), stream, check_writable])
+WRITERS = pytest.mark.parametrize(
+    "write", [lambda path: save(path, b"secret"), stream, check_writable]
+)
 
 
 @pytest.fixture
@@ -67,7 +73,8 @@ def test_root_does_not_write_in_a_users_folder(eves, write):
     for name in ("new", "hers"):
         as_eve("touch", f"{eves}/hers")
         with pytest.raises(
-            HosttuneError, match=f"root does not write through {eves}, because it belongs to uid {EVE}"
+            HosttuneError,
+            match=f"root does not write through {eves}, because it belongs to uid {EVE}",
         ) as caught:
             write(f"{eves}/{name}")
         assert "standard output" in caught.value.hint
@@ -82,14 +89,18 @@ def typed_by(monkeypatch):
     def typed(uid: int) -> None:
         monkeypatch.setenv("SUDO_UID", str(uid))
         monkeypatch.setattr(
-            pwd, "getpwuid", lambda number: pwd.struct_passwd(("typist", "x", number, number, "", "/", ""))
+            pwd,
+            "getpwuid",
+            lambda number: pwd.struct_passwd(("typist", "x", number, number, "", "/", "")),
         )
 
     return typed
 
 
 @WRITERS
-def test_root_under_sudo_writes_in_a_folder_of_the_person_who_typed_it_with_that_persons_rights(eves, write, typed_by):
+def test_root_under_sudo_writes_in_a_folder_of_the_person_who_typed_it_with_that_persons_rights(
+    eves, write, typed_by
+):
     typed_by(EVE)
     write(f"{eves}/report")
     for path in eves.iterdir():
@@ -99,7 +110,9 @@ def test_root_under_sudo_writes_in_a_folder_of_the_person_who_typed_it_with_that
 
 @WRITERS
 @pytest.mark.parametrize("made", [["touch"], ["mkfifo", "-m", "666"], ["ln", "-s", "{admin}"], []])
-def test_person_who_typed_sudo_writes_through_nothing_of_other_users(place, eves, admins, write, typed_by, made):
+def test_person_who_typed_sudo_writes_through_nothing_of_other_users(
+    place, eves, admins, write, typed_by, made
+):
     """Eve's folder is open to all, and has a file, a pipe or a link for the report."""
     eves.chmod(0o777)
     (admins / "f").write_bytes(b"precious")
@@ -170,7 +183,9 @@ def sticky(place) -> Path:
 @pytest.mark.parametrize("made", [["touch"], ["mkfifo"], ["ln", "-s", "/etc/hosttune-test"]])
 def test_in_a_sticky_folder_root_takes_no_file_of_a_user(sticky, write, made):
     as_eve(*made, f"{sticky}/f")
-    with pytest.raises(HosttuneError, match=f"{sticky}/f: (it belongs to uid {EVE}|already exists)"):
+    with pytest.raises(
+        HosttuneError, match=f"{sticky}/f: (it belongs to uid {EVE}|already exists)"
+    ):
         write(f"{sticky}/f")
     assert os.lstat(sticky / "f").st_uid == EVE
     assert os.lstat(sticky / "f").st_size in {0, len("/etc/hosttune-test")}
@@ -220,7 +235,9 @@ METRICS = FileValue(b"hosttune_ready 1\n")
 
 @pytest.fixture
 def exporter(place) -> Path:
-    """As Debian's prometheus-node-exporter makes it: /var/lib/prometheus of user prometheus, and a folder of root's."""
+    """As Debian's prometheus-node-exporter makes it: /var/lib/prometheus of user prometheus, and a
+    folder of root's.
+    """
     folder = place / "prometheus/node-exporter"
     folder.mkdir(parents=True)
     os.chown(folder.parent, EVE, EVE)
@@ -228,7 +245,10 @@ def exporter(place) -> Path:
 
 
 def test_metrics_go_beside_debians_node_exporter(exporter):
-    for write in (lambda path: publish_file("/", path, METRICS), lambda path: LiveWriter().publish(path, METRICS)):
+    for write in (
+        lambda path: publish_file("/", path, METRICS),
+        lambda path: LiveWriter().publish(path, METRICS),
+    ):
         write(f"{exporter}/f.prom")
         assert (exporter / "f.prom").read_bytes() == METRICS.content
         assert (exporter / "f.prom").stat().st_uid == 0
@@ -255,14 +275,18 @@ def test_metrics_do_not_go_where_the_owner_of_the_folder_above_leads(place, expo
         turned(exporter, "ln", "-s", str(mine), str(exporter))
     else:
         turned(exporter, "mkdir", str(exporter))
-    with pytest.raises(HosttuneError, match=f"root does not write through .*, because it belongs to uid {EVE}"):
+    with pytest.raises(
+        HosttuneError, match=f"root does not write through .*, because it belongs to uid {EVE}"
+    ):
         publish_file("/", f"{exporter}/f.prom", METRICS)
     assert app.run(["health", "--format", "prometheus", "--output", f"{exporter}/h.prom"]) == 2
     assert [*victim.iterdir(), *exporter.iterdir()] == []
 
 
 def test_owner_of_the_folder_above_cannot_bring_a_folder_of_roots_there(place, exporter):
-    """What the rule counts on: rename(2) of a folder whose `..` changes takes the right to write in it."""
+    """What the rule counts on: rename(2) of a folder whose `..` changes takes the right to write in
+    it.
+    """
     roots = place / "roots"
     roots.mkdir()
     os.chown(place, EVE, EVE)  # even where the folder around it is the user's as well

@@ -8,7 +8,13 @@ import pytest
 
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.host.writing import replace as module
-from hosttune.host.writing.replace import discard_leftovers, find_leftovers, overwrite_bytes, remove, replace
+from hosttune.host.writing.replace import (
+    discard_leftovers,
+    find_leftovers,
+    overwrite_bytes,
+    remove,
+    replace,
+)
 from hosttune.values import ABSENT, FileValue
 
 NEW = FileValue(b"new\n")
@@ -82,7 +88,9 @@ def test_second_hard_link_is_refused(file, tmp_path):
 
 def test_dangling_link_is_refused(tmp_path):
     (tmp_path / "link").symlink_to("nowhere")
-    with pytest.raises(Refused, match=f"^{tmp_path / 'link'} is a symbolic link that leads nowhere$"):
+    with pytest.raises(
+        Refused, match=f"^{tmp_path / 'link'} is a symbolic link that leads nowhere$"
+    ):
         replace("/", str(tmp_path / "link"), NEW, expected=ABSENT)
 
 
@@ -127,7 +135,9 @@ def test_file_that_cannot_be_read_again_is_replaced_and_that_is_told(file, monke
         return real(fd, most)
 
     monkeypatch.setattr(module, "read_all", broken)
-    with pytest.raises(HosttuneError, match="was replaced, but it cannot be read again: Input/output error") as told:
+    with pytest.raises(
+        HosttuneError, match="was replaced, but it cannot be read again: Input/output error"
+    ) as told:
         replace("/", str(file), NEW, expected=b"old\n")
     assert "dmesg" in told.value.hint
 
@@ -139,7 +149,9 @@ def test_short_write_is_completed(file, monkeypatch):
     assert file.read_bytes() == b"0123456789"
 
 
-def test_disk_that_keeps_other_bytes_than_were_written_is_found_out_before_the_rename(file, monkeypatch):
+def test_disk_that_keeps_other_bytes_than_were_written_is_found_out_before_the_rename(
+    file, monkeypatch
+):
     real = os.write
     monkeypatch.setattr(module.os, "write", lambda fd, data: real(fd, b"?" * len(bytes(data))))
     with pytest.raises(Refused, match="reads back differently"):
@@ -183,7 +195,9 @@ def test_root_does_not_write_where_others_can(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone has a folder to distrust")
-@pytest.mark.parametrize("what", ["folder of another user", "group-writable folder", "link of another user", "sticky"])
+@pytest.mark.parametrize(
+    "what", ["folder of another user", "group-writable folder", "link of another user", "sticky"]
+)
 def test_root_does_not_follow_what_others_can_turn(tmp_path, what):
     inner = tmp_path / "middle" / "inner"
     inner.mkdir(parents=True)
@@ -213,7 +227,9 @@ def test_remove_takes_away_only_what_was_expected(file):
         remove("/", str(file), expected=b"old\n")
 
 
-@pytest.mark.parametrize(("name", "stays"), [("etc/systemd/system/tmp.mount.d", 0), ("etc/systemd/logind.conf.d", 1)])
+@pytest.mark.parametrize(
+    ("name", "stays"), [("etc/systemd/system/tmp.mount.d", 0), ("etc/systemd/logind.conf.d", 1)]
+)
 def test_last_drop_in_of_a_unit_takes_its_folder_along(tmp_path, name, stays):
     folder = tmp_path / name
     folder.mkdir(parents=True)
@@ -237,7 +253,11 @@ def test_leftovers_are_ours_by_name(file):
     (file.parent / ".other.hosttune-0000000000000000").write_bytes(b"")
     assert find_leftovers("/", str(file)) == (ours.name,)
     discard_leftovers("/", str(file))
-    assert sorted(os.listdir(file.parent)) == [".file.conf.hosttune-x", ".other.hosttune-0000000000000000", "file.conf"]
+    assert sorted(os.listdir(file.parent)) == [
+        ".file.conf.hosttune-x",
+        ".other.hosttune-0000000000000000",
+        "file.conf",
+    ]
 
 
 def test_file_of_equal_content_put_in_between_is_a_conflict(file, monkeypatch):
@@ -292,7 +312,9 @@ def test_absolute_link_of_an_image_stays_in_the_image(tmp_path):
 def test_missing_folder_behind_a_link_that_leads_nowhere_is_refused(tmp_path):
     (tmp_path / "conf.d").symlink_to("nowhere")
     link, file = tmp_path / "conf.d", tmp_path / "conf.d" / "x"
-    with pytest.raises(Refused, match=f"^{link} is a symbolic link that leads nowhere, and {file} is behind it$"):
+    with pytest.raises(
+        Refused, match=f"^{link} is a symbolic link that leads nowhere, and {file} is behind it$"
+    ):
         replace("/", str(file), NEW, expected=ABSENT)
     assert not (tmp_path / "nowhere").exists()
 
@@ -319,7 +341,11 @@ def test_overwrite_keeps_the_place_on_the_disk(file):
     overwrite_bytes("/", str(file), b"new\n", expected=b"old\n")
     after = file.stat()
     assert file.read_bytes() == b"new\n"
-    assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
+    assert (after.st_ino, after.st_mode, after.st_size) == (
+        before.st_ino,
+        before.st_mode,
+        before.st_size,
+    )
 
 
 def test_overwrite_refuses_another_length(file):

@@ -1,4 +1,6 @@
-"""What a local user does against the reboot that rolls a trial back: names of processes, names of files, GPUs held."""
+"""What a local user does against the reboot that rolls a trial back: names of processes, names of
+files, GPUs held.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from tests.unit.trial_host import ARMED_IN, BOOT_ID, LAST_DEADLINE, TRIAL, Guard
 EVE = 1001
 FLOODED = 61234
 FSTAB, OLD, NEW = "/etc/fstab", b"UUID=1 / ext4 defaults 0 1\n", b"UUID=1 / ext4 noatime 0 1\n"
-# Holds a path open and has a name. The node of a device cannot be opened without its driver, its place can (O_PATH).
+# Holds a path open and has a name. The node of a device cannot be opened without its driver, its
+# place can (O_PATH).
 HOLDER = """
 import ctypes, os, sys, time
 uid, name, path, numbers = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
@@ -55,10 +58,21 @@ time.sleep(300)
 
 
 @contextmanager
-def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid: int = EVE, flags: str = "02100002"):
-    """A process of a user, seen below the root of the guard. `flags` are those of what it has open."""
+def holder(
+    root: GuardedRoot,
+    name: str,
+    path: str = "",
+    numbers: str = "",
+    uid: int = EVE,
+    flags: str = "02100002",
+):
+    """A process of a user, seen below the root of the guard. `flags` are those of what it has
+    open.
+    """
     child = subprocess.Popen(
-        [sys.executable, "-I", "-c", HOLDER, str(uid), name, path, numbers], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-I", "-c", HOLDER, str(uid), name, path, numbers],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert child.stdout
@@ -69,7 +83,9 @@ def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid:
             (seen / own).symlink_to(f"/proc/{child.pid}/{own}")
         for number in os.listdir(f"/proc/{child.pid}/fd"):
             shown = Path(f"/proc/{child.pid}/fdinfo/{number}").read_text()
-            (seen / "fdinfo" / number).write_text(re.sub(r"(?m)^flags:.*", f"flags:\t{flags}", shown))
+            (seen / "fdinfo" / number).write_text(
+                re.sub(r"(?m)^flags:.*", f"flags:\t{flags}", shown)
+            )
         yield child
     finally:
         child.kill()
@@ -84,24 +100,34 @@ def guarded(tmp_path) -> GuardedRoot:
 
 def make_guarded(folder) -> GuardedRoot:
     """A boot on trial, whose deadline has come; the last deadline comes with the file `over`."""
-    host = TrialHost(FakeReader({BOOT_ID: ARMED_IN, "/etc/hosttune/policy.yaml": ""}, folders=["/etc/systemd/system"]))
+    host = TrialHost(
+        FakeReader(
+            {BOOT_ID: ARMED_IN, "/etc/hosttune/policy.yaml": ""}, folders=["/etc/systemd/system"]
+        )
+    )
     kept = KeptFile(FSTAB, FileValue(OLD, 0o644), FileValue(NEW, 0o644))
     trial_guard.arm(host, "20261124T100000-1a2b", (kept,), within_s=900, has_one_shot=False)
     trial_guard.mark(host, "settled")
     root = GuardedRoot(folder / "root", host, "coreutils")
     root.write(FSTAB, NEW)
     over = f"while [ ! -e {root.root}/over ]; do {shutil.which('sleep')} 0.05; done"
-    root.stand_in("sleep", f"[ $1 != {LAST_DEADLINE} ] || {{ {over}; exit; }}; exec {shutil.which('sleep')} 0.05")
+    root.stand_in(
+        "sleep",
+        f"[ $1 != {LAST_DEADLINE} ] || {{ {over}; exit; }}; exec {shutil.which('sleep')} 0.05",
+    )
     # Under systemd the script runs in /: a recursive search does not end there.
-    root.stand_in("grep", f'case " $* " in *" -r "*) exec {shutil.which("sleep")} 50 ;; esac; exec /bin/grep "$@"')
+    root.stand_in(
+        "grep",
+        f'case " $* " in *" -r "*) exec {shutil.which("sleep")} 50 ;; esac; exec /bin/grep "$@"',
+    )
     root.boot(TRIAL, "early")
     return root
 
 
 @pytest.mark.parametrize("is_confirmed", [False, True])
 def test_reset_of_the_host_needs_no_place_for_a_process(is_confirmed):
-    """A flood takes every place that gets free. Here the guard's user may have no process more (setrlimit(2)), which
-    does not bind root; each sleep ends when its pipe is opened.
+    """A flood takes every place that gets free. Here the guard's user may have no process more
+    (setrlimit(2)), which does not bind root; each sleep ends when its pipe is opened.
     """
     with tempfile.TemporaryDirectory() as top:
         Path(top).chmod(0o755)
@@ -111,7 +137,9 @@ def test_reset_of_the_host_needs_no_place_for_a_process(is_confirmed):
             os.mkfifo(root.root / name)
         subprocess.run(["chown", "-R", str(FLOODED), top], check=True, timeout=60)
         hold = [str(root.root / "usr/bin/sh"), str(root.folder / "run"), "hold", "900"]
-        subprocess.run(hold, check=True, timeout=60, stdin=subprocess.DEVNULL, user=FLOODED, group=FLOODED)
+        subprocess.run(
+            hold, check=True, timeout=60, stdin=subprocess.DEVNULL, user=FLOODED, group=FLOODED
+        )
         await_(lambda: {"sleep 4940", "sleep 5000"} <= {*root.calls})
         guards = processes_of(FLOODED)
         try:
@@ -137,7 +165,9 @@ def processes_of(uid: int) -> set[int]:
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if folder.stat().st_uid == uid and (folder / "cmdline").read_bytes():  # a zombie has none
+            if (
+                folder.stat().st_uid == uid and (folder / "cmdline").read_bytes()
+            ):  # a zombie has none
                 found.add(int(folder.name))
     return found
 
@@ -184,7 +214,9 @@ def test_name_of_a_process_is_no_word_of_a_command(guarded, name):
 )
 def test_what_is_only_called_like_a_gpu_delays_nothing(guarded, tmp_path, path, numbers):
     (tmp_path / "x").mkdir(mode=0o777)
-    with holder(guarded, "python3", path if path.startswith("/") else f"{tmp_path}/{path}", numbers):
+    with holder(
+        guarded, "python3", path if path.startswith("/") else f"{tmp_path}/{path}", numbers
+    ):
         assert guarded.boot(TRIAL, "deadline") == 0
     assert guarded.reboots == 1
 
@@ -198,8 +230,12 @@ def test_gpu_that_a_user_only_points_at_delays_nothing(guarded, flags):
 
 
 def test_what_a_user_mounted_at_a_gpu_is_not_looked_at(guarded, monkeypatch):
-    """In a mount namespace of their own: the server of such a file may never answer. Here another type stands for it."""
-    monkeypatch.setattr(sys.modules[__name__], "HOLDER", HOLDER.replace('b"tmpfs", 0', 'b"ramfs", 0'))
+    """In a mount namespace of their own: the server of such a file may never answer. Here another
+    type stands for it.
+    """
+    monkeypatch.setattr(
+        sys.modules[__name__], "HOLDER", HOLDER.replace('b"tmpfs", 0', 'b"ramfs", 0')
+    )
     with holder(guarded, "python3", "/dev/nvidia0", "195:0"):
         assert guarded.boot(TRIAL, "deadline") == 0
     assert guarded.reboots == 1
@@ -277,9 +313,13 @@ time.sleep(300)
 
 @contextmanager
 def flood(root: GuardedRoot, processes: int):
-    """Processes of one user that share a table of open files (clone(2), CLONE_FILES): it costs the user the one table."""
+    """Processes of one user that share a table of open files (clone(2), CLONE_FILES): it costs the
+    user the one table.
+    """
     command = ["/usr/bin/python3", "-I", "-S", "-c", FLOOD]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, user=FLOODED, group=FLOODED) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, user=FLOODED, group=FLOODED
+    ) as child:
         try:
             assert child.stdout
             assert child.stdout.readline() == "ready\n"
@@ -297,7 +337,9 @@ def shorten_look(root: GuardedRoot) -> None:
 
 
 def test_open_files_of_a_user_do_not_hold_the_reboot(guarded):
-    """What was not looked at counts as work, but not for ever: here the last deadline does not come."""
+    """What was not looked at counts as work, but not for ever: here the last deadline does not
+    come.
+    """
     shorten_look(guarded)
     with flood(guarded, 300):
         assert guarded.boot(TRIAL, "deadline") == 0

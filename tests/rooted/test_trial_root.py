@@ -1,4 +1,6 @@
-"""A run on trial in a tree of real files, as root: armed, confirmed, taken back. What systemd does is only noted."""
+"""A run on trial in a tree of real files, as root: armed, confirmed, taken back. What systemd does
+is only noted.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from hosttune.actions.journal.journal import read_journal
 from hosttune.actions.trial import clock as trial_clock
 from hosttune.actions.trial import guard as trial_guard
 from hosttune.actions.trial.state import TrialState, read_trial
-from hosttune.actions.trial.trial import apply_on_trial, come_back, confirm, finish, foresee, require_promise
+from hosttune.actions.trial.trial import (
+    apply_on_trial,
+    come_back,
+    confirm,
+    finish,
+    foresee,
+    require_promise,
+)
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import Catalog
 from hosttune.engine.trial_terms import TrialTerms
@@ -65,7 +74,9 @@ class Tree(LiveWriter):
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    monkeypatch.setattr("hosttune.actions.trial.trial.read_standing", lambda *_, **__: HostStanding())
+    monkeypatch.setattr(
+        "hosttune.actions.trial.trial.read_standing", lambda *_, **__: HostStanding()
+    )
     for path, text in FILES.items():
         place = tmp_path / path[1:]
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +86,14 @@ def host(tmp_path, monkeypatch):
             link = tmp_path / "proc" / process / "ns" / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(text)
-    for folder in ("run/systemd/system", "run/motd.d", "etc/systemd/system", "etc/security", "etc/hosttune", "dev"):
+    for folder in (
+        "run/systemd/system",
+        "run/motd.d",
+        "etc/systemd/system",
+        "etc/security",
+        "etc/hosttune",
+        "dev",
+    ):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     place = tmp_path / LIMITS[1:]
     place.write_bytes(OLD)
@@ -100,7 +118,12 @@ def everything(host):
     """All files, with what they hold and whose they are; /var is the journal's."""
     root = Path(host.root)
     return {
-        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mode, path.stat().st_uid, path.stat().st_gid)
+        str(path.relative_to(root)): (
+            path.read_bytes(),
+            path.stat().st_mode,
+            path.stat().st_uid,
+            path.stat().st_gid,
+        )
         for path in root.rglob("*")
         if path.is_file() and not path.is_symlink() and "var" not in path.parts
     }
@@ -116,7 +139,11 @@ def test_armed_trial_is_for_root_alone_and_complete(host):
     assert (folder / "001.new").read_bytes() == NEW
     assert (folder / "set").read_text().splitlines()[0] == f"001 640 0:4 {LIMITS}"
     assert all((Path(host.root) / path[1:]).is_file() for path in trial_guard.UNIT_PATHS)
-    assert (Path(host.root) / trial_clock.MOTD[1:]).read_text().startswith(f"run {trial.run} is on trial")
+    assert (
+        (Path(host.root) / trial_clock.MOTD[1:])
+        .read_text()
+        .startswith(f"run {trial.run} is on trial")
+    )
 
 
 def test_what_came_back_is_byte_for_byte_as_before_with_its_mode_and_owner(host):

@@ -63,8 +63,14 @@ def somebodys_link_in_a_sticky_folder(file):
     [
         (lambda file: os.chown(file, 1000, 1000), "policy.yaml can be written by others .uid 1000"),
         (lambda file: file.chmod(0o666), "mode 0666"),
-        (lambda file: file.parent.chmod(0o775), "/etc/hosttune can be written by others .mode 0775"),
-        (lambda file: os.chown(file.parent, 1000, 1000), "/etc/hosttune can be written by others .uid 1000"),
+        (
+            lambda file: file.parent.chmod(0o775),
+            "/etc/hosttune can be written by others .mode 0775",
+        ),
+        (
+            lambda file: os.chown(file.parent, 1000, 1000),
+            "/etc/hosttune can be written by others .uid 1000",
+        ),
         (link_in_somebodys_folder, "/srv can be written by others"),
         (somebodys_link_in_a_sticky_folder, "/tmp/policy.yaml can be written by others .uid 1000"),
     ],
@@ -97,9 +103,17 @@ def test_way_out_gives_what_is_at_fault_to_root_alone(tmp_path, name, load, spoi
     with pytest.raises(HosttuneError) as caught:
         load(reader)
 
-    places = {"file": [file], "owner": [file], "folder": [file.parent], "both": [file.parent, file]}[spoilt]
+    places = {
+        "file": [file],
+        "owner": [file],
+        "folder": [file.parent],
+        "both": [file.parent, file],
+    }[spoilt]
     names = " ".join(map(str, places))
-    assert caught.value.hint == f"look at what it says, then: sudo chown -h root: {names}; sudo chmod go-w {names}"
+    assert (
+        caught.value.hint
+        == f"look at what it says, then: sudo chown -h root: {names}; sudo chmod go-w {names}"
+    )
     for command in caught.value.hint.partition("then: ")[2].replace("sudo ", "").split("; "):
         subprocess.run(command.split(), check=True)
     load(reader)
@@ -110,7 +124,10 @@ def test_way_out_of_a_link_that_leads_away_puts_a_file_in_its_place(tmp_path):
     link_in_somebodys_folder(file)
     with pytest.raises(HosttuneError) as caught:
         load_policy(RootReader(str(tmp_path)), builtin_catalog())
-    assert caught.value.hint == f"put a file of root's in place of the link: sudo install -m 644 FILE {file}"
+    assert (
+        caught.value.hint
+        == f"put a file of root's in place of the link: sudo install -m 644 FILE {file}"
+    )
 
 
 def test_way_out_of_a_file_elsewhere_is_the_folder_where_it_belongs(tmp_path):
@@ -128,7 +145,9 @@ def test_way_out_of_a_file_elsewhere_is_the_folder_where_it_belongs(tmp_path):
         f": sudo install -m 600 -t /root {tmp_path}/p.yaml; sudo less /root/p.yaml; "
         "sudo install -D -m 644 -t /etc/hosttune /root/p.yaml"
     )
-    assert rule.value.hint.endswith("sudo install -D -m 644 -t /etc/hosttune/rules.d /root/site-example.yaml")
+    assert rule.value.hint.endswith(
+        "sudo install -D -m 644 -t /etc/hosttune/rules.d /root/site-example.yaml"
+    )
 
 
 def test_policy_of_root_is_followed(tmp_path):
@@ -136,7 +155,9 @@ def test_policy_of_root_is_followed(tmp_path):
     assert load_policy(RootReader(str(tmp_path)), builtin_catalog()).max_risk is Risk.LOW
 
 
-@pytest.mark.parametrize("spoil", [lambda path: os.chown(path, 1000, 1000), lambda path: path.chmod(0o666)])
+@pytest.mark.parametrize(
+    "spoil", [lambda path: os.chown(path, 1000, 1000), lambda path: path.chmod(0o666)]
+)
 def test_rule_that_somebody_else_could_write_is_refused(tmp_path, spoil):
     path = tmp_path / "etc/hosttune/rules.d/site-example.yaml"
     path.parent.mkdir(parents=True)
@@ -155,8 +176,14 @@ def test_rule_that_somebody_else_could_write_is_refused(tmp_path, spoil):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda file: os.chown(file, 1000, 1000), "driver-branches.tsv belongs to uid 1000, not to root"),
-        (lambda file: file.chmod(0o664), "others than root can write /etc/hosttune/driver-branches.tsv"),
+        (
+            lambda file: os.chown(file, 1000, 1000),
+            "driver-branches.tsv belongs to uid 1000, not to root",
+        ),
+        (
+            lambda file: file.chmod(0o664),
+            "others than root can write /etc/hosttune/driver-branches.tsv",
+        ),
         (lambda file: file.parent.chmod(0o777), "others than root can write /etc/hosttune "),
         (lambda file: os.chown(file.parent, 1000, 1000), "/etc/hosttune belongs to uid 1000"),
         (link_in_somebodys_folder, "/srv"),

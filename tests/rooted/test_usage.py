@@ -35,14 +35,19 @@ def test_file_of_a_user_that_holds_nothing_takes_no_space(crash):
 
 
 def test_file_with_many_names_counts_once(crash):
-    as_user(crash, "head -c 1048576 /dev/urandom > dump; sync dump; for i in $(seq 100); do ln dump dump.$i; done")
+    as_user(
+        crash,
+        "head -c 1048576 /dev/urandom > dump; sync dump; for i in $(seq 100); do ln dump dump.$i; done",
+    )
     found = LiveReader().usage(crash)
     assert (found.size_bytes, found.entries) == (1024 * KIB, 101)
 
 
 def test_files_that_share_their_blocks_are_no_more_than_is_in_use(crash, monkeypatch):
     as_user(crash, "head -c 1048576 /dev/urandom > dump; sync dump; cp dump copy; sync copy")
-    monkeypatch.setattr(os, "fstatvfs", lambda _: types.SimpleNamespace(f_blocks=9000, f_bfree=8000, f_frsize=KIB))
+    monkeypatch.setattr(
+        os, "fstatvfs", lambda _: types.SimpleNamespace(f_blocks=9000, f_bfree=8000, f_frsize=KIB)
+    )
     assert LiveReader().usage(crash).size_bytes == 1000 * KIB
 
 
@@ -77,7 +82,16 @@ os._exit(0)
 def said_of_a_mount_without_answers(crash: str, look: str) -> str:
     inner = os.path.join(crash, "mount")
     os.mkdir(inner)
-    words = ("unshare", "--mount", "--propagation", "private", sys.executable, "-c", SERVER + look, inner)
+    words = (
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        sys.executable,
+        "-c",
+        SERVER + look,
+        inner,
+    )
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
     assert not done.returncode, done.stderr
     return done.stdout

@@ -1,4 +1,6 @@
-"""Hosts that show little of themselves, a chroot or an empty /proc: a rule says unknown there, and never fails."""
+"""Hosts that show little of themselves, a chroot or an empty /proc: a rule says unknown there, and
+never fails.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What `explain` teaches to do by hand is what hosttune would do: a person does it, step by step, on every built
-host and in every case of a rule, and the next look finds nothing to change; then takes it back the same way.
+"""What `explain` teaches to do by hand is what hosttune would do: a person does it, step by step,
+on every built host and in every case of a rule, and the next look finds nothing to change; then
+takes it back the same way.
 """
 
 from __future__ import annotations
@@ -32,8 +33,15 @@ from tests.rules.tried import policy_at, reader_of
 EFFECTS = ("systemctl daemon-reload", "update-grub", "update-initramfs ", "dockerd --validate", "when it is not in use: ",
            "log in again", "reboot when nothing runs")  # fmt: skip
 NOW = {"enable": "start", "disable": "stop"}
-TRIED = [(f"{rule}-{case['name']}", rule, case) for rule, case in CASES if case["expect"].get("changes")]
-TRIED += [(f"{path.stem}-{rule}", rule, path) for path in BUILT for rule, kind in CATALOG.rules.items() if kind.want]
+TRIED = [
+    (f"{rule}-{case['name']}", rule, case) for rule, case in CASES if case["expect"].get("changes")
+]
+TRIED += [
+    (f"{path.stem}-{rule}", rule, path)
+    for path in BUILT
+    for rule, kind in CATALOG.rules.items()
+    if kind.want
+]
 
 
 def do(door: Overlay, step: str) -> None:
@@ -42,7 +50,9 @@ def do(door: Overlay, step: str) -> None:
         command, _, install = step.partition(" | ")
         *_, mode, source, path = shlex.split(install, comments=True)
         assert source == "/dev/stdin"
-        text = subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, timeout=10).stdout
+        text = subprocess.run(
+            ["/bin/sh", "-c", command], check=True, capture_output=True, timeout=10
+        ).stdout
         door.files[path] = FileValue(text, int(mode, 8))
     elif step.startswith("rm "):
         door.files[step[3:]] = ABSENT
@@ -75,17 +85,26 @@ def systemctl(door: Overlay, step: str) -> None:
 def tell(door: Overlay, step: str) -> bool:
     """Steps in words, and those that another program takes."""
     if found := re.fullmatch(
-        r"in (?:line \d+|the line of \S+) (?:of|in) (\S+) the options `(.*)` become `(.*)`; .*", step
+        r"in (?:line \d+|the line of \S+) (?:of|in) (\S+) the options `(.*)` become `(.*)`; .*",
+        step,
     ):
         edited(door, found[1], f"\t{found[2]}\t", f"\t{found[3]}\t") or edited(
             door, found[1], f" {found[2]} ", f" {found[3]} "
         )
     elif found := re.fullmatch(rf"add the line `(.*)` to {FSTAB}; then: findmnt --verify", step):
-        door.files[FSTAB] = FileValue(door.read(FSTAB).rstrip(b"\n") + b"\n" + found[1].encode() + b"\n")
+        door.files[FSTAB] = FileValue(
+            door.read(FSTAB).rstrip(b"\n") + b"\n" + found[1].encode() + b"\n"
+        )
     elif found := re.fullmatch(rf"take the line `(.*)` out of {FSTAB}", step):
-        kept = [line for line in door.read(FSTAB).decode().split("\n") if line.split() != found[1].split()]
+        kept = [
+            line
+            for line in door.read(FSTAB).decode().split("\n")
+            if line.split() != found[1].split()
+        ]
         door.files[FSTAB] = FileValue("\n".join(kept).encode())
-    elif found := re.fullmatch(r'mount --options-source disable -o "remount,bind,\$\(.*\),(\w+)" (\S+)', step):
+    elif found := re.fullmatch(
+        r'mount --options-source disable -o "remount,bind,\$\(.*\),(\w+)" (\S+)', step
+    ):
         door.set_atime(found[2], found[1])
     elif step.startswith("mount /"):
         source, target, fstype, options, *_ = line_of(door, step.split()[1])
@@ -96,7 +115,9 @@ def tell(door: Overlay, step: str) -> bool:
         door.remove_folder(step.split()[1])
     elif found := re.fullmatch(rf"merge (\{{.*\}}) into {DAEMON_JSON}", step):
         written(door, merged(settings(door), json.loads(found[1])))
-    elif found := re.fullmatch(rf"take (.*) out of {DAEMON_JSON}, and objects that are empty then", step):
+    elif found := re.fullmatch(
+        rf"take (.*) out of {DAEMON_JSON}, and objects that are empty then", step
+    ):
         present = settings(door)
         for name in found[1].split(", "):
             drop(present, name.split("."))
@@ -118,7 +139,11 @@ def edited(door: Overlay, path: str, before: str, after: str) -> bool:
 
 
 def line_of(door: Overlay, target: str) -> list[str]:
-    return next(line.split() for line in door.read(FSTAB).decode().splitlines() if line.split()[1:2] == [target])
+    return next(
+        line.split()
+        for line in door.read(FSTAB).decode().splitlines()
+        if line.split()[1:2] == [target]
+    )
 
 
 def packages(door: Overlay, step: str) -> None:
@@ -128,11 +153,14 @@ def packages(door: Overlay, step: str) -> None:
         operands = [f"{one}-" for one in operands]
     names = {one.partition("=")[0].removesuffix("-") for one in operands}
     kept = [
-        row for row in door.read(DATABASE).decode().rstrip("\n").split("\n\n") if row.split("\n")[0][9:] not in names
+        row
+        for row in door.read(DATABASE).decode().rstrip("\n").split("\n\n")
+        if row.split("\n")[0][9:] not in names
     ]
     new = [one.partition("=")[::2] for one in operands if not one.endswith("-")]
     kept += [
-        f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: {version}" for name, version in new
+        f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: {version}"
+        for name, version in new
     ]
     door.files[DATABASE] = FileValue(("\n\n".join(kept) + "\n").encode())
 
@@ -167,7 +195,9 @@ def looked(door, rule, where):
 @pytest.mark.parametrize(("name", "rule", "where"), TRIED, ids=[name for name, _, _ in TRIED])
 def test_what_is_taught_is_what_hosttune_does(name, rule, where):
     door = Overlay(reader_of(where))
-    changes = looked(door, rule, where).stages[0].changes if looked(door, rule, where).stages else ()
+    changes = (
+        looked(door, rule, where).stages[0].changes if looked(door, rule, where).stages else ()
+    )
     does, undoes = describe_by_hand(changes)
     assert [step for step in (*does, *undoes) if not step or "OLD_VALUE" in step] == []
     for step in does:
@@ -185,16 +215,25 @@ def test_what_is_taught_is_what_hosttune_does(name, rule, where):
         kind = address_kinds()[change.address.kind]
         present = kind.read(door, change.address.name)
         # an empty daemon.json may stay
-        assert change.address.kind == "docker-config" or alike(kind, present, change), (str(change.address), undoes)
+        assert change.address.kind == "docker-config" or alike(kind, present, change), (
+            str(change.address),
+            undoes,
+        )
 
 
 def alike(kind, present, change) -> bool:
     """Whether an address holds what would have been written, comments and blanks aside."""
     if isinstance(change.after, FileValue) and isinstance(present, FileValue):
         return lines_that_count(present.content) == lines_that_count(change.after.content)
-    if change.address.kind == "fstab-line" and isinstance(present, str) and isinstance(change.after, str):
+    if (
+        change.address.kind == "fstab-line"
+        and isinstance(present, str)
+        and isinstance(change.after, str)
+    ):
         return present.split() == change.after.split()
-    if change.address.kind == "package-set" and change.after is not ABSENT:  # apt brings along what the others need
+    if (
+        change.address.kind == "package-set" and change.after is not ABSENT
+    ):  # apt brings along what the others need
         return {*change.after} >= {*present}
     return kind.same(present, change.after)
 

@@ -1,35 +1,32 @@
-"""The cases of the rules: `tests/rules/<rule id>.yaml`, one list of hosts with a few changes and what the rule says
-there.
+"""The cases of the rules: `tests/rules/<rule id>.yaml`, one list of hosts with a few changes and
+what the rule says there.
 
-- name: swap and enough RAM        # what the case shows
-  host: h100-8x-2socket            # a built host (./run hosts), or one of tests/hosts/kinds
-  files: {/proc/swaps: null}       # what is different there; null removes the file
-  modes: {/usr/bin/su: "4755"}     # permission bits of such a file, where they are not 644
-  links: {/sys/class/net/eth1/device: ../../..}  # symbolic links there besides
-  smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
-                                     # null: it leaves it out; a text stands in the place of every value
-  log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log; null: nobody can read it
-  processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
-  daemons: {slurmd: "/usr/sbin/slurmd --systemd"}  # root's processes of a name, by their command lines
-  answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed; a mapping
-                                     # has `status` and `stderr`
-  spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a mount, bytes kept back for root
-  usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, and whether all of it was counted
-  unreadable: {/sys/block: no permission} # paths where nobody can look, and why
-  holes: [hole docker-ce 29.7.0 CVE-1 weak]  # rows of known-holes.tsv in place of ours
-  packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is installed besides; null for what is not
-  params: {value: 5}               # what a policy says
-  data_mounts: [{source: ..., target: ...}]
-  others: [gpu-fabric]             # rules of `hosttune health` that call this host sick, too (test_health.py)
-  expect:
-    verdict: differs               # of the finding for `subject`
-    subject: /data                 # of a rule with for_each: the thing that is meant; the first where it is not said
-    fault: true                    # it says that the machine does not do its work; false where it is not said
-    impairs: true                  # it says that the machine does it badly; not looked at where it is not said
-    hold: owned by                 # the kind of hold, when there is one
-    says: a phrase                 # in reason, evidence, hold or todo
-    says_not: a phrase             # in none of them
-    changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
+- name: swap and enough RAM        # what the case shows host: h100-8x-2socket            # a built
+  host (./run hosts), or one of tests/hosts/kinds files: {/proc/swaps: null}       # what is
+  different there; null removes the file modes: {/usr/bin/su: "4755"}     # permission bits of such
+  a file, where they are not 644 links: {/sys/class/net/eth1/device: ../../..}  # symbolic links
+  there besides smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says
+  otherwise of a GPU (_ for each dot); # null: it leaves it out; a text stands in the place of every
+  value log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel
+  log; null: nobody can read it processes: [{cgroup: /system.slice}]  # GPU processes that run
+  there; what is not said is as in tests/hosts/told.py daemons: {slurmd: "/usr/sbin/slurmd
+  --systemd"}  # root's processes of a name, by their command lines answers: {"nvidia-smi -L": "GPU
+  0"}   # what programs print there; null for one that is not installed; a mapping # has `status`
+  and `stderr` spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a
+  mount, bytes kept back for root usages: {/tmp: [1000, 3, true]}       # bytes and files that lie
+  in a folder, and whether all of it was counted unreadable: {/sys/block: no permission} # paths
+  where nobody can look, and why holes: [hole docker-ce 29.7.0 CVE-1 weak]  # rows of
+  known-holes.tsv in place of ours packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is
+  installed besides; null for what is not params: {value: 5}               # what a policy says
+  data_mounts: [{source: ..., target: ...}] others: [gpu-fabric]             # rules of `hosttune
+  health` that call this host sick, too (test_health.py) expect: verdict: differs               # of
+  the finding for `subject` subject: /data                 # of a rule with for_each: the thing that
+  is meant; the first where it is not said fault: true                    # it says that the machine
+  does not do its work; false where it is not said impairs: true                  # it says that the
+  machine does it badly; not looked at where it is not said hold: owned by                 # the
+  kind of hold, when there is one says: a phrase                 # in reason, evidence, hold or todo
+  says_not: a phrase             # in none of them changes: ["sysctl:vm.swappiness 60 -> 10"]   #
+  all of them; a file shows its last line
 """
 
 from __future__ import annotations
@@ -84,13 +81,17 @@ def host_of(case) -> Overlay:
     overlay.links.update(case.get("links", {}))
     if packages := case.get("packages"):
         database = overlay.read(DATABASE)
-        kept = [row for row in database.decode().split("\n\n") if row.split("\n")[0][9:] not in packages]
+        kept = [
+            row for row in database.decode().split("\n\n") if row.split("\n")[0][9:] not in packages
+        ]
         told = [
             f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n"
             for name, version in packages.items()
             if version
         ]
-        overlay.files[DATABASE] = FileValue("\n\n".join([*(row for row in kept if row), *told]).encode())
+        overlay.files[DATABASE] = FileValue(
+            "\n\n".join([*(row for row in kept if row), *told]).encode()
+        )
     return overlay
 
 
@@ -102,10 +103,19 @@ def shown(value) -> str:
 
 def policy_of(rule: str, case) -> Policy:
     params = {rule: case["params"]} if "params" in case else {}
-    mounts = ({**one, "options": tuple(one.get("options", ["noatime"]))} for one in case.get("data_mounts", ()))
+    mounts = (
+        {**one, "options": tuple(one.get("options", ["noatime"]))}
+        for one in case.get("data_mounts", ())
+    )
     declared = Declared(tuple(DataMount(**one) for one in mounts))
     return replace(
-        Policy(declared=declared, max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", params=params),
+        Policy(
+            declared=declared,
+            max_risk=Risk.HIGH,
+            disturb=Disturbs.GPU_WORK,
+            today="2026-01-01",
+            params=params,
+        ),
         sole=(rule,),
     )
 
@@ -114,15 +124,21 @@ def plan_of(rule: str, case):
     return examine(host_of(case), CATALOG, policy_of(rule, case)).plan()
 
 
-@pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{rule}-{case['name']}" for rule, case in CASES])
+@pytest.mark.parametrize(
+    ("rule", "case"), CASES, ids=[f"{rule}-{case['name']}" for rule, case in CASES]
+)
 def test_case(rule, case, monkeypatch):
     if "holes" in case:
-        table = "# as of: 2026-01-01\n# good until: 2027-01-01\n" + "\n".join(case["holes"]).replace(" ", "\t")
+        table = "# as of: 2026-01-01\n# good until: 2027-01-01\n" + "\n".join(
+            case["holes"]
+        ).replace(" ", "\t")
         monkeypatch.setattr(known_holes, "own_table", lambda: parse_table(parse_own_table(table)))
     plan = plan_of(rule, case)
     expected = case["expect"]
     subject = expected.get("subject")
-    findings = [f for f in plan.findings if f.rule == rule and (subject is None or f.subject == subject)]
+    findings = [
+        f for f in plan.findings if f.rule == rule and (subject is None or f.subject == subject)
+    ]
     assert findings, [str(f) for f in plan.findings]
     found = findings[0]
     said = " | ".join((found.reason, *found.evidence, str(found.hold), found.todo))
@@ -132,7 +148,10 @@ def test_case(rule, case, monkeypatch):
     assert found.impairs is expected.get("impairs", found.impairs), said
     assert expected.get("says", "") in said
     assert expected.get("says_not", "\0") not in said
-    changes = [f"{change.address} {shown(change.before)} -> {shown(change.after)}" for change in plan.changes]
+    changes = [
+        f"{change.address} {shown(change.before)} -> {shown(change.after)}"
+        for change in plan.changes
+    ]
     assert changes == expected.get("changes", []), changes
     assert failing(plan) == []
     assert plan_from_json(plan_to_json(plan)) == plan
@@ -141,8 +160,12 @@ def test_case(rule, case, monkeypatch):
 @pytest.mark.parametrize("rule", sorted(CATALOG.rules))
 def test_rule_has_a_case_where_it_applies_and_one_where_it_does_not(rule):
     verdicts = {case["expect"]["verdict"] for case in FILES.get(rule, ())}
-    assert "not applicable" in verdicts, f"write tests/rules/{rule}.yaml: a host where it does not apply"
-    assert verdicts & {"ok", "differs", "advice"}, f"write tests/rules/{rule}.yaml: a host where it applies"
+    assert "not applicable" in verdicts, (
+        f"write tests/rules/{rule}.yaml: a host where it does not apply"
+    )
+    assert verdicts & {"ok", "differs", "advice"}, (
+        f"write tests/rules/{rule}.yaml: a host where it applies"
+    )
 
 
 @pytest.mark.parametrize("rule", sorted(FILES))

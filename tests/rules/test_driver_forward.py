@@ -1,4 +1,6 @@
-"""The years to come through a whole plan: installed or switched on an overlay, looked at again, and taken back."""
+"""The years to come through a whole plan: installed or switched on an overlay, looked at again, and
+taken back.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ASKS = make_simulation(())
 
 
 class Archive(BeforeReader):
-    """A host in front of which apt-get says what it would do: what it is asked, and nothing besides."""
+    """A host in front of which apt-get says what it would do: what it is asked, and nothing
+    besides.
+    """
 
     def __getattr__(self, name):
         return getattr(self.base, name)
@@ -59,7 +63,12 @@ class Trial(Overlay):
 
 
 def session_on(overlay, params):
-    policy = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2027-11-01", params={"gpu-driver": params})
+    policy = Policy(
+        max_risk=Risk.HIGH,
+        disturb=Disturbs.GPU_WORK,
+        today="2027-11-01",
+        params={"gpu-driver": params},
+    )
     return examine(overlay, CATALOG, replace(policy, sole=("gpu-driver",), select=("gpu-driver",)))
 
 
@@ -75,7 +84,14 @@ def versions(reader):
         (NOVEMBER_2027, "2027-11", [V100], "", {}, "580-server"),
         (AUGUST_2028, "2028-08", [RUBIN] * 4, "", {"track": "production"}, "655-server-open"),
         (AUGUST_2028, "2028-08", [A100, RUBIN], "", {}, "640-server-open"),
-        (AUGUST_2028, "2028-08", [H100], "580-server-open", {"switch_branch": True}, "640-server-open"),
+        (
+            AUGUST_2028,
+            "2028-08",
+            [H100],
+            "580-server-open",
+            {"switch_branch": True},
+            "640-server-open",
+        ),
     ],
 )
 def test_driver_of_the_years_to_come_is_planned_made_left_alone_and_taken_back(

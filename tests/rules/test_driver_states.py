@@ -1,8 +1,9 @@
-"""What a host says in each state of its driver: the hosts of driver_states/hosts.yaml, by the driver's rules alone.
+"""What a host says in each state of its driver: the hosts of driver_states/hosts.yaml, by the
+driver's rules alone.
 
-says.txt beside them has for each the exit status, the first line of `check` and of `driver`, why this driver, what the
-plan changes, and what gpu-driver says; `./run generate` writes it anew. That a dead GPU is never called fine, and that
-all who speak of a reboot say one word, is asserted here.
+says.txt beside them has for each the exit status, the first line of `check` and of `driver`, why
+this driver, what the plan changes, and what gpu-driver says; `./run generate` writes it anew. That
+a dead GPU is never called fine, and that all who speak of a reboot say one word, is asserted here.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ def merged(one):
     """The parts of a host as one: files, packages, answers and the rest."""
     parts = [GIVEN["parts"][name] for name in one["with"]] + [one]
     keys = ("files", "links", "packages", "answers", "dpkg", "offers")
-    found = {key: {name: value for part in parts for name, value in part.get(key, {}).items()} for key in keys}
+    found = {
+        key: {name: value for part in parts for name, value in part.get(key, {}).items()}
+        for key in keys
+    }
     found["held"] = [name for part in parts for name in part.get("held", ())]
     found["origin"] = [name for part in parts for name in part.get("origin", ())]
     found["log"] = [line for part in parts for line in part.get("log", ())]
@@ -84,7 +88,9 @@ def merged(one):
 
 
 class Archive(Apt):
-    """A record in front of which apt-cache and apt-get say what the archives have, of any packages."""
+    """A record in front of which apt-cache and apt-get say what the archives have, of any
+    packages.
+    """
 
     def __init__(self, record, versions, foreign, update_from):
         super().__init__(record, versions)
@@ -94,7 +100,11 @@ class Archive(Apt):
     def query(self, argv, *, timeout_s=10.0):
         words = tuple(argv)
         if words[0] == "apt-get":
-            lines = [self._line(one) for one in words[len(ASKS) :]] if words[: len(ASKS)] == ASKS else []
+            lines = (
+                [self._line(one) for one in words[len(ASKS) :]]
+                if words[: len(ASKS)] == ASKS
+                else []
+            )
             return Completed(0, "".join(lines).encode(), b"")
         return super().query(argv, timeout_s=timeout_s)
 
@@ -109,19 +119,40 @@ class Archive(Apt):
         installed, candidate = self.versions.get(name, ("", ""))
         if word.endswith("-"):
             return f"Remv {name} [{installed}]\n" if installed else ""
-        wanted, old = version or ("" if installed else candidate), f" [{installed}]" if installed else ""
-        return f"Inst {name}{old} ({wanted} Ubuntu:24.04 [amd64])\n" if wanted not in ("", installed) else ""
+        wanted, old = (
+            version or ("" if installed else candidate),
+            f" [{installed}]" if installed else "",
+        )
+        return (
+            f"Inst {name}{old} ({wanted} Ubuntu:24.04 [amd64])\n"
+            if wanted not in ("", installed)
+            else ""
+        )
 
 
 def archive_of(record, database, given):
     """What apt has: what the record tells, the installed versions, and what the parts offer."""
-    said = [one["stdout"] for one in record.data["queries"] if one["argv"][:2] == ["apt-cache", "policy"]]
+    said = [
+        one["stdout"]
+        for one in record.data["queries"]
+        if one["argv"][:2] == ["apt-cache", "policy"]
+    ]
     offers = {name: one.candidate for text in said for name, one in parse_policy(text, {}).items()}
-    rows = [dict(line.partition(": ")[::2] for line in row.splitlines()) for row in database.split("\n\n")]
+    rows = [
+        dict(line.partition(": ")[::2] for line in row.splitlines())
+        for row in database.split("\n\n")
+    ]
     there = {row["Package"]: row["Version"] for row in rows if "Version" in row}
-    offers = there | offers | {name: one for name, one in given["packages"].items() if one} | given["offers"]
+    offers = (
+        there
+        | offers
+        | {name: one for name, one in given["packages"].items() if one}
+        | given["offers"]
+    )
     if given["update"]:
-        offers |= {name: given["update"] for name, one in there.items() if one.startswith("580.126.20")}
+        offers |= {
+            name: given["update"] for name, one in there.items() if one.startswith("580.126.20")
+        }
     versions = {name: (there.get(name, ""), candidate) for name, candidate in offers.items()}
     return Archive(record, versions, given["origin"], given["update_from"])
 
@@ -139,20 +170,30 @@ def reader_of(one):
     overlay = Overlay(archive_of(RecordReader(data, record.file), database, given))
     overlay.links.update(given["links"])
     if given["bound"]:
-        bound = [path for path, target in record.data["links"].items() if target.endswith("drivers/nvidia")]
-        overlay.links |= dict.fromkeys(bound, ABSENT if given["bound"] == "nothing" else "../../drivers/nouveau")
+        bound = [
+            path
+            for path, target in record.data["links"].items()
+            if target.endswith("drivers/nvidia")
+        ]
+        overlay.links |= dict.fromkeys(
+            bound, ABSENT if given["bound"] == "nothing" else "../../drivers/nouveau"
+        )
     for path, text in given["files"].items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode("latin-1"))
     if given["gpus"]:
         for gpu in Facts(overlay).gpus.devices:
-            overlay.files[f"/sys/bus/pci/devices/{gpu.slot}/device"] = FileValue(f"{given['gpus']}\n".encode())
+            overlay.files[f"/sys/bus/pci/devices/{gpu.slot}/device"] = FileValue(
+                f"{given['gpus']}\n".encode()
+            )
     overlay.files[DATABASE] = FileValue(database.encode())
     return overlay
 
 
 def dpkg(database, given):
     there = re.findall(r"(?m)^Package: (.*)$", database)
-    new = {"dpkg": "1.22"} | {name: one for name, one in given["packages"].items() if one and name not in there}
+    new = {"dpkg": "1.22"} | {
+        name: one for name, one in given["packages"].items() if one and name not in there
+    }
     rows = [
         f"Package: {name}\nStatus: install ok {given['dpkg'].get(name, 'installed')}\nArchitecture: amd64\nVersion: {one}"
         for name, one in sorted(new.items())
@@ -161,9 +202,15 @@ def dpkg(database, given):
         name = row.partition("\n")[0].removeprefix("Package: ")
         version = given["packages"].get(name, "as it is")
         if version is not None:
-            text = row.replace("install ok installed", f"install ok {given['dpkg'].get(name, 'installed')}")
+            text = row.replace(
+                "install ok installed", f"install ok {given['dpkg'].get(name, 'installed')}"
+            )
             text = text.replace("install ok", "hold ok") if name in given["held"] else text
-            rows.append(text if version == "as it is" else re.sub(r"(?m)^Version: .*$", f"Version: {version}", text))
+            rows.append(
+                text
+                if version == "as it is"
+                else re.sub(r"(?m)^Version: .*$", f"Version: {version}", text)
+            )
     return "\n\n".join(rows)
 
 
@@ -185,7 +232,12 @@ def answered(query, given):
 @cache
 def plan_of(name, **params):
     policy = replace(
-        Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-11-01", params={"gpu-driver": params}),
+        Policy(
+            max_risk=Risk.HIGH,
+            disturb=Disturbs.GPU_WORK,
+            today="2026-11-01",
+            params={"gpu-driver": params},
+        ),
         sole=RULES,
     )
     return examine(reader_of(HOSTS[name]), CATALOG, policy).plan()
@@ -203,7 +255,8 @@ def driver_of(name, columns=10_000):
 @cache
 def table_of(name):
     return driver_table(
-        Facts(reader_of(HOSTS[name]), RequestedNames(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults
+        Facts(reader_of(HOSTS[name]), RequestedNames(units=frozenset(UNITS))),
+        CATALOG.rules["gpu-driver"].defaults,
     )
 
 
@@ -220,15 +273,21 @@ def way_of(text):
 def why_of(text):
     """What it says of the choice, of what stands nowhere above."""
     paragraphs = [" ".join(one.split()) for one in text.split("\n\n")]
-    return next((one.removeprefix("Why: ") for one in paragraphs if one.startswith("Why: ")), "said above")
+    return next(
+        (one.removeprefix("Why: ") for one in paragraphs if one.startswith("Why: ")), "said above"
+    )
 
 
 def told(name):
     plan = plan_of(name)
     first = first_of(check_report((Checked(plan, ONE_LINE),)))
-    changes = ", ".join(f"{change.action} {change.address}"[:100] for change in plan.changes) or "nothing"
+    changes = (
+        ", ".join(f"{change.action} {change.address}"[:100] for change in plan.changes) or "nothing"
+    )
     (driver,) = (one for one in plan.findings if one.rule == "gpu-driver")
-    rule = " ".join(filter(None, (f"{driver.verdict}", str(driver.hold) if driver.hold else "", driver.reason)))
+    rule = " ".join(
+        filter(None, (f"{driver.verdict}", str(driver.hold) if driver.hold else "", driver.reason))
+    )
     return "\n".join(
         (
             f"{name}: GPUs dead: {HOSTS[name]['dead']}, exit status {exit_status(plan, strict=False)}",
@@ -261,18 +320,27 @@ def test_dead_gpu_is_a_fault_in_every_format(name):
     assert not re.search(r'hosttune_findings\{verdict="fault"\} 0', check_prometheus((one,)))
     assert 'type="fault"' in check_junit((one,))
     assert driver_of(name).startswith("FAULT, ")
-    assert seen_of(plan.findings, asks=(), host="a", machine="b", at="c", source="d").state == "fault"
+    assert (
+        seen_of(plan.findings, asks=(), host="a", machine="b", at="c", source="d").state == "fault"
+    )
     unmended = [finding for finding in plan.findings if finding.is_fault and not finding.changes]
-    assert all(is_left_after(finding, plan) is not waits_for_reboot(finding) for finding in unmended)
+    assert all(
+        is_left_after(finding, plan) is not waits_for_reboot(finding) for finding in unmended
+    )
 
 
 @pytest.mark.parametrize("name", DEAD)
 def test_fault_waits_for_the_reboot_where_gpu_driver_does(name):
-    """One word, in check, metrics, apply and for playbooks: what the next boot mends, with nothing before it."""
+    """One word, in check, metrics, apply and for playbooks: what the next boot mends, with nothing
+    before it.
+    """
     plan = plan_of(name)
     waits = {finding.rule for finding in plan.findings if waits_for_reboot(finding)}
     by_packages = name != "a runfile that is not loaded"
-    assert waits in (set(), {"gpu-driver", "gpu-driver-health"} if by_packages else {"gpu-driver-health"})
+    assert waits in (
+        set(),
+        {"gpu-driver", "gpu-driver-health"} if by_packages else {"gpu-driver-health"},
+    )
     if not waits:
         return
     assert HOSTS[name]["reboot"] == "yes"
@@ -296,7 +364,9 @@ def test_nobody_sends_a_host_into_a_reboot_that_does_not_help(name):
     assert reboot_reasons(plan.findings) == ()
     is_harmful = HOSTS[name]["reboot"] == "never"
     assert bool(reboot_obstacles(plan.findings)) is is_harmful
-    texts = [finding.todo for finding in plan.findings] + [state.way_out for state in table_of(name).states]
+    texts = [finding.todo for finding in plan.findings] + [
+        state.way_out for state in table_of(name).states
+    ]
     for text in texts:
         if BOOT.search(text):
             assert NEGATED.search(text) or "switch_branch" in text, text
@@ -305,7 +375,9 @@ def test_nobody_sends_a_host_into_a_reboot_that_does_not_help(name):
         assert "hosttune_reboot_blocked 1" in check_prometheus((Checked(plan, ONE_LINE),))
 
 
-STACKED = [name for name in HOSTS if name.endswith("and an update is offered") and "Fabric" not in name]
+STACKED = [
+    name for name in HOSTS if name.endswith("and an update is offered") and "Fabric" not in name
+]
 
 
 @pytest.mark.parametrize("name", STACKED)
@@ -323,13 +395,17 @@ def test_update_is_not_stacked_on_a_change_that_is_not_complete(name):
 
 
 def test_failed_build_leads_what_it_leaves_without_a_module():
-    """It is the cause: no reboot brings a module that was never built, and building it again fails again. Both say one
-    way out of it."""
+    """It is the cause: no reboot brings a module that was never built, and building it again fails
+    again. Both say one way out of it.
+    """
     for name, left in (
         ("upgraded and DKMS failed", "stale module"),
         ("DKMS failed for the running kernel", "module missing"),
         ("DKMS failed for the next kernel", "module missing for the next kernel"),
-        ("the CUDA archive and DKMS failed for the next kernel", "module missing for the next kernel"),
+        (
+            "the CUDA archive and DKMS failed for the next kernel",
+            "module missing for the next kernel",
+        ),
     ):
         first, *others = table_of(name).states
         assert (first.name, first.is_dead) == ("DKMS failed", True)
@@ -356,14 +432,16 @@ def test_rules_of_the_module_and_of_the_fabric_say_the_way_out_of_the_state(name
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_typed_installation_does_something(name):
-    """apt-get install passes over what is installed, unless it is reinstalled, taken away or in another version."""
+    """apt-get install passes over what is installed, unless it is reinstalled, taken away or in
+    another version.
+    """
     packages = Facts(reader_of(HOSTS[name])).packages
     for state in table_of(name).states:
         for names in re.findall(r"apt-get install ([^;&()\n]+)", state.way_out):
             words = names.replace("where apt", "").split()
-            assert any("=" in one or one.endswith("-") or not packages[one].is_installed for one in words), (
-                state.way_out
-            )
+            assert any(
+                "=" in one or one.endswith("-") or not packages[one].is_installed for one in words
+            ), state.way_out
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -375,12 +453,16 @@ def test_each_line_of_a_way_out_is_one_step(name):
 def test_page_says_no_version_of_a_module_that_is_not_loaded():
     for name in HOSTS:
         for row in table_of(name).rows:
-            assert re.fullmatch(r"nothing|nouveau holds it|\d[\d.]+, (open|closed) module", row.loaded), (
+            assert re.fullmatch(
+                r"nothing|nouveau holds it|\d[\d.]+, (open|closed) module", row.loaded
+            ), (
                 name,
                 row.loaded,
             )
     held = reader_of(HOSTS["a healthy server"])
-    held.files |= dict.fromkeys(("/proc/driver/nvidia/version", "/sys/module/nvidia/version"), ABSENT)
+    held.files |= dict.fromkeys(
+        ("/proc/driver/nvidia/version", "/sys/module/nvidia/version"), ABSENT
+    )
     (row,) = driver_table(
         Facts(held, RequestedNames(units=frozenset(UNITS))), CATALOG.rules["gpu-driver"].defaults
     ).rows
@@ -388,7 +470,9 @@ def test_page_says_no_version_of_a_module_that_is_not_loaded():
 
 
 def test_update_of_the_fabric_manager_alone_is_not_offered_beside_its_own_command():
-    assert [one.name for one in table_of("Fabric Manager of another version").states] == ["fabric different"]
+    assert [one.name for one in table_of("Fabric Manager of another version").states] == [
+        "fabric different"
+    ]
     both = table_of("no Fabric Manager and an update is offered").states
     assert [one.name for one in both] == ["fabric different", "update offered"]
     assert both[1].way_out.startswith("after `fabric different` is solved: ")
@@ -398,22 +482,31 @@ ADVISED = re.compile(r'(?:branch: "(\d+)" and )?\b(\w+): true for gpu-driver')
 
 
 def advised():
-    """(host, state or rule, parameters, the words): every advice of a parameter of gpu-driver, where several are joined
-    by `and then` all of them."""
+    """(host, state or rule, parameters, the words): every advice of a parameter of gpu-driver,
+    where several are joined by `and then` all of them.
+    """
     for name in HOSTS:
         table = table_of(name)
-        ways = [(state.name, state.way_out) for state in table.states] + [("gpu-driver", table.way_out)]
+        ways = [(state.name, state.way_out) for state in table.states] + [
+            ("gpu-driver", table.way_out)
+        ]
         for what, way in ways:
             found = list(ADVISED.finditer(way))
-            params = {one[2]: True for one in found} | dict([("branch", one[1]) for one in found if one[1]][:1])
+            params = {one[2]: True for one in found} | dict(
+                [("branch", one[1]) for one in found if one[1]][:1]
+            )
             if "bringer: host" in way:
                 params["bringer"] = "host"
             if params:
                 yield name, what, params, way
 
 
-@pytest.mark.parametrize(("name", "what", "params", "way"), list(advised()), ids=lambda one: str(one)[:40])
-def test_parameter_that_is_advised_plans_something_or_what_stands_before_it_is_said_with_it(name, what, params, way):
+@pytest.mark.parametrize(
+    ("name", "what", "params", "way"), list(advised()), ids=lambda one: str(one)[:40]
+)
+def test_parameter_that_is_advised_plans_something_or_what_stands_before_it_is_said_with_it(
+    name, what, params, way
+):
     plan = plan_of(name, **params)
     (found,) = [finding for finding in plan.findings if finding.rule == "gpu-driver"]
     if any(change.rule == "gpu-driver" for change in plan.changes):
@@ -431,13 +524,20 @@ def test_parameter_that_is_advised_plans_something_or_what_stands_before_it_is_s
     assert found.todo.partition(" (no reboot before")[0] in (*ways, way) or found.todo in way
 
 
-@pytest.mark.parametrize("name", [name for name in HOSTS if name.startswith("the packages are of the open module")])
+@pytest.mark.parametrize(
+    "name", [name for name in HOSTS if name.startswith("the packages are of the open module")]
+)
 def test_module_that_is_not_of_the_packages_gives_way_to_theirs_and_no_switch_is_advised(name):
     (state,) = table_of(name).states
     assert (state.name, state.is_dead) == ("wrong flavour", True)
     assert "switch_branch" not in state.way_out
-    assert "--reinstall linux-modules-nvidia-580-server-open-6.8.0-60-generic\nsudo update-initramfs" in state.way_out
-    assert not [one for one in plan_of(name, switch_branch=True).changes if one.rule == "gpu-driver"]
+    assert (
+        "--reinstall linux-modules-nvidia-580-server-open-6.8.0-60-generic\nsudo update-initramfs"
+        in state.way_out
+    )
+    assert not [
+        one for one in plan_of(name, switch_branch=True).changes if one.rule == "gpu-driver"
+    ]
 
 
 def test_one_cause_is_said_once():
@@ -462,14 +562,20 @@ def test_every_parameter_that_leads_to_another_driver_is_advised_on_a_host():
 
 @pytest.mark.parametrize("name", [name for name in HOSTS if "no driver" in name])
 def test_host_without_a_driver_is_judged_the_same_on_the_page_and_in_the_check(name):
-    """A fault of the machine in both, whatever is known of what is offered; unless someone else brings it."""
+    """A fault of the machine in both, whatever is known of what is offered; unless someone else
+    brings it.
+    """
     (found,) = [finding for finding in plan_of(name).findings if finding.rule == "gpu-driver"]
     assert (found.is_fault, table_of(name).states[0].is_dead) == (True, True)
     external = plan_of(name, bringer="external")
     assert not any(finding.is_fault for finding in external.findings)
     params = CATALOG.rules["gpu-driver"].defaults | {"bringer": "external"}
-    table = driver_table(Facts(reader_of(HOSTS[name]), RequestedNames(units=frozenset(UNITS))), params)
-    assert [(state.name, state.is_fault, state.is_dead) for state in table.states] == [("absent", False, False)]
+    table = driver_table(
+        Facts(reader_of(HOSTS[name]), RequestedNames(units=frozenset(UNITS))), params
+    )
+    assert [(state.name, state.is_fault, state.is_dead) for state in table.states] == [
+        ("absent", False, False)
+    ]
 
 
 def test_five_reasons_not_to_stack_an_update():
@@ -482,8 +588,14 @@ def test_pages_fit_the_terminal(name, columns):
     page = Page(screen=Screen(columns))
     for text in (driver_of(name, columns), check_report((Checked(plan_of(name), page),))):
         wide = [line for line in text.splitlines() if len(line) > columns]
-        prose = [line for line in wide if find_command(line.strip().removeprefix("-> ").removeprefix("do: ")) is None]
-        assert not [line for line in prose if len(line.split()) > 1], wide  # a name of a package stays whole
+        prose = [
+            line
+            for line in wide
+            if find_command(line.strip().removeprefix("-> ").removeprefix("do: ")) is None
+        ]
+        assert not [line for line in prose if len(line.split()) > 1], (
+            wide
+        )  # a name of a package stays whole
 
 
 def test_at_least_as_many_dead_hosts_as_the_world_showed():
@@ -494,7 +606,9 @@ def test_at_least_as_many_dead_hosts_as_the_world_showed():
 def test_page_says_nothing_twice(name):
     table = table_of(name)
     lines = driver_of(name).splitlines()
-    body = lines if len(lines) <= ONE_SCREEN else lines[: -lines[::-1].index("")]  # a longer one ends as it begins
+    body = (
+        lines if len(lines) <= ONE_SCREEN else lines[: -lines[::-1].index("")]
+    )  # a longer one ends as it begins
     text = " ".join(" ".join(body).split())
     said = [state.evidence for state in table.states] + [*table.clauses]
     assert [one for one in said if text.count(" ".join(one.split())) > 1] == []
@@ -504,5 +618,8 @@ def test_page_says_nothing_twice(name):
 def test_health_drains_what_is_dead_now_and_warns_of_what_the_boot_kills(name):
     policy = replace(POLICY, sole=health_rules(CATALOG, POLICY))
     health = judge(ask(examine(reader_of(HOSTS[name]), CATALOG, policy, collect=False), 60))
-    assert str(health.fitness) == {"no": "fit", "now": "unfit", "boot": "impaired"}[HOSTS[name]["dead"]]
+    assert (
+        str(health.fitness)
+        == {"no": "fit", "now": "unfit", "boot": "impaired"}[HOSTS[name]["dead"]]
+    )
     assert all(point.todo for point in health.points if point.fitness is not Fitness.UNKNOWN)

@@ -1,8 +1,9 @@
-"""Every case of a rule that `hosttune health` asks is also a host to judge as a whole: where the rule says that all is
-well no other rule may call the host sick, and where it says what is wrong, health says that first.
+"""Every case of a rule that `hosttune health` asks is also a host to judge as a whole: where the
+rule says that all is well no other rule may call the host sick, and where it says what is wrong,
+health says that first.
 
-What other rules say there, too, stands in the case: `others: [gpu-fabric]`. Hosts that are sick as they are built (no
-driver yet) show false alarms of the rule alone, which is what its cases are for.
+What other rules say there, too, stands in the case: `others: [gpu-fabric]`. Hosts that are sick as
+they are built (no driver yet) show false alarms of the rule alone, which is what its cases are for.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ QUIET = {"ok", "not applicable"}
 
 def health_of(rule: str, case):
     params = {rule: case["params"]} if "params" in case else {}
-    return judge(ask(examine(host_of(case), CATALOG, replace(BASE, sole=ASKED, params=params), collect=False), 60))
+    return judge(
+        ask(
+            examine(
+                host_of(case), CATALOG, replace(BASE, sole=ASKED, params=params), collect=False
+            ),
+            60,
+        )
+    )
 
 
 def health_where(questions, name: str):
@@ -52,12 +60,20 @@ def is_fit_as_built(host: str) -> bool:
     return not health_of("", {"host": host}).points
 
 
-OF_HEALTH = [(rule, case) for rule, case in CASES if rule in ASKED and is_fit_as_built(case["host"])]
-WELL = [
-    (rule, case) for rule, case in OF_HEALTH if case["expect"]["verdict"] in QUIET and "subject" not in case["expect"]
+OF_HEALTH = [
+    (rule, case) for rule, case in CASES if rule in ASKED and is_fit_as_built(case["host"])
 ]
-SICK = [(rule, case) for rule, case in OF_HEALTH if case["expect"]["verdict"] in {"advice", "differs"}]
-SAYS_LOST = "gpu-driver-health"  # of a GPU that does not answer it speaks beside the rule that says why
+WELL = [
+    (rule, case)
+    for rule, case in OF_HEALTH
+    if case["expect"]["verdict"] in QUIET and "subject" not in case["expect"]
+]
+SICK = [
+    (rule, case) for rule, case in OF_HEALTH if case["expect"]["verdict"] in {"advice", "differs"}
+]
+SAYS_LOST = (
+    "gpu-driver-health"  # of a GPU that does not answer it speaks beside the rule that says why
+)
 
 
 ODD = {
@@ -86,7 +102,9 @@ def named(cases):
 @pytest.mark.parametrize(("rule", "case"), WELL, ids=named(WELL))
 def test_variation_of_a_healthy_host_is_fit(rule, case):
     points = health_of(rule, case).points
-    assert {point.rule for point in points} <= set(case.get("others", ())), [point.sentence for point in points]
+    assert {point.rule for point in points} <= set(case.get("others", ())), [
+        point.sentence for point in points
+    ]
 
 
 @pytest.mark.parametrize(("rule", "case"), SICK, ids=named(SICK))
@@ -107,13 +125,18 @@ def test_answer_of_nvidia_smi_that_is_none_leaves_no_host_fit(question, name):
     assert health_where({question}, name).fitness is not Fitness.FIT
 
 
-@pytest.mark.parametrize("questions", [{QUERY, *QUERIES}, set(QUERIES)], ids=["from the first question on", "later"])
+@pytest.mark.parametrize(
+    "questions", [{QUERY, *QUERIES}, set(QUERIES)], ids=["from the first question on", "later"]
+)
 def test_nvidia_smi_that_hangs_is_one_fault_with_a_way_out(questions):
     health = health_where(questions, "hung")
     faults = [point for point in health.points if point.fitness is Fitness.UNFIT]
     assert [point.rule for point in faults] == ["gpu-driver-health"]
     assert "power the host off and on" in faults[0].todo
-    assert {point.rule for point in health.points} - {"gpu-driver-health"} <= {"gpu-errors", "gpu-nvlink"}
+    assert {point.rule for point in health.points} - {"gpu-driver-health"} <= {
+        "gpu-errors",
+        "gpu-nvlink",
+    }
 
 
 def test_there_are_many_variations():

@@ -1,5 +1,6 @@
-"""Names that users, containers and foreign disks choose, within the commands that hosttune says to type: each is one
-word of a shell. The hosts of all cases are judged with such names in place of theirs.
+"""Names that users, containers and foreign disks choose, within the commands that hosttune says to
+type: each is one word of a shell. The hosts of all cases are judged with such names in place of
+theirs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,20 @@ PLANTED = "$(touch"
 OCTAL = str.maketrans({" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"})
 MOUNTS = re.compile(r"/(?:mountinfo|mounts|swaps|fstab|utab)$")
 TAG = re.compile(r"\b(?:PART)?(?:LABEL|UUID)=([\w-]+)")
-KEPT = frozenset({"none", "swap", "/", "/home", "/boot", "/boot/efi", "/tmp", "/var", "/var/tmp", "/var/lib/docker"})
+KEPT = frozenset(
+    {
+        "none",
+        "swap",
+        "/",
+        "/home",
+        "/boot",
+        "/boot/efi",
+        "/tmp",
+        "/var",
+        "/var/tmp",
+        "/var/lib/docker",
+    }
+)
 # What a user mounts by fusermount3 and by udisks2, which names the folder after the label.
 USERS_MOUNTS = "".join(
     f"{number} 1 {device} / /{place}/{ODD.translate(OCTAL)} rw,nosuid,nodev - {fstype} {source}{ODD.translate(OCTAL)} rw{more}\n"
@@ -68,17 +82,23 @@ class Renamed:
         found = self._base.read(self._old(path))
         if not isinstance(found, bytes):
             return found
-        encode = (lambda name: name.translate(OCTAL)) if MOUNTS.search(path) else (lambda name: name)
+        encode = (
+            (lambda name: name.translate(OCTAL)) if MOUNTS.search(path) else (lambda name: name)
+        )
         if path.endswith("/mountinfo"):
             found += USERS_MOUNTS.encode()
-        return self._new(found.decode("utf-8", "surrogateescape"), encode).encode("utf-8", "surrogateescape")
+        return self._new(found.decode("utf-8", "surrogateescape"), encode).encode(
+            "utf-8", "surrogateescape"
+        )
 
     def list(self, path):
         found = self._base.list(self._old(path))
         top = self._old(path).rstrip("/")
         new = f"{self._new(top)}/"
         return (
-            tuple(self._new(f"{top}/{one}").removeprefix(new) for one in found) if isinstance(found, tuple) else found
+            tuple(self._new(f"{top}/{one}").removeprefix(new) for one in found)
+            if isinstance(found, tuple)
+            else found
         )
 
     def link(self, path):
@@ -100,7 +120,11 @@ class Renamed:
         found = self._base.query(tuple(map(self._old, argv)), **named)
         if not isinstance(found, Completed):
             return found
-        encode = (lambda name: json.dumps(name)[1:-1]) if found.stdout[:1] in (b"{", b"[") else (lambda name: name)
+        encode = (
+            (lambda name: json.dumps(name)[1:-1])
+            if found.stdout[:1] in (b"{", b"[")
+            else (lambda name: name)
+        )
         text = self._new(found.stdout.decode("utf-8", "surrogateescape"), encode)
         return dataclasses.replace(found, stdout=text.encode("utf-8", "surrogateescape"))
 
@@ -110,7 +134,9 @@ class Renamed:
 
 
 def _renamed(process):
-    """The names that a process of a user gives itself, and those of the control groups that it was given."""
+    """The names that a process of a user gives itself, and those of the control groups that it was
+    given.
+    """
     if 0 <= process.uid < FIRST_PERSON:
         return process
     words = tuple(f"{word}{ODD}" for word in process.command)
@@ -124,10 +150,16 @@ def names_of(reader) -> list[str]:
     for path, field in (("/etc/fstab", 1), ("/proc/self/mountinfo", 4), ("/proc/1/mountinfo", 4)):
         data = reader.read(path)
         text = data.decode(errors="replace") if isinstance(data, bytes) else ""
-        found |= {row.split()[field] for row in text.splitlines() if len(row.split()) > field and row[0] != "#"}
+        found |= {
+            row.split()[field]
+            for row in text.splitlines()
+            if len(row.split()) > field and row[0] != "#"
+        }
         found |= set(TAG.findall(text))
     return sorted(
-        one for one in found if "\\" not in one and one not in KEPT and not (one.startswith("/") and is_system(one))
+        one
+        for one in found
+        if "\\" not in one and one not in KEPT and not (one.startswith("/") and is_system(one))
     )
 
 
@@ -153,8 +185,8 @@ def is_quoted(before: str) -> bool:
 
 
 def has_bare_name(text: str) -> bool:
-    """Whether a planted name is in a command without quotes. A command begins with sudo or a known program, and ends
-    with its line.
+    """Whether a planted name is in a command without quotes. A command begins with sudo or a known
+    program, and ends with its line.
     """
     for line in text.split("\n"):
         for planted in re.finditer(re.escape(PLANTED), line):
@@ -177,7 +209,11 @@ def texts_of_fstab(reader):
     if isinstance(data, bytes):
         yield from (text for one in lint(parse(data)) for text in (one.message, one.todo))
     try:
-        yield from (text for one in look_at_boot_lines(Facts(reader)) for text in (one.sentence, one.way_out))
+        yield from (
+            text
+            for one in look_at_boot_lines(Facts(reader))
+            for text in (one.sentence, one.way_out)
+        )
     except UnknownFact:
         return
 

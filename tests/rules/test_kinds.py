@@ -1,9 +1,11 @@
-"""What `base` without a policy says and does on each kind of host of `tests/hosts/kinds`: `tests/rules/kinds/<kind>.yaml`.
+"""What `base` without a policy says and does on each kind of host of `tests/hosts/kinds`:
+`tests/rules/kinds/<kind>.yaml`.
 
-changes: [memory-max-map-count]    # the rules that would change something now; all of them, so a new one needs a decision
-says:                              # what must be said
-- {rule: gpu-driver, verdict: ok, hold: owned by, says: a phrase}   # some finding of the rule; words are optional
-never: [mkfs]                      # what must not stand anywhere in check, plan or the driver's page, in any case
+changes: [memory-max-map-count]    # the rules that would change something now; all of them, so a
+new one needs a decision says:                              # what must be said
+- {rule: gpu-driver, verdict: ok, hold: owned by, says: a phrase}   # some finding of the rule;
+  words are optional never: [mkfs]                      # what must not stand anywhere in check,
+  plan or the driver's page, in any case
 """
 
 from __future__ import annotations
@@ -58,23 +60,30 @@ def test_what_base_would_change(kind):
 def test_what_must_be_said(kind, one):
     found = [finding for finding in plan_of(kind).findings if finding.rule == one["rule"]]
     told = [
-        (finding.verdict.value, finding.hold.kind.value if finding.hold else "", words_of(finding)) for finding in found
+        (finding.verdict.value, finding.hold.kind.value if finding.hold else "", words_of(finding))
+        for finding in found
     ]
     assert any(
-        verdict == one.get("verdict", verdict) and hold == one.get("hold", hold) and one.get("says", "") in words
+        verdict == one.get("verdict", verdict)
+        and hold == one.get("hold", hold)
+        and one.get("says", "") in words
         for verdict, hold, words in told
     ), told
 
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_what_must_not_be_said(kind):
-    text = " ".join(f"{finding.rule} {words_of(finding)}" for finding in plan_of(kind).findings).lower()
+    text = " ".join(
+        f"{finding.rule} {words_of(finding)}" for finding in plan_of(kind).findings
+    ).lower()
     assert [phrase for phrase in EXPECTED[kind]["never"] if phrase.lower() in text] == []
 
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_base_converges_and_comes_back(kind):
-    """All of it at once, whatever its risk: the second plan is empty, and undo leaves every byte as it was."""
+    """All of it at once, whatever its risk: the second plan is empty, and undo leaves every byte as
+    it was.
+    """
     policy = replace(BASE, max_risk=Risk.HIGH)
     host = Overlay(record_of(kind))
     session = examine(host, CATALOG, policy)
@@ -87,7 +96,9 @@ def test_base_converges_and_comes_back(kind):
     before = record_of(kind)
     for path, value in host.files.items():
         if not path.startswith(("/var/lib/hosttune/", "/proc/")):
-            assert (value.content if isinstance(value, FileValue) else value) == before.read(path), path
+            assert (value.content if isinstance(value, FileValue) else value) == before.read(
+                path
+            ), path
 
 
 @pytest.mark.parametrize("kind", NAMES)

@@ -1,4 +1,6 @@
-"""What becomes of an applied rule that is no longer selected, is waived, replaced or renamed; subjects waived alone."""
+"""What becomes of an applied rule that is no longer selected, is waived, replaced or renamed;
+subjects waived alone.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.rules.proof import failing
 H100 = HOSTS / "h100-8x-2socket.json"
 CATALOG = builtin_catalog()
 OLD = "/etc/sysctl.d/60-hosttune-memory-swappiness.conf"
-ONLY = Policy(today="2026-01-01", ignore=tuple({*CATALOG.profiles["base"].rules} - {"memory-swappiness"}))
+ONLY = Policy(
+    today="2026-01-01", ignore=tuple({*CATALOG.profiles["base"].rules} - {"memory-swappiness"})
+)
 SITE = """\
 id: site-swappiness
 title: Swap nearly never
@@ -68,7 +72,10 @@ STAYS = "it stays until it is undone"
     ("policy", "why"),
     [
         (OFF, "off by the policy now"),
-        (replace(ONLY, profile="k8s-node", ignore=CATALOG.profiles["k8s-node"].rules), "no longer selected"),
+        (
+            replace(ONLY, profile="k8s-node", ignore=CATALOG.profiles["k8s-node"].rules),
+            "no longer selected",
+        ),
         (WAIVED, "waived now"),
     ],
     ids=["ignored", "another profile", "waived"],
@@ -102,7 +109,9 @@ def test_replaced_rule_stays_and_says_what_stands_in_the_way_until_it_is_undone(
     assert left_on(host, policy, catalog) == [
         ("memory-swappiness", f"applied earlier, replaced by site-swappiness: {STAYS}")
     ]
-    (held,) = [f for f in examine(host, catalog, policy).plan().findings if f.rule == "site-swappiness"]
+    (held,) = [
+        f for f in examine(host, catalog, policy).plan().findings if f.rule == "site-swappiness"
+    ]
     assert held.hold.kind is HoldKind.OWNED
     assert held.todo == "undo it first: sudo hosttune undo --rule memory-swappiness --yes"
     session = examine(host, catalog, policy)
@@ -130,7 +139,8 @@ def test_renamed_rule_is_no_leftover_and_is_undone_by_either_name(name):
 def test_renamed_rule_that_wants_another_value_says_what_clears_its_old_file():
     host = applied()
     rule = checked_rule(
-        SITE.replace("site-swappiness", "memory-swap") + "renamed_from: [memory-swappiness]\n", "memory-swap.yaml"
+        SITE.replace("site-swappiness", "memory-swap") + "renamed_from: [memory-swappiness]\n",
+        "memory-swap.yaml",
     )
     others = {name: one for name, one in CATALOG.rules.items() if name != "memory-swappiness"}
     catalog = assemble_catalog({**others, rule.id: rule}, CATALOG.profiles)
@@ -195,7 +205,9 @@ def test_edit_of_somebody_else_is_not_taken_for_a_leftover():
     host = applied()
     host.files[OLD] = FileValue(b"vm.swappiness = 42\n")
     plan = examine(host, CATALOG, ONLY).plan()
-    assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [HoldKind.EDITED]
+    assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [
+        HoldKind.EDITED
+    ]
 
 
 def test_applied_rule_whose_traces_are_gone_is_no_leftover():
@@ -209,7 +221,9 @@ def test_applied_rule_whose_traces_are_gone_is_no_leftover():
 @pytest.mark.parametrize(("after", "present", "is_left"), [
     ("10", "10", True), ("10", "60", True), ("10", ABSENT, False), (ABSENT, "60", False), (ABSENT, ABSENT, False),
 ])  # fmt: skip
-def test_leftover_is_what_was_put_there_and_still_is_not_what_was_taken_away(after, present, is_left):
+def test_leftover_is_what_was_put_there_and_still_is_not_what_was_taken_away(
+    after, present, is_left
+):
     address = Address("sysctl", "vm.swappiness")
     ledger = {address: Applied("run", "memory-swappiness", after)}
     assert bool(find_orphans(ledger, CATALOG, OFF, (), {address: present})) is is_left
@@ -221,4 +235,9 @@ def test_rule_that_still_applies_to_one_subject_is_no_leftover():
     gone = Finding("memory-swappiness", "/a", Verdict.NOT_APPLICABLE)
     (left,) = find_orphans(ledger, CATALOG, ONLY, (gone,), present)
     assert left.reason == f"applied earlier, does not apply any more: {STAYS}"
-    assert find_orphans(ledger, CATALOG, ONLY, (gone, Finding("memory-swappiness", "/b", Verdict.OK)), present) == ()
+    assert (
+        find_orphans(
+            ledger, CATALOG, ONLY, (gone, Finding("memory-swappiness", "/b", Verdict.OK)), present
+        )
+        == ()
+    )

@@ -1,4 +1,6 @@
-"""A rule looks at what it asks about and no further. A look is a question through the door: a file, a folder, a program."""
+"""A rule looks at what it asks about and no further. A look is a question through the door: a file,
+a folder, a program.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,17 @@ from tests.hosts.looks import looks_of
 
 HOSTS = [*BUILT, *RECORDED]
 CATALOG = builtin_catalog()
-# What a rule may ask of the largest server, eight GPUs and 224 processors, where it is about each of them.
+# What a rule may ask of the largest server, eight GPUs and 224 processors, where it is about each
+# of them.
 OF_EACH_DEVICE = 600
 OTHERS = 250
-ABOUT_DEVICES = {"cpu-governor", "cpu-idle-states", "gpu-pcie-link", "network-pcie-link", "storage-pcie-link"}
+ABOUT_DEVICES = {
+    "cpu-governor",
+    "cpu-idle-states",
+    "gpu-pcie-link",
+    "network-pcie-link",
+    "storage-pcie-link",
+}
 
 
 reader_of = cache(lambda path: read_record(str(path)))

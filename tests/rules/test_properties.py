@@ -1,4 +1,6 @@
-"""What must hold for every rule on every built host and on a recorded one, whatever the rule says."""
+"""What must hold for every rule on every built host and on a recorded one, whatever the rule
+says.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def applied(before: Reader, policy: Policy) -> tuple[Overlay, Plan, Receipt]:
 
 @dataclass(frozen=True)
 class Made:
-    """A rule applied by itself at a place. Several tests look at `after`: what writes, writes to an overlay over it."""
+    """A rule applied by itself at a place. Several tests look at `after`: what writes, writes to an
+    overlay over it.
+    """
 
     rule: str
     policy: Policy
@@ -85,7 +89,11 @@ class Made:
     @property
     def has_written(self) -> bool:
         """Otherwise the host after is the one before, and a second look at it shows nothing new."""
-        kept = {name: value for name, value in vars(self.after).items() if name not in {"base", "_canonical"}}
+        kept = {
+            name: value
+            for name, value in vars(self.after).items()
+            if name not in {"base", "_canonical"}
+        }
         return any(kept.values())
 
 
@@ -115,7 +123,9 @@ def test_apply_then_plan_is_empty(made):
     assert {change.activation for change in plan.changes} <= told
     again = session_on(made.after, made.policy).plan() if made.has_written else plan
     assert again.changes == ()
-    own = [finding for finding in again.findings if finding.rule == rule]  # not those that keep a boot back
+    own = [
+        finding for finding in again.findings if finding.rule == rule
+    ]  # not those that keep a boot back
     assert [f for f in own if f.verdict is Verdict.DIFFERS and f.hold.kind not in held(plan)] == []
 
 
@@ -133,7 +143,9 @@ def test_undo_gives_the_old_values(made):
         assert undo(session, overlay, back).failed == ()
     for change in plan.changes:
         kind = address_kinds()[change.address.kind]
-        assert kind.same(kind.read(overlay, change.address.name), kind.read(made.before, change.address.name))
+        assert kind.same(
+            kind.read(overlay, change.address.name), kind.read(made.before, change.address.name)
+        )
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
@@ -149,7 +161,9 @@ def assert_every_byte_is_as_it_was(names: set[str], host: Overlay, base) -> None
     for name in names:
         if not name.startswith("/var/lib/hosttune/"):
             now, before = host.read(name), base.read(name)
-            assert (now == before) or (now.split() == before.split() and name.startswith("/proc/")), name
+            assert (now == before) or (
+                now.split() == before.split() and name.startswith("/proc/")
+            ), name
 
 
 def test_check_fails_when_one_address_is_disturbed(made):
@@ -164,7 +178,9 @@ def test_check_fails_when_one_address_is_disturbed(made):
         except Refused:  # nobody can disturb it so: a folder that is not empty
             continue
         findings = session_on(broken, made.policy).plan(prove=False).findings
-        assert any(f.rule == made.rule and f.verdict is not Verdict.OK for f in findings), change.address
+        assert any(f.rule == made.rule and f.verdict is not Verdict.OK for f in findings), (
+            change.address
+        )
 
 
 class Later(Overlay):
@@ -179,7 +195,9 @@ class Later(Overlay):
 
 
 def test_digest_is_a_function_of_host_and_policy_and_not_of_the_day(made):
-    """What was approved yesterday is the same plan today; what was made is not made again because time went by."""
+    """What was approved yesterday is the same plan today; what was made is not made again because
+    time went by.
+    """
     sides = [(made.before, made.plan.digest)]
     if made.has_written:
         sides.append((made.after, session_on(made.after, made.policy).plan(prove=False).digest))
@@ -205,13 +223,20 @@ def test_digest_of_all_rules_is_that_of_a_record_made_later(path, days, tmp_path
 def test_plan_is_the_same_to_the_byte_in_whatever_order_a_boot_lists_things(path, seed):
     host = Overlay(reader(path))
     plans = [session_on(one, ALL).plan() for one in (host, another_boot(host, seed))]
-    assert [dump_json(plan_to_json(plan)) for plan in plans[1:]] == [dump_json(plan_to_json(plans[0]))]
+    assert [dump_json(plan_to_json(plan)) for plan in plans[1:]] == [
+        dump_json(plan_to_json(plans[0]))
+    ]
 
 
-@pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{rule}-{case['name']}" for rule, case in CASES])
+@pytest.mark.parametrize(
+    ("rule", "case"), CASES, ids=[f"{rule}-{case['name']}" for rule, case in CASES]
+)
 def test_case_is_the_same_to_the_byte_in_whatever_order_a_boot_lists_things(rule, case):
     host = host_of(case)
-    plans = [session_on(one, policy_of(rule, case)).plan(prove=False) for one in (host, another_boot(host, 1))]
+    plans = [
+        session_on(one, policy_of(rule, case)).plan(prove=False)
+        for one in (host, another_boot(host, 1))
+    ]
     assert dump_json(plan_to_json(plans[1])) == dump_json(plan_to_json(plans[0]))
 
 
@@ -225,7 +250,9 @@ def test_plan_survives_json(path):
 def test_order_of_the_rules_does_not_matter(path):
     shuffled = Catalog(dict(reversed([*CATALOG.rules.items()])), CATALOG.profiles)
     one = session_on(reader(path), ALL).plan()
-    other = session_on(reader(path), replace(ALL, select=tuple(reversed(ALL.select))), shuffled).plan()
+    other = session_on(
+        reader(path), replace(ALL, select=tuple(reversed(ALL.select))), shuffled
+    ).plan()
     assert one.digest == other.digest
     assert one.findings == other.findings
 
@@ -249,7 +276,11 @@ def bounded(path: Path) -> list[tuple[Wish, Bound]]:
 
 
 def is_worse(bound: Bound, before: str, after: str) -> bool:
-    return int(after) < int(before) if bound.operator is Operator.AT_LEAST else int(after) > int(before)
+    return (
+        int(after) < int(before)
+        if bound.operator is Operator.AT_LEAST
+        else int(after) > int(before)
+    )
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
@@ -261,11 +292,15 @@ def test_no_better_value_is_lowered(path):
         if bound and before[0].isdecimal():
             assert not is_worse(bound, before[0], after[0]), str(change.address)
         if change.address.name.startswith("net.ipv4.tcp_"):  # three numbers, none of which shrinks
-            assert all(int(new) >= int(old) for old, new in zip(before, after, strict=True)), str(change.address)
+            assert all(int(new) >= int(old) for old, new in zip(before, after, strict=True)), str(
+                change.address
+            )
 
 
 def made_better(path: Path) -> tuple[Overlay, dict[str, tuple[Bound, str]]]:
-    """The host with twice or half of what rules ask for, where they give a bound: no file says so, only the kernel."""
+    """The host with twice or half of what rules ask for, where they give a bound: no file says so,
+    only the kernel.
+    """
     overlay = Overlay(reader(path))
     better: dict[str, tuple[Bound, str]] = {}
     for wish, bound in bounded(path):
@@ -284,7 +319,11 @@ def test_value_better_than_asked_for_is_kept_now_and_at_boot(path):
     overlay.files["/proc/sys/net/ipv4/tcp_rmem"] = FileValue(b"8192 262144 1073741824\n")
     for change in session_on(overlay, ALL).plan(prove=False).changes:
         assert change.address.name not in {*better, "net.ipv4.tcp_rmem"}, str(change.address)
-        lines = change.after.content.decode().splitlines() if isinstance(change.after, FileValue) else []
+        lines = (
+            change.after.content.decode().splitlines()
+            if isinstance(change.after, FileValue)
+            else []
+        )
         for key, equals, value in (line.partition(" = ") for line in lines):
             if equals and key in better:
                 bound, now = better[key]
@@ -318,7 +357,10 @@ def test_file_that_is_a_read_only_mount_by_itself_is_left_to_apply_which_tells_t
     path = HOSTS / "h100-8x-2socket.json"
     before = session_on(reader(path), ALL).plan()
     overlay = Overlay(reader(path))
-    table = overlay.read("/proc/self/mountinfo") + b"999 1 259:9 /etc/fstab /etc/fstab ro,relatime - ext4 /dev/x rw\n"
+    table = (
+        overlay.read("/proc/self/mountinfo")
+        + b"999 1 259:9 /etc/fstab /etc/fstab ro,relatime - ext4 /dev/x rw\n"
+    )
     overlay.files["/proc/self/mountinfo"] = FileValue(table)
     assert session_on(overlay, ALL).plan().digest == before.digest
 
@@ -374,8 +416,8 @@ def left_by_crashes(path: Path, policy: Policy = ALL) -> list[Overlay]:
 
 @cache
 def varied(path: Path) -> Policy:
-    """Rules that together make every sort of change that this host sees: a crash in a second sysctl teaches nothing,
-    and each write costs several whole runs.
+    """Rules that together make every sort of change that this host sees: a crash in a second sysctl
+    teaches nothing, and each write costs several whole runs.
     """
     seen: set[tuple[str, object]] = set()
     chosen = []
@@ -423,7 +465,9 @@ def test_failed_change_takes_its_rule_back_and_the_others_go_on():
     assert {outcome.change.rule for outcome in receipt.failed} == {"storage-noatime"}
     assert b"\t/data\text4\tdefaults\t0" in door.read("/etc/fstab")
     assert door.read("/proc/sys/vm/swappiness") == b"10\n"
-    in_force = {step.change.rule for step in read_journal(door).in_force if step.phase is Phase.DONE}
+    in_force = {
+        step.change.rule for step in read_journal(door).in_force if step.phase is Phase.DONE
+    }
     assert "storage-noatime" not in in_force
     assert "memory-swappiness" in in_force
 
@@ -442,10 +486,14 @@ def test_later_edit_is_not_stepped_on():
 
 def test_hand_edited_dropin_blocks_its_rule():
     overlay, _, _ = applied(reader(HOSTS / "h100-8x-2socket.json"), only("memory-swappiness"))
-    overlay.files["/etc/sysctl.d/60-hosttune-memory-swappiness.conf"] = FileValue(b"vm.swappiness = 42\n")
+    overlay.files["/etc/sysctl.d/60-hosttune-memory-swappiness.conf"] = FileValue(
+        b"vm.swappiness = 42\n"
+    )
     plan = session_on(overlay, only("memory-swappiness")).plan()
     assert plan.changes == ()
-    assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [HoldKind.EDITED]
+    assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [
+        HoldKind.EDITED
+    ]
 
 
 def test_live_drift_from_our_dropin_names_the_run():
@@ -466,7 +514,9 @@ def test_value_reverted_once_is_set_again_and_reverted_twice_is_left_alone():
     overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
     plan = session_on(overlay, only("memory-swappiness")).plan()
     assert plan.changes == ()
-    assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [HoldKind.REVERTED]
+    assert [f.hold.kind for f in plan.findings if f.rule == "memory-swappiness"] == [
+        HoldKind.REVERTED
+    ]
 
 
 def test_orphan_stays_and_is_reported():
@@ -499,9 +549,13 @@ def test_refusal_in_a_later_stage_ends_the_plan_there():
         """Takes every edit of fstab but the one that follows the mount of the new disk."""
 
         def rehearse_fstab(self, before, after, tmpfs_options):
-            if b"/mnt/scratch xfs noatime" not in before and b"/mnt/scratch xfs defaults,noatime" in after.replace(
-                b"defaults,nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target,noatime",
-                b"defaults,noatime",
+            if (
+                b"/mnt/scratch xfs noatime" not in before
+                and b"/mnt/scratch xfs defaults,noatime"
+                in after.replace(
+                    b"defaults,nofail,x-systemd.device-timeout=30s,x-systemd.before=local-fs.target,noatime",
+                    b"defaults,noatime",
+                )
             ):
                 raise Refused("the second edit is refused")
             return super().rehearse_fstab(before, after, tmpfs_options)
@@ -520,7 +574,9 @@ def test_rule_that_cannot_be_computed_is_unknown_and_the_others_go_on():
     )
     rules = {**CATALOG.rules, "memory-broken": checked_rule(text, "memory-broken.yaml")}
     policy = replace(ALL, select=(*ALL.select, "memory-broken"))
-    plan = session_on(reader(HOSTS / "h100-8x-2socket.json"), policy, Catalog(rules, CATALOG.profiles)).plan()
+    plan = session_on(
+        reader(HOSTS / "h100-8x-2socket.json"), policy, Catalog(rules, CATALOG.profiles)
+    ).plan()
     assert {f.verdict for f in plan.findings if f.rule == "memory-broken"} == {Verdict.UNKNOWN}
     assert plan.changes
 
@@ -609,7 +665,9 @@ def test_two_rules_on_one_value_are_applied_together_and_undone(bound):
     plan = session_on(door, policy, catalog).plan()
     assert failing(plan) == []
     wanted = str(max(1048576, int(bound.split()[1])))
-    live = [change.after for change in plan.changes if str(change.address) == "sysctl:vm.max_map_count"]
+    live = [
+        change.after for change in plan.changes if str(change.address) == "sysctl:vm.max_map_count"
+    ]
     assert live == [wanted]
     session = session_on(door, policy, catalog)
     assert apply(session, door, plan).failed == ()
@@ -624,4 +682,8 @@ def test_proof_does_not_hang_on_facts_that_are_kept(path, monkeypatch):
     kept = session_on(reader(path), ALL).plan()
     monkeypatch.setattr("hosttune.facts.HARDWARE", frozenset())
     anew = session_on(reader(path), ALL).plan()
-    assert (kept.digest, failing(kept), len(kept.stages)) == (anew.digest, failing(anew), len(anew.stages))
+    assert (kept.digest, failing(kept), len(kept.stages)) == (
+        anew.digest,
+        failing(anew),
+        len(anew.stages),
+    )

@@ -28,7 +28,10 @@ def test_tmp_in_memory_is_planned_on_any_disk_only_where_it_is_selected():
     policy = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK)
 
     def touches(policy: Policy) -> bool:
-        return any(change.rule == RULE for change in examine(host, CATALOG, policy).plan(prove=False).changes)
+        return any(
+            change.rule == RULE
+            for change in examine(host, CATALOG, policy).plan(prove=False).changes
+        )
 
     assert not touches(policy)
     assert touches(replace(policy, select=(RULE,)))

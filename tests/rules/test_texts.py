@@ -1,7 +1,9 @@
-"""What people read, of every host that the tests have: the built ones, the recorded one, the kinds of servers, the states
-of a driver, and a record that holds nothing. The text of `check`, `plan`, `apply`, `driver` and `report`.
+"""What people read, of every host that the tests have: the built ones, the recorded one, the kinds
+of servers, the states of a driver, and a record that holds nothing. The text of `check`, `plan`,
+`apply`, `driver` and `report`.
 
-A reason is told in people's words, and no line is wider than the terminal, other than what is to be copied.
+A reason is told in people's words, and no line is wider than the terminal, other than what is to be
+copied.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ def empty(without):
     data = dict(reader(states.RECORD).data)
     for table in without:
         data[table] = type(data[table])() if table in data else {}
-    return RecordReader({name: value for name, value in data.items() if name != "processes"}, "empty.json")
+    return RecordReader(
+        {name: value for name, value in data.items() if name != "processes"}, "empty.json"
+    )
 
 
 @cache
@@ -80,13 +84,20 @@ def looked_at(name):
     before = take_inventory(session.facts)
     table = driver_table(Facts(HOSTS[name](), RequestedNames(units=frozenset(UNITS))), DRIVER)
     receipt = apply(session, host, plan)
-    back = plan_undo(examine(host, CATALOG, POLICY), receipt.run_id).plan if receipt.run_id else None
+    back = (
+        plan_undo(examine(host, CATALOG, POLICY), receipt.run_id).plan if receipt.run_id else None
+    )
     return plan, before, table, receipt, back
 
 
 def texts(name, page) -> Iterator[tuple[str, str]]:
     plan, _, table, receipt, back = looked_at(name)
-    half = replace(plan, interrupted=("run 20261008-220143-9c1e (apply) was interrupted: sudo hosttune apply --yes",))
+    half = replace(
+        plan,
+        interrupted=(
+            "run 20261008-220143-9c1e (apply) was interrupted: sudo hosttune apply --yes",
+        ),
+    )
     yield "check", check_report((Checked(half, page),))
     yield "plan", plan_report(Checked(half, page))
     yield "driver", driver_text(table, page)
@@ -108,7 +119,9 @@ def fleet():
 
 
 def is_copied(line: str) -> bool:
-    """A diff, a value, a digest, a command or a line of a policy; or a name that no line is long enough for."""
+    """A diff, a value, a digest, a command or a line of a policy; or a name that no line is long
+    enough for.
+    """
     start = line.split(maxsplit=1)[0] if line.split() else ""
     words = len(line.split())
     return (
@@ -134,12 +147,19 @@ def test_no_line_is_wider_than_the_terminal(name):
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_no_line_of_a_report_on_all_of_them_is_wider_than_the_terminal(columns):
     for is_verbose in (False, True):
-        assert too_wide(fleet_report(*fleet(), Page(screen=Screen(columns), is_verbose=is_verbose)), columns) == []
+        assert (
+            too_wide(
+                fleet_report(*fleet(), Page(screen=Screen(columns), is_verbose=is_verbose)), columns
+            )
+            == []
+        )
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_a_name_goes_below_where_it_has_no_room_beside(columns):
-    """So that linux-modules-nvidia-580-server-open-6.8.0-60-generic, of 53 letters, is whole at 60 columns."""
+    """So that linux-modules-nvidia-580-server-open-6.8.0-60-generic, of 53 letters, is whole at 60
+    columns.
+    """
     for name in HOSTS:
         text = check_report((Checked(looked_at(name)[0], Page(screen=Screen(columns))),))
         wide = [line for line in text.splitlines() if width_of(line) > columns]
@@ -164,7 +184,9 @@ def inside() -> frozenset[str]:
 
 INSIDE = inside()
 DOTTED = re.compile(r"(?<![\w./-])[A-Za-z_]+\.[a-z_]\w*(?![\w.*-])(?=:)")
-OF_PYTHON = re.compile(r"\b(?:Unreadable|UnknownFact|Absent|FileValue|None|True|False)\b|<\w+ object|reason='")
+OF_PYTHON = re.compile(
+    r"\b(?:Unreadable|UnknownFact|Absent|FileValue|None|True|False)\b|<\w+ object|reason='"
+)
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -172,13 +194,17 @@ def test_nobody_reads_how_a_program_calls_a_fact(name):
     page = Page(screen=Screen(0), is_verbose=True)
     for kind, text in texts(name, page):
         assert [word for word in DOTTED.findall(text) if word in INSIDE] == [], kind
-        shown = "\n".join(line for line in text.splitlines() if line.split()[:1] not in (["+"], ["-"]))
+        shown = "\n".join(
+            line for line in text.splitlines() if line.split()[:1] not in (["+"], ["-"])
+        )
         assert OF_PYTHON.findall(shown) == [], kind
 
 
 def test_names_of_facts_are_known():
     assert {"GpuHealth.remap_failed", "Driver.runfile", "Spare.all", "nvidia.silent"} <= INSIDE
-    assert DOTTED.findall("gpu-errors  0000:1b: GpuHealth.remap_failed: nvidia-smi") == ["GpuHealth.remap_failed"]
+    assert DOTTED.findall("gpu-errors  0000:1b: GpuHealth.remap_failed: nvidia-smi") == [
+        "GpuHealth.remap_failed"
+    ]
 
 
 @pytest.mark.parametrize("name", ["an empty record", "a record without answers"])
@@ -201,15 +227,31 @@ def test_findings_are_one_only_where_they_say_the_same():
 
     slots = [f"0000:{number}:00.0" for number in range(4)]
     same = [one(slot, "no answer") for slot in slots]
-    assert [found.subject for found in gather_findings(same)] == [f"{', '.join(slots[:3])} and {slots[3]}"]
-    assert [found.subject for found in gather_findings(same, most=2)] == [f"{slots[0]}, {slots[1]} and 2 more"]
-    assert [found.subject for found in gather_findings(same[:3], most=2)] == [f"{slots[0]}, {slots[1]} and {slots[2]}"]
-    other = [*same[:2], one(slots[2], "no answer", "reset it"), one(slots[3], f"{slots[3]} is lost")]
-    assert [found.subject for found in gather_findings(other)] == [f"{slots[0]} and {slots[1]}", slots[2], slots[3]]
+    assert [found.subject for found in gather_findings(same)] == [
+        f"{', '.join(slots[:3])} and {slots[3]}"
+    ]
+    assert [found.subject for found in gather_findings(same, most=2)] == [
+        f"{slots[0]}, {slots[1]} and 2 more"
+    ]
+    assert [found.subject for found in gather_findings(same[:3], most=2)] == [
+        f"{slots[0]}, {slots[1]} and {slots[2]}"
+    ]
+    other = [
+        *same[:2],
+        one(slots[2], "no answer", "reset it"),
+        one(slots[3], f"{slots[3]} is lost"),
+    ]
+    assert [found.subject for found in gather_findings(other)] == [
+        f"{slots[0]} and {slots[1]}",
+        slots[2],
+        slots[3],
+    ]
 
 
 def test_what_was_interrupted_stands_above_that_nothing_is_to_be_changed():
-    plan = replace(looked_at("no-gpu-debian12")[0], stages=(), interrupted=("run r1 was interrupted",))
+    plan = replace(
+        looked_at("no-gpu-debian12")[0], stages=(), interrupted=("run r1 was interrupted",)
+    )
     page = Page(screen=Screen(80))
     for text in (plan_report(Checked(plan, page)), check_report((Checked(plan, page),))):
         assert text.index("Attention: run r1") < text.index("nothing to change now")

@@ -32,7 +32,11 @@ def test_rule_that_is_applied_nowhere_is_told_what_to_add(wish, told):
 
 
 @pytest.mark.parametrize(
-    "wants", ["want:\n  - {sysctl: vm.swappiness, at_most: 1}", "expect:\n  - {if: cpu.cores > 0, else: none}"]
+    "wants",
+    [
+        "want:\n  - {sysctl: vm.swappiness, at_most: 1}",
+        "expect:\n  - {if: cpu.cores > 0, else: none}",
+    ],
 )
 def test_rule_that_is_applied_or_wants_nothing_is_tried(wants):
     assert why(wants) == ""

@@ -1,5 +1,6 @@
-"""A proven fault stays whatever else is unknown: answers are taken away from hosts on which a rule of `hosttune health`
-reports a fault, and from those on which it does not. The draw is the same in each run.
+"""A proven fault stays whatever else is unknown: answers are taken away from hosts on which a rule
+of `hosttune health` reports a fault, and from those on which it does not. The draw is the same in
+each run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ REPORTS = {
     for path in sorted(OTHER_CASES.glob("*/case.yaml"))
     if not (case := read_yaml(path))["host"].endswith(".json")  # a record beside it
 }
-# The kernel log proves the Xid errors of these cases, and only nvidia-smi's answer waives them (recovery action None).
+# The kernel log proves the Xid errors of these cases, and only nvidia-smi's answer waives them
+# (recovery action None).
 WAIVED_BY_SMI = "from which the driver asks for no recovery"
 
 
@@ -98,11 +100,15 @@ def could_be_read(door):
 
 
 def drawn(door, seed):
-    """Sets of answers to withhold: single ones, one of each kind of path before another of the same, then several."""
+    """Sets of answers to withhold: single ones, one of each kind of path before another of the
+    same, then several.
+    """
     chance = random.Random(seed)  # noqa: S311 - a draw of samples
     kinds = {}
     for method, key in could_be_read(door):
-        kinds.setdefault((method, re.sub(r"[0-9a-f]*[0-9][0-9a-f:.]*", "#", str(key))), []).append((method, key))
+        kinds.setdefault((method, re.sub(r"[0-9a-f]*[0-9][0-9a-f:.]*", "#", str(key))), []).append(
+            (method, key)
+        )
     keys = [chance.choice(kind) for kind in kinds.values()]
     yield from ({key} for key in chance.sample(keys, min(SINGLE, len(keys))))
     for share in (0.1, 0.5)[:SETS]:
@@ -112,7 +118,9 @@ def drawn(door, seed):
 OF_HEALTH = [(rule, case) for rule, case in CASES if rule in ASKED and "holes" not in case]
 
 
-@pytest.mark.parametrize(("rule", "case"), OF_HEALTH, ids=[f"{rule}-{case['name']}" for rule, case in OF_HEALTH])
+@pytest.mark.parametrize(
+    ("rule", "case"), OF_HEALTH, ids=[f"{rule}-{case['name']}" for rule, case in OF_HEALTH]
+)
 def test_withheld_answer_never_turns_a_fault_into_fit_and_makes_none(rule, case):
     params = {rule: case["params"]} if "params" in case else {}
     door = Withholding(host_of(case))
@@ -151,7 +159,9 @@ def test_error_of_the_kernel_log_stays_without_any_answer_of_nvidia_smi_and_of_s
     assert len(withheld) > 5
     found = findings_of(Withholding(door.base, frozenset(withheld)), ["gpu-errors"])
     assert sick in faults_in(found)
-    assert [one for one in found if one.verdict is Verdict.UNKNOWN], "what is not known is reported beside it"
+    assert [one for one in found if one.verdict is Verdict.UNKNOWN], (
+        "what is not known is reported beside it"
+    )
     assert judge(found).fitness is Fitness.UNFIT
 
 
@@ -164,7 +174,9 @@ OF_GPUS = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "case"), OF_GPUS, ids=[f"{rule}-{case['name']}" for rule, case in OF_GPUS])
+@pytest.mark.parametrize(
+    ("rule", "case"), OF_GPUS, ids=[f"{rule}-{case['name']}" for rule, case in OF_GPUS]
+)
 def test_one_device_of_unknown_class_hides_no_fault_of_another(rule, case):
     params = {rule: case["params"]} if "params" in case else {}
     door = Withholding(host_of(case))
@@ -175,9 +187,14 @@ def test_one_device_of_unknown_class_hides_no_fault_of_another(rule, case):
         is_counted = rule == "gpu-count" and name == "class"
         if name in {"vendor", "class"} and slot not in sick and not is_counted:
             after = findings_of(Withholding(door.base, frozenset({("read", path)})), [rule], params)
-            # Where no GPU is left, one function of an unknown vendor may be one: then it is unknown, never well.
-            is_open = name == "vendor" and case["expect"].get("says", "").startswith("no GPU is on the PCI bus")
-            assert sick <= faults_in(after) or (is_open and judge(after).fitness is Fitness.UNKNOWN), path
+            # Where no GPU is left, one function of an unknown vendor may be one: then it is
+            # unknown, never well.
+            is_open = name == "vendor" and case["expect"].get("says", "").startswith(
+                "no GPU is on the PCI bus"
+            )
+            assert sick <= faults_in(after) or (
+                is_open and judge(after).fitness is Fitness.UNKNOWN
+            ), path
 
 
 @pytest.mark.skipif(not REPORTS, reason="the cases of public reports are not here")
@@ -201,7 +218,9 @@ WITHOUT = {
 OF_CARDS = [(rule, case) for rule, case in OF_HEALTH if rule in WITHOUT]
 
 
-@pytest.mark.parametrize(("rule", "case"), OF_CARDS, ids=[f"{rule}-{case['name']}" for rule, case in OF_CARDS])
+@pytest.mark.parametrize(
+    ("rule", "case"), OF_CARDS, ids=[f"{rule}-{case['name']}" for rule, case in OF_CARDS]
+)
 def test_unread_name_of_a_card_or_unread_boot_makes_no_fault_and_hides_none(rule, case):
     """Each such answer by itself, and all of them: what cannot be compared is unknown."""
     params = {rule: case["params"]} if "params" in case else {}

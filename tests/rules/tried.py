@@ -1,5 +1,6 @@
-"""Where a rule is tried: on every built host and the recorded one, and in the first of its cases that changes something,
-so that what must hold of whatever is applied is shown on something that was.
+"""Where a rule is tried: on every built host and the recorded one, and in the first of its cases
+that changes something, so that what must hold of whatever is applied is shown on something that
+was.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ RECORDS = (*BUILT, *RECORDED)
 DECLARED = Declared((DataMount("UUID=d2-7e", "/mnt/scratch"),))
 # every rule, whatever its risk and whom it disturbs
 ALL = Policy(
-    declared=DECLARED, select=tuple(CATALOG.rules), max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01"
+    declared=DECLARED,
+    select=tuple(CATALOG.rules),
+    max_risk=Risk.HIGH,
+    disturb=Disturbs.GPU_WORK,
+    today="2026-01-01",
 )
 Place = Path | dict  # a record, or a case
 
@@ -49,12 +54,15 @@ def plan_at(place: Place, rule: str, catalog: Catalog = CATALOG) -> Plan:
 _CHANGING = {rule: case for rule, case in reversed(CASES) if case["expect"].get("changes")}
 PLACES = [(path, rule) for path in RECORDS for rule in CATALOG.rules]
 PLACES += [(case, rule) for rule, case in _CHANGING.items()]
-PLACE_IDS = [f"{_CHANGING[rule]['name'] if isinstance(place, dict) else place.stem}-{rule}" for place, rule in PLACES]
+PLACE_IDS = [
+    f"{_CHANGING[rule]['name'] if isinstance(place, dict) else place.stem}-{rule}"
+    for place, rule in PLACES
+]
 
 
 def why_untried(rule: str, catalog: Catalog = CATALOG) -> str:
-    """Why every property of this rule would pass without anything being applied, and what to add where; empty where it
-    is applied somewhere, or wants nothing.
+    """Why every property of this rule would pass without anything being applied, and what to add
+    where; empty where it is applied somewhere, or wants nothing.
     """
     case = _CHANGING.get(rule)
     if not catalog.rules[rule].want or (case and plan_at(case, rule, catalog).changes):
@@ -69,7 +77,11 @@ def why_untried(rule: str, catalog: Catalog = CATALOG) -> str:
         if finding.rule == rule
     ]
     return "\n".join(
-        [f"no built host lets {rule} change anything, so nothing of it is tried:", *said, *_hints(rule, catalog)]
+        [
+            f"no built host lets {rule} change anything, so nothing of it is tried:",
+            *said,
+            *_hints(rule, catalog),
+        ]
     )
 
 
@@ -93,7 +105,11 @@ def _hints(rule: str, catalog: Catalog) -> list[str]:
     hints = []
     for at in lacking:
         kind, name = places[at]
-        where = "SYSCTLS of tests/hosts/machine.py" if kind == "sysctl" else "`files` of a host in tests/hosts/make.py"
+        where = (
+            "SYSCTLS of tests/hosts/machine.py"
+            if kind == "sysctl"
+            else "`files` of a host in tests/hosts/make.py"
+        )
         line = f'"{name}": "..."' if kind == "sysctl" else f'"{at}": "...\\n"'
         hints.append(f"  -> no built host has {name}: add its value to {where}: {line}")
     hints = hints or [

@@ -2,11 +2,12 @@
 
     python -m tests.tables.sysctl_keys LINUX-SOURCE... [--live]
 
-From the tables in the source trees of kernels (`struct ctl_table`, the calls of register_sysctl and its kin), from
-/proc/sys of this machine with --live, and from what Ubuntu's kernels add (EXTRA). A part that is the name of an
-interface, a module's instance or a namespace's own is `*`. Keys of a source that is not given any more stay unless
---anew: a rule may be written for an older kernel. Where a file registers a table at a path that it works out, all of
-its tables are taken at all of its paths: a key too many is a typo not told, a key too few a right one refused.
+From the tables in the source trees of kernels (`struct ctl_table`, the calls of register_sysctl and
+its kin), from /proc/sys of this machine with --live, and from what Ubuntu's kernels add (EXTRA). A
+part that is the name of an interface, a module's instance or a namespace's own is `*`. Keys of a
+source that is not given any more stay unless --anew: a rule may be written for an older kernel.
+Where a file registers a table at a path that it works out, all of its tables are taken at all of
+its paths: a key too many is a typo not told, a key too few a right one refused.
 """
 
 from __future__ import annotations
@@ -28,20 +29,28 @@ EXTRA = (
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _TABLE = re.compile(r"ctl_table\s+(\w+)\s*\[[^\]]*\]\s*(?:__\w+\s*)*=\s*\{(.*?)\n\s*\};", re.DOTALL)
 _TEMPLATE = re.compile(
-    r"\b(\w*(?:template|sysctl\w*))\s*(?:__\w+\s*)*=\s*\{\s*\n?\s*\.(?:\w*vars|\w*dir)\s*=\s*\{(.*?)\n\};", re.DOTALL
+    r"\b(\w*(?:template|sysctl\w*))\s*(?:__\w+\s*)*=\s*\{\s*\n?\s*\.(?:\w*vars|\w*dir)\s*=\s*\{(.*?)\n\};",
+    re.DOTALL,
 )
 _CALL = re.compile(
     r"(?<!un)register_(?:net_)?sysctl(?:_init|_sz)?\s*\(\s*(?:[^,\"()]+(?:\([^)]*\))?,\s*)?\"([^\"]+)\"\s*,\s*(\w+)"
 )
 _PATH = re.compile(r"\"((?:abi|crypto|debug|dev|fs|kernel|net|sunrpc|user|vm)/[\w%./-]*)\"")
-_NAME = re.compile(r"\.procname\s*=\s*\"([^\"]+)\"|\b[A-Z][A-Z0-9_]+\((?:[^()\"]*,\s*)?\"([\w.-]+)\"")
+_NAME = re.compile(
+    r"\.procname\s*=\s*\"([^\"]+)\"|\b[A-Z][A-Z0-9_]+\((?:[^()\"]*,\s*)?\"([\w.-]+)\""
+)
 _ROOT = re.compile(r"(?:abi|crypto|debug|dev|fs|kernel|net|sunrpc|user|vm)(?:/|$)")
 _SKIPPED = re.compile(r"debug/test_sysctl|^foo")
 # /proc/sys: what is named for something of this machine.
 _OWN = (
     (re.compile(r"^(net/ipv[46]/(?:conf|neigh)/)[^/]+"), r"\1*"),
     (re.compile(r"^(net/mpls/conf/)[^/]+"), r"\1*"),
-    (re.compile(r"^(dev/(?:cdrom|parport)/)(?!info|autoclose|autoeject|check_media|debug|lock)[^/]+"), r"\1*"),
+    (
+        re.compile(
+            r"^(dev/(?:cdrom|parport)/)(?!info|autoclose|autoeject|check_media|debug|lock)[^/]+"
+        ),
+        r"\1*",
+    ),
     (re.compile(r"^(fs/binfmt_misc/)(?!register|status)[^/]+"), r"\1*"),
     (re.compile(r"^(kernel/sched_domain/).*"), r"\1*/*/*"),
 )
@@ -52,7 +61,9 @@ def of_file(text: str) -> Iterator[str]:
     text = _COMMENT.sub("", text)
     if "register_" not in text or "sysctl" not in text:
         return
-    tables = {name: _names(body) for name, body in (*_TABLE.findall(text), *_TEMPLATE.findall(text))}
+    tables = {
+        name: _names(body) for name, body in (*_TABLE.findall(text), *_TEMPLATE.findall(text))
+    }
     named = [(path, table) for path, table in _CALL.findall(text) if not _SKIPPED.search(path)]
     for path, table in named:
         for name in tables.get(table, ()):
@@ -60,7 +71,11 @@ def of_file(text: str) -> Iterator[str]:
     settled = {table for _, table in named if table in tables}
     loose = {name for table, names in tables.items() if table not in settled for name in names}
     paths = {path for path, table in named if table not in tables}
-    paths |= {re.sub(r"%\w+", "*", path) for path in _PATH.findall(text) if "%" in path or path not in dict(named)}
+    paths |= {
+        re.sub(r"%\w+", "*", path)
+        for path in _PATH.findall(text)
+        if "%" in path or path not in dict(named)
+    }
     for path in paths:
         for name in loose:
             yield f"{path.rstrip('/')}/{name}"
@@ -72,7 +87,9 @@ def _names(body: str) -> set[str]:
 
 def of_source(tree: str) -> Iterator[str]:
     for folder, folders, files in os.walk(tree):
-        folders[:] = [one for one in folders if one not in {"Documentation", "tools", "samples", "scripts"}]
+        folders[:] = [
+            one for one in folders if one not in {"Documentation", "tools", "samples", "scripts"}
+        ]
         for file in files:
             if file.endswith((".c", ".h")):
                 yield from of_file(Path(folder, file).read_text(encoding="utf-8", errors="replace"))

@@ -32,7 +32,12 @@ def device(slot: str, *, driver: str = "nvidia") -> str:
 
 
 def gpu(slot: str, **changed: str) -> str:
-    rows = {"recovery": "None", "hot": "Not Active", "uncorrectable": "0", "remapping": "No"} | changed
+    rows = {
+        "recovery": "None",
+        "hot": "Not Active",
+        "uncorrectable": "0",
+        "remapping": "No",
+    } | changed
     return f"""\
 GPU 0000{slot.upper()}
     Product Name                          : NVIDIA L40S
@@ -120,8 +125,10 @@ def sections(**changed: str | None) -> dict[str, str]:
         "issue": LISTED.format(1, "/etc/issue") + "\nUbuntu 24.04.1 LTS \\n \\l\n\n",
         "lspci": "".join(map(device, SLOTS)),
         "dmesg": LOG,
-        "cpuinfo": LISTED.format(5, "/proc/cpuinfo") + "\nprocessor\t: 0\nflags\t\t: fpu sse avx2\n",
-        "modules": LISTED.format(6, "/proc/modules") + "\nnvidia 9715712 34 nvidia_uvm, Live 0xffffffffc0000000 (PO)\n",
+        "cpuinfo": LISTED.format(5, "/proc/cpuinfo")
+        + "\nprocessor\t: 0\nflags\t\t: fpu sse avx2\n",
+        "modules": LISTED.format(6, "/proc/modules")
+        + "\nnvidia 9715712 34 nvidia_uvm, Live 0xffffffffc0000000 (PO)\n",
         "version": LISTED.format(7, "/proc/driver/nvidia/version")
         + "\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue Jan 14 22:54:00 UTC 2025\n",
         "smi": long_text(*map(gpu, SLOTS)),
@@ -138,7 +145,9 @@ HEADS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def report(*, flags: str = "", more: str = "", end: bool = True, name: str = "gpu7", **changed: str | None) -> bytes:
+def report(
+    *, flags: str = "", more: str = "", end: bool = True, name: str = "gpu7", **changed: str | None
+) -> bytes:
     head = (
         "\nStart of NVIDIA bug report log file.  Please include this file, along\nwith a detailed description.\n\n"
         f"nvidia-bug-report.sh Version: 34275367\n\nDate: Fri Nov 20 10:00:00 UTC 2026\n"
@@ -160,10 +169,15 @@ def packed(content: bytes, *, members: int = 5) -> bytes:
 
 
 def registers(
-    *, below: tuple[int, int, int] = (0, 0, 0), width: int = 16, most: int = 16, state: int = 0, has_link: bool = True
+    *,
+    below: tuple[int, int, int] = (0, 0, 0),
+    width: int = 16,
+    most: int = 16,
+    state: int = 0,
+    has_link: bool = True,
 ) -> bytes:
-    """The first 256 bytes of a function: of a GPU, or of a bridge with these buses (primary, secondary, last); its power
-    state (3: asleep), and a link of the fourth generation.
+    """The first 256 bytes of a function: of a GPU, or of a bridge with these buses (primary,
+    secondary, last); its power state (3: asleep), and a link of the fourth generation.
     """
     space = bytearray(256)
     space[0:4] = b"\x86\x80\x20\x34" if any(below) else b"\xde\x10\xb9\x26"
@@ -180,7 +194,9 @@ def registers(
 def function(slot: str, space: bytes, words: str = "") -> str:
     """As lspci shows it with its configuration space."""
     title = (
-        "PCI bridge [0604]: Intel Root Port [8086:3420]" if space[14] == 1 else "3D controller [0302]: L40S [10de:26b9]"
+        "PCI bridge [0604]: Intel Root Port [8086:3420]"
+        if space[14] == 1
+        else "3D controller [0302]: L40S [10de:26b9]"
     )
     rows = (f"{at:02x}: {space[at : at + 16].hex(' ')}\n" for at in range(0, len(space), 16))
     return f"{slot} {title}\n\tNUMA node: 0\n{words}{''.join(rows)}\n"

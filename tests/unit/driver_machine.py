@@ -1,4 +1,6 @@
-"""Machines for tests of the driver: facts that are given, and a note whether `ubuntu-drivers` was asked."""
+"""Machines for tests of the driver: facts that are given, and a note whether `ubuntu-drivers` was
+asked.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,20 @@ FLAVOURS = ("", "-open", "-server", "-server-open")
 def gpu(device_id, slot=0, driver="", is_vgpu=False, is_listed=True):
     generation = generation_of(int(device_id, 16))
     return Gpu(
-        f"0000:{slot:02x}:00.0", device_id, "", "0x030200", generation, "", driver, -1, 0, 0, "", "", is_vgpu, is_listed
+        f"0000:{slot:02x}:00.0",
+        device_id,
+        "",
+        "0x030200",
+        generation,
+        "",
+        driver,
+        -1,
+        0,
+        0,
+        "",
+        "",
+        is_vgpu,
+        is_listed,
     )
 
 
@@ -46,7 +61,9 @@ def candidate(name, modules=None, **more):
     branch = rest.split("-")[0]
     provider = f"linux-modules-nvidia-{rest}-generic" if modules is None else modules
     flags = {"is_third_party": False, "is_recommended": False} | more
-    return Candidate(name, int(branch), "-server" in rest, rest.endswith("-open"), modules=provider, **flags)
+    return Candidate(
+        name, int(branch), "-server" in rest, rest.endswith("-open"), modules=provider, **flags
+    )
 
 
 def archive(kernel="generic"):
@@ -67,25 +84,47 @@ def tables(site=()):
     return Branches({**rows, **{one.number: one for one in site}}, as_of, good_until, {})
 
 
-def stanza(name, version, ids=(), support="", section="restricted/libs", depends="nvidia-dkms, nvidia-utils"):
-    """What `apt-cache show` prints of a driver package, shortened; `ids` are the PCI devices that it drives."""
-    aliases = ", ".join(f"pci:v000010DEd0000{one.removeprefix('0x').upper()}sv*sd*bc03sc*i*" for one in ids)
-    fields = [f"Package: {name}", "Priority: optional", f"Section: {section}", f"Version: {version}"]
+def stanza(
+    name,
+    version,
+    ids=(),
+    support="",
+    section="restricted/libs",
+    depends="nvidia-dkms, nvidia-utils",
+):
+    """What `apt-cache show` prints of a driver package, shortened; `ids` are the PCI devices that
+    it drives.
+    """
+    aliases = ", ".join(
+        f"pci:v000010DEd0000{one.removeprefix('0x').upper()}sv*sd*bc03sc*i*" for one in ids
+    )
+    fields = [
+        f"Package: {name}",
+        "Priority: optional",
+        f"Section: {section}",
+        f"Version: {version}",
+    ]
     fields += [f"Depends: {depends}", "Description: NVIDIA driver metapackage"]
-    fields += [f"Modaliases: nvidia({aliases})"] * bool(ids) + [f"Support: {support}"] * bool(support)
+    fields += [f"Modaliases: nvidia({aliases})"] * bool(ids) + [f"Support: {support}"] * bool(
+        support
+    )
     return "\n".join(fields) + "\n\n"
 
 
 def filled(kind, **known):
     """A fact of this class with nothing in the fields that are not known here."""
     nothing = {"str": "", "bool": False, "int": 0}
-    missing = {one.name: nothing.get(str(one.type), ()) for one in fields(kind) if one.name not in known}
+    missing = {
+        one.name: nothing.get(str(one.type), ()) for one in fields(kind) if one.name not in known
+    }
     return kind(**missing, **known)
 
 
 class GivenArchives(SimpleNamespace):
-    """Of each installed package one of the `origins`, in turn; none where there are none. `packages_there`: name and
-    version of each. Apt has all that a command names, but what is `lacking`; None: it was not asked."""
+    """Of each installed package one of the `origins`, in turn; none where there are none.
+    `packages_there`: name and version of each. Apt has all that a command names, but what is
+    `lacking`; None: it was not asked.
+    """
 
     lacking = ()
 
@@ -97,7 +136,9 @@ class GivenArchives(SimpleNamespace):
     def offers_of(self, names):
         if self.lacking is None:
             raise UnknownFact("not in this record")
-        new = {name: Offer(name, "", "1", "", "NVIDIA") for name in names if name not in self.lacking}
+        new = {
+            name: Offer(name, "", "1", "", "NVIDIA") for name in names if name not in self.lacking
+        }
         return new | {name: offer for name, offer in self.packages.items() if name in new}
 
     @property
@@ -126,9 +167,15 @@ def machine(
     kernel="generic", architecture="x86_64", drivers=(), now=NOW, updates=(), is_vgpu=False, profile=False, listed=True, held=(),
     versions=(), cloud="", image="", shown="", site=(), working=(), components=(), modules=(), untold=None, own_modules=True, next_kernel="", at_next=(), pins=(), policy=ABSENT, **more,
 ):  # fmt: skip
-    installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(packages, "580.95.05-0ubuntu1")
+    installed = {"linux-image-" + kernel: "6.8.0.45", "dpkg": "1.22"} | dict.fromkeys(
+        packages, "580.95.05-0ubuntu1"
+    )
     branch, flavour = branch_and_flavour(installed.items())
-    of_driver = tuple(DriverPackage(n, v, n in held, "installed") for n, v in installed.items() if is_driver_package(n))
+    of_driver = tuple(
+        DriverPackage(n, v, n in held, "installed")
+        for n, v in installed.items()
+        if is_driver_package(n)
+    )
     bound = list(drivers) + [""] * len(devices)
     devs = tuple(gpu(one, slot, bound[slot], profile, listed) for slot, one in enumerate(devices))
     told = parse_show(shown, {one.slot: one.modalias for one in devs})
@@ -137,7 +184,9 @@ def machine(
         asked=False,
         offer=None
         if offer is None
-        else Candidates("test", archive() if offer == () and not problem else tuple(offer), problem, False, {}),
+        else Candidates(
+            "test", archive() if offer == () and not problem else tuple(offer), problem, False, {}
+        ),
         gpus=Gpus(devs, switches, 0),
         branches=tables(site),
         packaging=Packaging(told, "" if told else "not in this record"),
@@ -156,9 +205,14 @@ def machine(
             runfile=runfile,
             modules=tuple(modules),
         ),
-        reader=SimpleNamespace(now=lambda: now, has_tried_packages=False, query=lambda argv, timeout_s: policy),
+        reader=SimpleNamespace(
+            now=lambda: now, has_tried_packages=False, query=lambda argv, timeout_s: policy
+        ),
         apt=SimpleNamespace(
-            pins=tuple(pins), disabled_sources=(), sources=(), would=defaultdict(lambda: Transaction(()))
+            pins=tuple(pins),
+            disabled_sources=(),
+            sources=(),
+            would=defaultdict(lambda: Transaction(())),
         ),
         archives=GivenArchives(
             updates=tuple(updates),
@@ -181,7 +235,10 @@ def machine(
         ),
         gsp_firmware=SimpleNamespace(failures=()),
         offers=Offers(
-            {name: Offer(name, "", version, "", "Ubuntu") for name, version in dict(versions).items()},
+            {
+                name: Offer(name, "", version, "", "Ubuntu")
+                for name, version in dict(versions).items()
+            },
             make_unread("not in this record")
             if untold is None
             else {name: Offer(name, "", "1", "", "Ubuntu") for name in untold},
@@ -194,17 +251,29 @@ def machine(
             reboot_required=False,
             reboot_packages=(),
         ),
-        packages=Packages({name: (version, "install ok installed") for name, version in installed.items()}),
-        host=SimpleNamespace(cloud=cloud, **{key: host[key] for key in ("is_container", "is_wsl", "is_vm")}),
+        packages=Packages(
+            {name: (version, "install ok installed") for name, version in installed.items()}
+        ),
+        host=SimpleNamespace(
+            cloud=cloud, **{key: host[key] for key in ("is_container", "is_wsl", "is_vm")}
+        ),
         role=SimpleNamespace(vendor_image="DGX OS" if host.get("dgx") else image),
         kernel=SimpleNamespace(
             release=f"6.8.0-45-{kernel}", flavour=kernel.split("-hwe")[0], architecture=architecture
         ),
-        managers=SimpleNamespace(**{key: host.get(key, False) for key in ("gpu_operator", "kubelet", "dgx")}),
-        os=SimpleNamespace(is_ubuntu=ubuntu, name="Ubuntu 24.04" if ubuntu else "Debian GNU/Linux 12", id="x"),
+        managers=SimpleNamespace(
+            **{key: host.get(key, False) for key in ("gpu_operator", "kubelet", "dgx")}
+        ),
+        os=SimpleNamespace(
+            is_ubuntu=ubuntu, name="Ubuntu 24.04" if ubuntu else "Debian GNU/Linux 12", id="x"
+        ),
     )
 
 
 def compute(full, kernel="generic"):
     base = full.removesuffix("-open")
-    return f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}", f"linux-modules-nvidia-{full}-{kernel}"
+    return (
+        f"nvidia-headless-no-dkms-{full}",
+        f"nvidia-utils-{base}",
+        f"linux-modules-nvidia-{full}-{kernel}",
+    )

@@ -1,6 +1,7 @@
 """A Reader over a few values in memory, for tests of what only looks.
 
-Parents of everything that is named are folders; what is not named is ABSENT; symbolic links resolve as on a real host.
+Parents of everything that is named are folders; what is not named is ABSENT; symbolic links resolve
+as on a real host.
 """
 
 from __future__ import annotations
@@ -20,16 +21,14 @@ _MAX_LINKS = 40
 class FakeReader:
     """FakeReader(files={"/etc/hostname": "a"}, links={"/etc/mtab": "/proc/self/mounts"}) ...
 
-    files: path -> str, bytes, FileValue (sets mode and owner too) or Unreadable.
-    links: path -> text of the link.
-    folders: empty folders (those that hold something need no mention).
-    queries: argv as a tuple -> Completed, str (its stdout, status 0), ABSENT or Unreadable.
-    stats: path -> Stat (device nodes, odd owners) or Unreadable.
-    spaces: path -> Space.
-    refused: path of a file or folder -> why nothing can be written there.
-    unreadable: path -> reason; that path and everything below it answers Unreadable to every method.
-    processes: a tuple of Process, or Unreadable.
-    `asked` collects every argv that was queried, in order; `seen` every path that was read, listed or stat'ed.
+    files: path -> str, bytes, FileValue (sets mode and owner too) or Unreadable. links: path ->
+    text of the link. folders: empty folders (those that hold something need no mention). queries:
+    argv as a tuple -> Completed, str (its stdout, status 0), ABSENT or Unreadable. stats: path ->
+    Stat (device nodes, odd owners) or Unreadable. spaces: path -> Space. refused: path of a file or
+    folder -> why nothing can be written there. unreadable: path -> reason; that path and everything
+    below it answers Unreadable to every method. processes: a tuple of Process, or Unreadable.
+    `asked` collects every argv that was queried, in order; `seen` every path that was read, listed
+    or stat'ed.
     """
 
     def __init__(
@@ -121,7 +120,9 @@ class FakeReader:
         if isinstance(value, Unreadable):
             return Stat("file", 0o600, 0, 0, 0, 0, 1, inode, 1)
         if isinstance(value, FileValue):
-            return Stat("file", value.mode, value.uid, value.gid, len(value.content), 0, 1, inode, 1)
+            return Stat(
+                "file", value.mode, value.uid, value.gid, len(value.content), 0, 1, inode, 1
+            )
         content = value.encode() if isinstance(value, str) else value
         return Stat("file", 0o644, 0, 0, len(content), 0, 1, inode, 1)
 
@@ -146,7 +147,9 @@ class FakeReader:
         answer = self.queries.get(tuple(argv), ABSENT)
         return Completed(0, answer.encode(), b"") if isinstance(answer, str) else answer
 
-    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+    def rehearse_fstab(
+        self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]
+    ) -> Answer[Rehearsal]:
         self.rehearsed.append((before, after, tmpfs_options))
         return self.rehearsal
 
@@ -168,7 +171,9 @@ class FakeReader:
             if isinstance(content, Unreadable):
                 return content
             if isinstance(content, bytes):
-                pairs = (line.partition("=") for line in content.decode().splitlines() if "=" in line)
+                pairs = (
+                    line.partition("=") for line in content.decode().splitlines() if "=" in line
+                )
                 return {key.lower(): " ".join(shlex.split(value)) for key, _, value in pairs}
         return ABSENT
 

@@ -32,4 +32,10 @@ def document(*hosts):
 
 
 def look(host, **more):
-    return HostLook(host, more.pop("machine", ""), more.pop("at", "2026-11-21T03:00:00+00:00"), f"{host}.json", **more)
+    return HostLook(
+        host,
+        more.pop("machine", ""),
+        more.pop("at", "2026-11-21T03:00:00+00:00"),
+        f"{host}.json",
+        **more,
+    )

@@ -1,4 +1,6 @@
-"""The two real readers of an fstab on this machine: findmnt(8) for libmount, and getmntent(3) of its C library."""
+"""The two real readers of an fstab on this machine: findmnt(8) for libmount, and getmntent(3) of
+its C library.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +51,28 @@ def findmnt(path: Path) -> list[tuple[object, ...]] | None:
     """
     # without --fstab libmount guesses the format by the first line, and two numbers mean mountinfo
     path.with_name("findmnt").write_bytes(b"first /first none rw 0 0\n" + path.read_bytes())
-    argv = ("findmnt", "--json", "--list", "-o", COLUMNS, "--tab-file", str(path.with_name("findmnt")))
+    argv = (
+        "findmnt",
+        "--json",
+        "--list",
+        "-o",
+        COLUMNS,
+        "--tab-file",
+        str(path.with_name("findmnt")),
+    )
     done = subprocess.run(argv, check=False, capture_output=True, timeout=20)
     if done.returncode < 0:
         return None
     rows = json.loads(done.stdout.decode("utf-8", "replace"), strict=False)["filesystems"][1:]
     return [
-        (row["source"], clean_path(row["target"]), row["fstype"], row["options"] or "", row["freq"], row["passno"])
+        (
+            row["source"],
+            clean_path(row["target"]),
+            row["fstype"],
+            row["options"] or "",
+            row["freq"],
+            row["passno"],
+        )
         for row in rows
     ]
 
@@ -91,8 +108,12 @@ def assert_same_entries(ours: list[Fields], theirs: list[Fields]) -> None:
     assert ours == known
 
 
-def assert_only_options_differ(before: bytes, after: bytes, numbers: list[int], folder: Path) -> None:
-    """To both real readers, the entries of these lines have other options, and nothing else is different."""
+def assert_only_options_differ(
+    before: bytes, after: bytes, numbers: list[int], folder: Path
+) -> None:
+    """To both real readers, the entries of these lines have other options, and nothing else is
+    different.
+    """
     old, new = both(before, folder), both(after, folder)
     lines = parse(before).lines
     stale = {line.number for line in lines if line.getmntent and line.getmntent.freq == STALE}

@@ -1,4 +1,6 @@
-"""A host at its boot, with a plan and a receipt for it, for the tests of what happens before work."""
+"""A host at its boot, with a plan and a receipt for it, for the tests of what happens before
+work.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,18 @@ BOOT, STARTING = "boot-a", {("systemctl", "is-system-running"): "starting\n"}
 CHANGE = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", "a-rule")
 LATER = replace(CHANGE, activation=Activation.REBOOT)
 SAID = "the GPU does not answer"
-FAULT = Finding("gpu-lost", "0000:1a:00.0", Verdict.DIFFERS, reason=SAID, is_fault=True, todo="reboot it\nsoon")
+FAULT = Finding(
+    "gpu-lost", "0000:1a:00.0", Verdict.DIFFERS, reason=SAID, is_fault=True, todo="reboot it\nsoon"
+)
 ALL = AtBoot(plans="all")
 
 
 class Host(Overlay):
     """A host at its boot; programs that change it are noted, and refuse where they are told to."""
 
-    def __init__(self, files=None, queries=STARTING, folders=("/run", "/run/systemd/system"), boot=BOOT):
+    def __init__(
+        self, files=None, queries=STARTING, folders=("/run", "/run/systemd/system"), boot=BOOT
+    ):
         known = {"/proc/sys/kernel/random/boot_id": f"{boot}\n", **(files or {})}
         self.base = FakeReader(known, folders=(*folders, "/dev"), queries=queries)
         super().__init__(self.base)

@@ -13,11 +13,16 @@ from tests.unit.bug_reports import LOG, LOST, NOT_REACHED, SLOTS, device, gpu, l
 __all__ = ("LOG", "LOST", "NOT_REACHED", "SLOTS", "device", "gpu", "long_text")
 
 TOP = "sosreport-gpu7-2026-11-20-abcdefg"
-HOSTNAMECTL = " Static hostname: gpu7\n       Icon name: computer-server\n         Chassis: server\n"
+HOSTNAMECTL = (
+    " Static hostname: gpu7\n       Icon name: computer-server\n         Chassis: server\n"
+)
 CPU = "processor\t: 0\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: fpu vme\n"
 # What the commands of each plugin printed.
 ANSWERS: Mapping[tuple[str, str], str | None] = {
-    ("kernel", "uname -a"): "Linux gpu7 6.8.0-60-generic #63-Ubuntu SMP x86_64 x86_64 x86_64 GNU/Linux\n",
+    (
+        "kernel",
+        "uname -a",
+    ): "Linux gpu7 6.8.0-60-generic #63-Ubuntu SMP x86_64 x86_64 x86_64 GNU/Linux\n",
     ("kernel", "dmesg"): LOG,
     ("pci", "lspci -nnvv"): "".join(device(slot).removeprefix("0000:") for slot in SLOTS),
     ("nvidia", "nvidia-smi -q"): long_text(*(gpu(slot) for slot in SLOTS)),
@@ -37,7 +42,9 @@ FILES: Mapping[str, str | None] = {
 }
 LINKS: Mapping[str, str] = {"lib": "usr/lib", "etc/os-release": "../usr/lib/os-release"}
 # Folders that plugins took whole.
-SPECIFICATIONS: Mapping[str, tuple[str, ...]] = {"kernel": ("/etc/sysctl.d", "/etc/modprobe.d", "/lib/modules/*/x")}
+SPECIFICATIONS: Mapping[str, tuple[str, ...]] = {
+    "kernel": ("/etc/sysctl.d", "/etc/modprobe.d", "/lib/modules/*/x")
+}
 FOLDERS = ("etc/sysctl.d", "etc/modprobe.d")
 
 
@@ -63,7 +70,9 @@ def sos_members(
     answers: Mapping[tuple[str, str], str | None] | None = None, files: Mapping[str, str | None] | None = None,
     links: Mapping[str, str] | None = None, **changed: Any,
 ) -> list[tuple[tarfile.TarInfo, bytes]]:  # fmt: skip
-    """The members of such an archive; None leaves one out. `changed`: rows of the manifest, by command or plugin."""
+    """The members of such an archive; None leaves one out. `changed`: rows of the manifest, by
+    command or plugin.
+    """
     said = {one: text for one, text in (ANSWERS | (answers or {})).items() if text is not None}
     found = [member(TOP, tarfile.DIRTYPE)]
     found += [member(f"{TOP}/{folder}", tarfile.DIRTYPE) for folder in FOLDERS]
@@ -87,7 +96,12 @@ def member(
     return info, data
 
 
-def pack(members: list[tuple[tarfile.TarInfo, bytes]], mode: str = "w:xz", *, form: int = tarfile.PAX_FORMAT) -> bytes:
+def pack(
+    members: list[tuple[tarfile.TarInfo, bytes]],
+    mode: str = "w:xz",
+    *,
+    form: int = tarfile.PAX_FORMAT,
+) -> bytes:
     out = BytesIO()
     with tarfile.open(fileobj=out, mode=mode, format=form) as tar:  # type: ignore[call-overload]
         for info, data in members:

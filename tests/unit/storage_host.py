@@ -1,4 +1,6 @@
-"""A host for tests of storage: a FakeReader under an overlay, with stand-ins for the facts of other subjects."""
+"""A host for tests of storage: a FakeReader under an overlay, with stand-ins for the facts of other
+subjects.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ GIB = 1 << 30
 ROOT = "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw"
 
 
-def disk(name: str, device: str, disks: tuple[str, ...] = ("sda",), *, is_rotational: bool = False) -> SimpleNamespace:
+def disk(
+    name: str, device: str, disks: tuple[str, ...] = ("sda",), *, is_rotational: bool = False
+) -> SimpleNamespace:
     return SimpleNamespace(
         name=name, device=device, disks=disks, rotates=is_rotational, transport="sata", kind="disk", parents=(),
         is_ephemeral=False,
@@ -32,7 +36,9 @@ DISKS = (
 )
 
 
-def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, disks=DISKS, **host) -> Facts:
+def make_facts(
+    reader, *, ram_gib: int = 256, available_gib: int | None = None, disks=DISKS, **host
+) -> Facts:
     facts = Facts(reader)
     plain = {
         "is_container": False,
@@ -52,7 +58,9 @@ def make_facts(reader, *, ram_gib: int = 256, available_gib: int | None = None, 
     )
     facts.__dict__["arc"] = SimpleNamespace(is_there=False)
     facts.__dict__["disks"] = SimpleNamespace(
-        all=(), by_device={one.device: one for one in disks}, by_name={one.name: one for one in disks}
+        all=(),
+        by_device={one.device: one for one in disks},
+        by_name={one.name: one for one in disks},
     )
     return facts
 
@@ -61,9 +69,21 @@ class StorageHost:
     """fstab and mountinfo as text; every look collects anew, `apply` writes through the overlay."""
 
     def __init__(
-        self, fstab="", mountinfo=ROOT, *, persistent_only=False, ram_gib=256, available_gib=None, files=None, **kwargs
+        self,
+        fstab="",
+        mountinfo=ROOT,
+        *,
+        persistent_only=False,
+        ram_gib=256,
+        available_gib=None,
+        files=None,
+        **kwargs,
     ) -> None:
-        host = {name: kwargs.pop(name) for name in list(kwargs) if name.startswith(("is_", "has_", "shares_"))}
+        host = {
+            name: kwargs.pop(name)
+            for name in list(kwargs)
+            if name.startswith(("is_", "has_", "shares_"))
+        }
         content = {"/proc/self/mountinfo": mountinfo, "/etc/fstab": fstab, **(files or {})}
         kwargs.setdefault("spaces", {"/": Space(GIB, GIB // 2, 1, 1)})
         reader = FakeReader(
@@ -73,7 +93,9 @@ class StorageHost:
         )
         self.writer = Overlay(reader)
         self.ledger: dict[Address, Applied] = {}
-        self._make = lambda: make_facts(self.writer, ram_gib=ram_gib, available_gib=available_gib, **host)
+        self._make = lambda: make_facts(
+            self.writer, ram_gib=ram_gib, available_gib=available_gib, **host
+        )
 
     @property
     def facts(self) -> Facts:
@@ -87,8 +109,13 @@ class StorageHost:
         """The one finding of a wish."""
         facts = self.facts
         kind = wish_kinds()[wish.kind]
-        state = {one: address_kinds()[one.kind].read(self.writer, one.name) for one in kind.addresses(wish, facts)}
-        (finding,) = typed(kind.compare((wish,), Context(facts, state, self.ledger, rule_risk, Disturbs.NOTHING)))
+        state = {
+            one: address_kinds()[one.kind].read(self.writer, one.name)
+            for one in kind.addresses(wish, facts)
+        }
+        (finding,) = typed(
+            kind.compare((wish,), Context(facts, state, self.ledger, rule_risk, Disturbs.NOTHING))
+        )
         return finding
 
     def apply(self, changes) -> None:

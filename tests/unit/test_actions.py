@@ -6,7 +6,13 @@ import pytest
 
 from hosttune import __version__
 from hosttune.actions.apply import apply, check_expected, new_run
-from hosttune.actions.journal.journal import FOLDER, Journal, JournalWriter, read_journal, still_back
+from hosttune.actions.journal.journal import (
+    FOLDER,
+    Journal,
+    JournalWriter,
+    read_journal,
+    still_back,
+)
 from hosttune.actions.journal.lines import Run, parse_run
 from hosttune.actions.journal.recover import recover
 from hosttune.actions.run import wait_for_first_boot
@@ -15,18 +21,35 @@ from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
-from hosttune.values import ABSENT, Action, Address, Change, HoldKind, Phase, Plan, Stage, Trigger, Unreadable
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Address,
+    Change,
+    HoldKind,
+    Phase,
+    Plan,
+    Stage,
+    Trigger,
+    Unreadable,
+)
 from hosttune.views.page import Page
 from hosttune.views.receipt import receipt_report
 from tests.unit.fake_reader import FakeReader
 
 UNIT, SECOND = Address("unit", "x.service"), Address("sysctl", "vm.b")
 SWAPPINESS = Address("sysctl", "vm.a")
-VALUES = {"/proc/sys/vm/a": "60\n", "/proc/sys/vm/b": "1\n", "/proc/sys/kernel/random/boot_id": "boot\n"}
+VALUES = {
+    "/proc/sys/vm/a": "60\n",
+    "/proc/sys/vm/b": "1\n",
+    "/proc/sys/kernel/random/boot_id": "boot\n",
+}
 
 
 class Host(Overlay):
-    """A host whose kernel refuses to write, or takes a value and complains, as `refused` and `complained` say."""
+    """A host whose kernel refuses to write, or takes a value and complains, as `refused` and
+    `complained` say.
+    """
 
     def __init__(self, files=None, **more):
         super().__init__(FakeReader({**VALUES, **(files or {})}, **more))
@@ -51,7 +74,12 @@ def change(address, before, after, rule="some-rule", triggers=()):
 
 def session_on(host):
     return SimpleNamespace(
-        reader=host, journal=read_journal(host), facts=Facts(host), selected=(), resumed=(), resumed_run=""
+        reader=host,
+        journal=read_journal(host),
+        facts=Facts(host),
+        selected=(),
+        resumed=(),
+        resumed_run="",
     )
 
 
@@ -74,7 +102,9 @@ def value(host, name):
 def test_change_that_took_although_it_complained_can_be_undone():
     host = Host()
     host.complained = {"/proc/sys/vm/a"}
-    receipt = apply_stages(host, [change(SWAPPINESS, "60", "10")])  # it is taken back at once, and that complains, too
+    receipt = apply_stages(
+        host, [change(SWAPPINESS, "60", "10")]
+    )  # it is taken back at once, and that complains, too
     assert len(receipt.failed) == 2
     assert value(host, "vm.a") == "60"
     host.complained = set()
@@ -85,7 +115,9 @@ def test_change_that_took_although_it_complained_can_be_undone():
 def test_value_that_the_kernel_rounds_is_failed_and_goes_back():
     host = Host()
     plain = Overlay.set_value
-    host.set_value = lambda path, text: plain(host, path, "1024" if text.strip() == "1000" else text)
+    host.set_value = lambda path, text: plain(
+        host, path, "1024" if text.strip() == "1000" else text
+    )
     receipt = apply_stages(host, [change(SWAPPINESS, "60", "1000")])
     assert "reads differently" in receipt.failed[0].error
     assert value(host, "vm.a") == "60"
@@ -163,7 +195,9 @@ def interrupted(host, *changes):
             recorder.done(step)
 
 
-@pytest.mark.parametrize(("present", "phase"), [("10", Phase.DONE), ("60", Phase.FAILED), ("33", Phase.INTENT)])
+@pytest.mark.parametrize(
+    ("present", "phase"), [("10", Phase.DONE), ("60", Phase.FAILED), ("33", Phase.INTENT)]
+)
 def test_open_intent_is_booked_by_what_the_host_holds(present, phase):
     host = Host({"/proc/sys/vm/a": present})
     interrupted(host, change(SWAPPINESS, "60", "10"))
@@ -214,7 +248,10 @@ def test_restart_that_waited_runs_after_the_reload_of_a_later_run():
     interrupted(host, change(SWAPPINESS, "60", "10", triggers=(restart,)))
     recover(host)
     apply_stages(host, [change(SECOND, "1", "2", triggers=(reload, restart))])
-    assert [argv for argv, _ in ran] == [("systemctl", "daemon-reload"), ("systemctl", "try-restart", "x.service")]
+    assert [argv for argv, _ in ran] == [
+        ("systemctl", "daemon-reload"),
+        ("systemctl", "try-restart", "x.service"),
+    ]
     assert read_journal(host).pending_triggers("boot") == ()
 
 
@@ -257,9 +294,14 @@ def test_what_an_undo_left_is_looked_at_again():
     host.files["/proc/sys/vm/a"] = b"10\n"
     run = read_journal(host).runs[-1]
     held = still_back(read_journal(host), host)
-    assert {step.change.address: held[step.id] for step in run.steps} == {SWAPPINESS: False, SECOND: True}
+    assert {step.change.address: held[step.id] for step in run.steps} == {
+        SWAPPINESS: False,
+        SECOND: True,
+    }
     apply_stages(host, [change(SWAPPINESS, "10", "20")])
-    assert [held.change.address for held in run.steps if held.id in still_back(read_journal(host), host)] == [SECOND]
+    assert [
+        held.change.address for held in run.steps if held.id in still_back(read_journal(host), host)
+    ] == [SECOND]
 
 
 def test_line_that_a_later_run_edited_waits_for_that_run():
@@ -313,7 +355,9 @@ class Entangled(Host):
 
 def test_value_that_a_later_change_of_the_run_set_aside_is_not_called_verified():
     host = Entangled()
-    receipt = apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2", "other-rule")])
+    receipt = apply_stages(
+        host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2", "other-rule")]
+    )
     assert receipt.failed == ()
     assert not receipt.verified
 
@@ -338,7 +382,11 @@ def test_package_is_never_taken_back_without_being_asked():
     host = Host({"/var/lib/dpkg/status": dpkg})
     host.refused = {"/proc/sys/vm/b"}
     packages = Address("package-set", "tuned")
-    steps = [change(SWAPPINESS, "60", "10"), change(packages, ABSENT, ("tuned=2",)), change(SECOND, "1", "2")]
+    steps = [
+        change(SWAPPINESS, "60", "10"),
+        change(packages, ABSENT, ("tuned=2",)),
+        change(SECOND, "1", "2"),
+    ]
     receipt = apply_stages(host, steps)
     assert [str(outcome.change.address) for outcome in receipt.failed] == ["sysctl:vm.b"]
     assert address_kinds()["package-set"].read(host, "tuned") == ("tuned=2",)
@@ -365,7 +413,9 @@ class Logging(Host):
 def test_system_log_says_who_applied_and_undid_what_in_every_line():
     host = Logging()
     host.refused = {"/proc/sys/vm/b"}
-    receipt = apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2", rule="other-rule")])
+    receipt = apply_stages(
+        host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2", rule="other-rule")]
+    )
     head = f"apply {receipt.run_id}, digest dddddddddddd, by alice via sudo: "
     assert [line.removeprefix(head) for line in host.logged] == [
         f"begins: 2 to make, hosttune {__version__}",
@@ -437,7 +487,10 @@ def test_digest_is_expected_by_twelve_digits_or_more(digest, is_enough):
 def test_run_starts_after_the_last_one_although_the_clock_was_set_back():
     host = Host()
     late = Run("late", "apply", "2099-01-01T00:00:00.000000+00:00", "me", "boot", "d", "0")
-    assert new_run(host, Journal((late,)), "apply", "d").started_at == "2099-01-01T00:00:00.000001+00:00"
+    assert (
+        new_run(host, Journal((late,)), "apply", "d").started_at
+        == "2099-01-01T00:00:00.000001+00:00"
+    )
     early = Run("early", "apply", "1999-01-01T00:00:00.000000+00:00", "me", "boot", "d", "0")
     assert new_run(host, Journal((early,)), "apply", "d").started_at.startswith("2025-")
 
@@ -456,7 +509,9 @@ def test_change_before_one_that_cannot_be_taken_back_stays_because_the_later_may
         plain(path, text)
 
     host.set_value = set_value
-    apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2"), change(THIRD, "0", "1")])
+    apply_stages(
+        host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2"), change(THIRD, "0", "1")]
+    )
     assert (value(host, "vm.a"), value(host, "vm.b")) == ("10", "2")
     assert [step.change.address for step in read_journal(host).in_force] == [SWAPPINESS, SECOND]
 
@@ -476,17 +531,23 @@ def test_step_of_an_undo_is_left_where_a_later_one_of_its_rule_could_not_be_undo
     apply_stages(host, [change(SWAPPINESS, "60", "10"), change(SECOND, "1", "2")])
     host.refused = {"/proc/sys/vm/b"}
     _, receipt = undo_all(host)
-    assert [outcome.error for outcome in receipt.failed][1:] == ["left: another step of some-rule could not be undone"]
+    assert [outcome.error for outcome in receipt.failed][1:] == [
+        "left: another step of some-rule could not be undone"
+    ]
     assert (value(host, "vm.a"), value(host, "vm.b")) == ("10", "2")
 
 
 def test_receipt_of_an_undo_tells_what_was_gone_beside_what_was_taken_back():
     host = Host()
-    apply_stages(host, [change(SWAPPINESS, "60", "10"), change(Address("sysctl", "vm.b"), "1", "2")])
+    apply_stages(
+        host, [change(SWAPPINESS, "60", "10"), change(Address("sysctl", "vm.b"), "1", "2")]
+    )
     host.files["/proc/sys/vm/a"] = ABSENT
     receipt = undo_all(host)[1]
     text = receipt_report(receipt, Page(), is_undo=True, on_paper=1)
-    assert text.startswith("this host: the change is undone and read back.\n1 change was gone already, and recorded")
+    assert text.startswith(
+        "this host: the change is undone and read back.\n1 change was gone already, and recorded"
+    )
     assert "gone already" not in receipt_report(receipt, Page(), is_undo=True)
 
 
@@ -501,27 +562,35 @@ def test_value_that_went_with_its_device_is_undone_on_paper():
     assert (planned.plan.changes, receipt.failed) == ((), ())
     assert told == ["vm.a already has its old value: recorded as undone"]
     text = receipt_report(receipt, Page(), is_undo=True, on_paper=1)
-    assert text.startswith("this host: nothing touched: 1 change was gone already, and recorded as undone.\nRun 2")
+    assert text.startswith(
+        "this host: nothing touched: 1 change was gone already, and recorded as undone.\nRun 2"
+    )
     assert read_journal(host).in_force == ()
 
 
 def test_trigger_of_a_change_that_failed_does_not_wait_after_a_crash():
     host = Host()
     recorder = JournalWriter.start(host, new_run(host, read_journal(host), "apply", "d"))
-    recorder.record_failure(recorder.intent(change(SWAPPINESS, "60", "10", triggers=(Trigger("daemon-reload"),))), "no")
+    recorder.record_failure(
+        recorder.intent(change(SWAPPINESS, "60", "10", triggers=(Trigger("daemon-reload"),))), "no"
+    )
     recover(host)
     assert read_journal(host).pending_triggers("boot") == ()
 
 
 def waiting_host(monkeypatch, reasons):
-    """A host with a reload and a restart that wait from an earlier run, each now for the reason that is given."""
+    """A host with a reload and a restart that wait from an earlier run, each now for the reason
+    that is given.
+    """
     host = Host({"/proc/sys/vm/a": "10"}, folders=("/run/systemd/system",))
     host.run = lambda argv, *, timeout_s: host.ran.append((argv, timeout_s)[0])
     host.ran = []
     triggers = (Trigger("daemon-reload"), Trigger("restart", "x.service"))
     interrupted(host, change(SWAPPINESS, "60", "10", triggers=triggers))
     recover(host)
-    monkeypatch.setattr("hosttune.actions.apply.must_wait", lambda trigger, facts: reasons.get(trigger.kind, ""))
+    monkeypatch.setattr(
+        "hosttune.actions.apply.must_wait", lambda trigger, facts: reasons.get(trigger.kind, "")
+    )
     return host
 
 
@@ -533,7 +602,9 @@ def test_what_need_not_wait_runs_although_another_waits(monkeypatch):
 
 
 def test_run_in_which_all_has_to_wait_leaves_no_trace(monkeypatch):
-    host = waiting_host(monkeypatch, {"restart": "GPU work runs", "daemon-reload": "containers run"})
+    host = waiting_host(
+        monkeypatch, {"restart": "GPU work runs", "daemon-reload": "containers run"}
+    )
     runs = len(read_journal(host).runs)
     assert apply_stages(host).run_id == ""
     assert (host.ran, len(read_journal(host).runs)) == ([], runs)
@@ -552,7 +623,11 @@ def test_recovery_takes_away_the_drafts_of_the_files_that_the_run_wrote():
     host.discard_leftovers = looked_at.append
     docker = change(Address("docker-daemon", "log-driver"), ABSENT, ABSENT)
     interrupted(
-        host, change(SWAPPINESS, "60", "10"), change(Address("file", "/etc/x.conf"), ABSENT, ABSENT), ADDED, docker
+        host,
+        change(SWAPPINESS, "60", "10"),
+        change(Address("file", "/etc/x.conf"), ABSENT, ABSENT),
+        ADDED,
+        docker,
     )
     recover(host)
     assert looked_at == ["/etc/x.conf", "/etc/fstab", "/etc/docker/daemon.json"]
@@ -577,7 +652,10 @@ def test_first_boot_is_waited_for_and_one_that_does_not_end_is_refused():
     ("cgroup", "waits"),
     [
         ("0::/system.slice/cloud-final.service\n", False),
-        ("12:pids:/system.slice/cloud-final.service\n1:name=systemd:/system.slice/cloud-final.service\n", False),
+        (
+            "12:pids:/system.slice/cloud-final.service\n1:name=systemd:/system.slice/cloud-final.service\n",
+            False,
+        ),
         ("0::/system.slice/cloud-config.service/inner\n", False),
         ("0::/user.slice/user-0.slice/session-1.scope\n", True),
         ("0::/system.slice/hosttune-check.service\n", True),

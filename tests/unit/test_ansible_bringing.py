@@ -1,4 +1,6 @@
-"""What travels with a task and what is made of the answers, and what is said of words that do not fit; without Ansible."""
+"""What travels with a task and what is made of the answers, and what is said of words that do not
+fit; without Ansible.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-PLUGINS = Path(__file__).resolve().parents[2] / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
+PLUGINS = (
+    Path(__file__).resolve().parents[2]
+    / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
+)
 OWN = "ansible_collections.hosttune.hosttune.plugins.plugin_utils"
 
 
@@ -62,7 +67,9 @@ def module(name, **holds):
 
 
 class HostVars(dict):
-    """The variables of hosts as Ansible has them: what is asked for by host comes out of the templates."""
+    """The variables of hosts as Ansible has them: what is asked for by host comes out of the
+    templates.
+    """
 
     def get(self, host, default=None):
         raise AssertionError("everything that a host answered runs through the templates")
@@ -76,7 +83,9 @@ def ansible(monkeypatch):
     for name, holds in {
         "ansible": {
             "constants": types.SimpleNamespace(DEFAULT_STDOUT_CALLBACK="default"),
-            "context": types.SimpleNamespace(CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]}),
+            "context": types.SimpleNamespace(
+                CLIARGS={"inventory": ["my hosts"], "args": ["plays/apply.yml"]}
+            ),
         },
         "ansible.errors": {
             "AnsibleConnectionFailure": AnsibleConnectionFailure,
@@ -100,7 +109,9 @@ def folding(ansible, monkeypatch):
     monkeypatch.setitem(sys.modules, OWN, module(OWN, **utilities))
     documents = OWN.replace("plugin_utils", "module_utils.answer")
     monkeypatch.setitem(
-        sys.modules, documents, module(documents, **runpy.run_path(str(PLUGINS / "module_utils/answer.py")))
+        sys.modules,
+        documents,
+        module(documents, **runpy.run_path(str(PLUGINS / "module_utils/answer.py"))),
     )
     action = runpy.run_path(str(PLUGINS / "action/plan_classes.py"))["ActionModule"]()
 
@@ -113,7 +124,9 @@ def folding(ansible, monkeypatch):
         }
         for host, facts in (poisoned or {}).items():
             known[host].update(facts)
-        return action.run(task_vars={"hostvars": HostVars(known), "ansible_play_hosts_all": list(known)})
+        return action.run(
+            task_vars={"hostvars": HostVars(known), "ansible_play_hosts_all": list(known)}
+        )
 
     return fold
 
@@ -151,11 +164,19 @@ CHANGE = {
 
 
 def made(run, **more):
-    return {"digest": "1" * 64, "changes": [CHANGE | {"phase": "done"}], "run_id": run, "approved": True, **more}
+    return {
+        "digest": "1" * 64,
+        "changes": [CHANGE | {"phase": "done"}],
+        "run_id": run,
+        "approved": True,
+        **more,
+    }
 
 
 def test_host_that_dropped_out_after_its_answer_is_no_success(folding, capsys):
-    result = folding({"a": made("r1"), "b": made("r2")}, lost=["b"], act="apply", max_fail_percentage=0)
+    result = folding(
+        {"a": made("r1"), "b": made("r2")}, lost=["b"], act="apply", max_fail_percentage=0
+    )
     assert result["failed_hosts"] == {
         "b": "no answer any more; run r2 was made; whether it is drained, or has rebooted, is not known"
     }
@@ -163,7 +184,12 @@ def test_host_that_dropped_out_after_its_answer_is_no_success(folding, capsys):
 
 
 def test_host_that_says_itself_why_nothing_was_begun_may_not_be_made_in_part(folding, capsys):
-    refused = {"failed": True, "changed": False, "msg": "no rule is called TYPO", "reboot_reasons": []}
+    refused = {
+        "failed": True,
+        "changed": False,
+        "msg": "no rule is called TYPO",
+        "reboot_reasons": [],
+    }
     folding({"a": refused}, act="undo", max_fail_percentage=0)
     printed = capsys.readouterr().out
     assert "a: no rule is called TYPO" in printed
@@ -179,7 +205,11 @@ def test_host_that_was_never_asked_may_not_be_made_in_part(folding, capsys):
 
 
 def test_address_that_was_made_and_taken_back_is_named_once(folding, capsys):
-    changes = [CHANGE | {"phase": "done"}, CHANGE | {"phase": "failed", "address": "x:y"}, CHANGE | {"phase": "done"}]
+    changes = [
+        CHANGE | {"phase": "done"},
+        CHANGE | {"phase": "failed", "address": "x:y"},
+        CHANGE | {"phase": "done"},
+    ]
     folding({"a": made("r1") | {"changes": changes, "msg": "no"}}, act="apply")
     assert f"  memory-swappiness: {CHANGE['address']}, x:y\n" in capsys.readouterr().out
 
@@ -188,14 +218,19 @@ def test_what_is_to_know_of_earlier_runs_stands_in_the_summary(folding, capsys):
     told = {"digest": "", "changes": [], "interrupted": ["run r1 was interrupted"]}
     for act in ("plan", "apply"):
         folding({"a": told, "b": told | {"interrupted": []}}, act=act)
-        assert "1 host: to know of earlier runs\n  a: run r1 was interrupted\n" in capsys.readouterr().out
+        assert (
+            "1 host: to know of earlier runs\n  a: run r1 was interrupted\n"
+            in capsys.readouterr().out
+        )
 
 
 @pytest.mark.parametrize(("most", "ends"), [(None, False), (0, True), (49, True), (50, False)])
 def test_rollout_ends_where_more_of_a_batch_failed_than_may(most, ends, folding, capsys):
     earlier = {"c": made("r0"), "later": None}
     lost = {"unreachable": True, "msg": "Failed to connect to the host via ssh"}
-    result = folding({"a": made("r1"), "b": lost}, earlier=earlier, act="apply", max_fail_percentage=most)
+    result = folding(
+        {"a": made("r1"), "b": lost}, earlier=earlier, act="apply", max_fail_percentage=most
+    )
     assert result["ends"] is ends
     printed = capsys.readouterr().out
     ended = "It ends here; of later batches, nothing is touched: later.\nNext\n  b: see `hosttune history` there"
@@ -205,12 +240,16 @@ def test_rollout_ends_where_more_of_a_batch_failed_than_may(most, ends, folding,
 
 
 def test_quiet_fold_prints_nothing_and_tells_who_is_not_as_it_should_be(folding, capsys):
-    result = folding({"a": made("r1", compliant=False), "b": made("r2", compliant=True)}, quiet=True)
+    result = folding(
+        {"a": made("r1", compliant=False), "b": made("r2", compliant=True)}, quiet=True
+    )
     assert result["not_compliant"] == ["a"]
     assert capsys.readouterr().out == ""
 
 
-def test_plan_that_is_not_approved_is_told_by_what_moved_since_the_review(folding, tmp_path, capsys):
+def test_plan_that_is_not_approved_is_told_by_what_moved_since_the_review(
+    folding, tmp_path, capsys
+):
     fstab = CHANGE | {"address": "fstab:/data", "before": "defaults", "after": "defaults,noatime"}
     gone, other = CHANGE | {"address": "sysctl:gone"}, CHANGE | {"before": "30"}
     seen = {"hosts": [{"findings": [{"changes": [CHANGE, gone]}]}]}
@@ -241,10 +280,15 @@ def test_plan_that_is_not_approved_is_told_by_what_moved_since_the_review(foldin
         ({"before": 30}, "is 30 now, and was 60 at the review"),
         ({"after": "1"}, "would become 1, at the review 10"),
         ({"before": "x" * 41}, "would go from or to another value than at the review"),
-        ({"before": None, "action": "create"}, "would go from or to another value than at the review"),
+        (
+            {"before": None, "action": "create"},
+            "would go from or to another value than at the review",
+        ),
     ],
 )
-def test_what_moved_is_told_by_its_values_where_they_are_short(now, told, folding, tmp_path, capsys):
+def test_what_moved_is_told_by_its_values_where_they_are_short(
+    now, told, folding, tmp_path, capsys
+):
     (tmp_path / "a.json").write_text(json.dumps({"hosts": [{"findings": [{"changes": [CHANGE]}]}]}))
     left = {"digest": "2" * 64, "approved": False, "changes": [CHANGE | now]}
     folding({"a": left}, act="apply", reviewed=str(tmp_path))
@@ -253,7 +297,9 @@ def test_what_moved_is_told_by_its_values_where_they_are_short(now, told, foldin
 
 def test_folder_that_cannot_be_written_is_named_with_the_way_out(folding, tmp_path):
     (tmp_path / "results").write_text("")
-    with pytest.raises(AnsibleError, match=r"cannot be kept in .*/results: .*; name another folder \(results=DIR\)"):
+    with pytest.raises(
+        AnsibleError, match=r"cannot be kept in .*/results: .*; name another folder \(results=DIR\)"
+    ):
         folding({"a": {"digest": "", "changes": []}}, folder=str(tmp_path / "results"))
 
 
@@ -268,7 +314,9 @@ def action(monkeypatch, bundle):
         name: types.SimpleNamespace(**runpy.run_path(str(PLUGINS / f"plugin_utils/{name}.py")))
         for name in ("answers", "settings")
     }
-    monkeypatch.setitem(sys.modules, OWN, module(OWN, bundle=types.SimpleNamespace(**bundle), **utilities))
+    monkeypatch.setitem(
+        sys.modules, OWN, module(OWN, bundle=types.SimpleNamespace(**bundle), **utilities)
+    )
     return runpy.run_path(str(PLUGINS / "plugin_utils/bringing.py"))["BringingAction"]()
 
 
@@ -276,7 +324,9 @@ def test_file_is_found_where_the_person_stands(action, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpu.yaml").write_text("max_risk: low\n")
     assert action._policy({"policy_file": "gpu.yaml"}) == "max_risk: low\n"
-    with pytest.raises(AnsibleError, match=r"/nope\.yaml: no such file on the controller, nor nope\.yaml beside"):
+    with pytest.raises(
+        AnsibleError, match=r"/nope\.yaml: no such file on the controller, nor nope\.yaml beside"
+    ):
         action._policy({"policy_file": "nope.yaml"})
 
 
@@ -294,14 +344,22 @@ def test_empty_value_of_a_task_is_refused_before_any_host_is_asked(name, empty, 
     action._task = types.SimpleNamespace(args={name: empty})
     action._execute_module = lambda **_: pytest.fail("a host was asked")
     answer = action.run(task_vars={})
-    assert answer == {"failed": True, "msg": f"{name}: the value is empty; name one, or leave it out"}
+    assert answer == {
+        "failed": True,
+        "msg": f"{name}: the value is empty; name one, or leave it out",
+    }
 
 
 def test_every_option_of_the_modules_is_tried_with_an_empty_value():
     fragment = (PLUGINS / "doc_fragments/look.py").read_text()
     documented = yaml.safe_load(fragment.partition('r"""')[2].partition('"""')[0])["options"]
     for name in ("tune", "tune_info"):
-        text = (PLUGINS / f"modules/{name}.py").read_text().partition('DOCUMENTATION = r"""')[2].partition('"""')[0]
+        text = (
+            (PLUGINS / f"modules/{name}.py")
+            .read_text()
+            .partition('DOCUMENTATION = r"""')[2]
+            .partition('"""')[0]
+        )
         documented |= yaml.safe_load(text)["options"]
     assert {name for name in documented if not name.startswith("_")} == set(OPTIONS)
 
@@ -314,7 +372,9 @@ def test_empty_value_of_plan_classes_is_refused(folding, name):
 
 def test_role_has_no_empty_default_and_refuses_what_it_uses_itself():
     role = PLUGINS.parent / "roles/hosttune"
-    specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"][
+        "main"
+    ]["options"]
     defaults = yaml.safe_load((role / "defaults/main.yml").read_text())
     assert all(value not in ("", [], {}, None) for value in defaults.values())
     assert {name: one["default"] for name, one in specs.items() if "default" in one} == defaults
@@ -323,16 +383,24 @@ def test_role_has_no_empty_default_and_refuses_what_it_uses_itself():
         assert first["ansible.builtin.include_tasks"] == "check_words.yml"
     (reads, *_rest) = yaml.safe_load((role / "tasks/check_words.yml").read_text())
     assert (reads["register"], reads["ignore_errors"]) == ("hosttune_settings", False)
-    assert reads["hosttune.hosttune.controller_settings"] is None  # the variables of the role, none of them empty
+    assert (
+        reads["hosttune.hosttune.controller_settings"] is None
+    )  # the variables of the role, none of them empty
 
 
 def test_role_takes_its_variables_from_the_settings_of_the_controller_only():
-    """A variable named as such would be that of the host, if one of its modules returns a fact of this name."""
+    """A variable named as such would be that of the host, if one of its modules returns a fact of
+    this name.
+    """
     role = PLUGINS.parent / "roles/hosttune"
     specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]
     names = {name for entry in specs.values() for name in entry["options"]}
     for path in [*role.glob("tasks/*.yml"), *role.glob("templates/*"), role / "vars/main.yml"]:
-        used = set(re.findall(r"\bhosttune_[a-z_]+", re.sub(r"#.*|fail_msg: \"hosttune_.*", "", path.read_text())))
+        used = set(
+            re.findall(
+                r"\bhosttune_[a-z_]+", re.sub(r"#.*|fail_msg: \"hosttune_.*", "", path.read_text())
+            )
+        )
         assert not used & names, path
 
 
@@ -359,7 +427,9 @@ def test_rule_files_of_one_name_are_refused(bundle, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "site-a.yaml").write_text("id: site-a\n")
-    assert set(bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "a")], read_text)) == {"site-a.yaml"}
+    assert set(bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "a")], read_text)) == {
+        "site-a.yaml"
+    }
     with pytest.raises(AnsibleError, match=r"a/site-a\.yaml and .*/b/site-a\.yaml have one name"):
         bundle["rule_texts"]([str(tmp_path / "a"), str(tmp_path / "b")], read_text)
 
@@ -387,7 +457,9 @@ def test_where_the_folder_in_memory_cannot_be_used_another_private_one_is(tmp_pa
         assert asked.look == {"profile": "base", "policy": f"{asked.folder}/policy.yaml"}
     assert list((tmp_path / "disk").iterdir()) == []
     (tmp_path / "disk").rmdir()
-    with pytest.raises(client["Trouble"], match="hosttune cannot be laid down: No such file or directory"):
+    with pytest.raises(
+        client["Trouble"], match="hosttune cannot be laid down: No such file or directory"
+    ):
         client["Client"]("/bin/true").__enter__()
 
 
@@ -417,10 +489,17 @@ def test_task_in_the_background_is_refused_before_any_host_is_asked(action):
 def test_lists_are_also_words_with_commas(action):
     split = type(action).run.__globals__["split_lists"]
     given = {"only": "a, b", "approved": ["1 ", 2], "select": "", "profile": "a, b"}
-    assert split(given) == {"only": ["a", "b"], "approved": ["1", 2], "select": "", "profile": "a, b"}
+    assert split(given) == {
+        "only": ["a", "b"],
+        "approved": ["1", 2],
+        "select": "",
+        "profile": "a, b",
+    }
 
 
-REFUSED = "Failed to connect to the host via ssh: ssh: connect to host gpu01 port 22: Connection refused"
+REFUSED = (
+    "Failed to connect to the host via ssh: ssh: connect to host gpu01 port 22: Connection refused"
+)
 CUT_OFF = "Failed to connect to the host via ssh: Shared connection to gpu01 closed."
 
 
@@ -433,7 +512,9 @@ CUT_OFF = "Failed to connect to the host via ssh: Shared connection to gpu01 clo
         (True, 0, CUT_OFF, False),
     ],
 )
-def test_action_knows_where_nothing_can_have_begun(is_handed_over, retries, text, is_unbegun, action):
+def test_action_knows_where_nothing_can_have_begun(
+    is_handed_over, retries, text, is_unbegun, action
+):
     action._is_handed_over = is_handed_over
     action._connection = types.SimpleNamespace(get_option=lambda _name: retries)
     answer = action._unanswered(AnsibleConnectionFailure(text))
@@ -444,8 +525,15 @@ def test_action_knows_where_nothing_can_have_begun(is_handed_over, retries, text
     ("failure", "found"),
     [
         (
-            {"msg": "MODULE FAILURE", "rc": 1, "module_stderr": "ops is not in the sudoers file.\n"},
-            {"msg": "hosttune gave no answer there: ops is not in the sudoers file.", "unbegun": True},
+            {
+                "msg": "MODULE FAILURE",
+                "rc": 1,
+                "module_stderr": "ops is not in the sudoers file.\n",
+            },
+            {
+                "msg": "hosttune gave no answer there: ops is not in the sudoers file.",
+                "unbegun": True,
+            },
         ),
         (
             {
@@ -466,11 +554,16 @@ def test_module_without_an_answer_is_told_by_the_words_of_what_failed(failure, f
 def test_host_where_nothing_began_may_not_be_made_in_part(folding, capsys):
     lost = {"unreachable": True, "msg": "Failed to connect to the host via ssh"}
     folding({"a": lost | {"unbegun": True}, "b": lost}, act="apply", max_fail_percentage=0)
-    assert "  b: see `hosttune history` there; what was begun may be made in part" in capsys.readouterr().out
+    assert (
+        "  b: see `hosttune history` there; what was begun may be made in part"
+        in capsys.readouterr().out
+    )
 
 
 def test_summary_is_on_standard_error_where_a_program_reads_json(folding, capsys, monkeypatch):
-    monkeypatch.setattr(sys.modules["ansible"].constants, "DEFAULT_STDOUT_CALLBACK", "ansible.posix.json")
+    monkeypatch.setattr(
+        sys.modules["ansible"].constants, "DEFAULT_STDOUT_CALLBACK", "ansible.posix.json"
+    )
     result = folding({"a": {"digest": "", "changes": []}})
     seen = capsys.readouterr()
     assert (seen.out, seen.err) == ("", "".join(f"{line}\n" for line in result["summary"]))
@@ -482,7 +575,9 @@ def test_output_without_an_end_costs_its_host_alone(action, monkeypatch):
     read = []
 
     def execute(**_):
-        read.extend(bytes(16 << 20) for _ in range(64))  # zeros that are never touched cost this test no memory
+        read.extend(
+            bytes(16 << 20) for _ in range(64)
+        )  # zeros that are never touched cost this test no memory
         return {}
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -501,7 +596,9 @@ def test_output_that_is_larger_than_any_answer_is_not_looked_at(gather, action, 
     monkeypatch.setattr(bounds, "MAX_OUTPUT", 1 << 20)
     monkeypatch.setattr(bounds, "MAX_RECORD_OUTPUT", 2 << 20)
     monkeypatch.setattr(type(action), "SCHEMA", {"msg": {"type": "str"}})
-    monkeypatch.setattr(ActionBase, "_parse_returned_data", lambda _, res: json.loads(res["stdout"]), raising=False)
+    monkeypatch.setattr(
+        ActionBase, "_parse_returned_data", lambda _, res: json.loads(res["stdout"]), raising=False
+    )
     action._discovered_interpreter_key = None
     for size, is_taken in ((1000, True), (1 << 21, False)):
         printed = json.dumps({"msg": "x", "more": "x" * size})
@@ -510,4 +607,6 @@ def test_output_that_is_larger_than_any_answer_is_not_looked_at(gather, action, 
         )
         answer = action._ask({"gather": gather}, {})
         said = f"the answer of this host is none of hosttune: it printed more than {1 + len(gather)} MiB"
-        assert answer == ({"msg": "x"} if is_taken else {"failed": True, "changed": False, "msg": said})
+        assert answer == (
+            {"msg": "x"} if is_taken else {"failed": True, "changed": False, "msg": said}
+        )

@@ -1,4 +1,6 @@
-"""Where the file that travels with Ansible's tasks is built, and whom that believes; without Ansible."""
+"""Where the file that travels with Ansible's tasks is built, and whom that believes; without
+Ansible.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
-UTILS = Path(__file__).resolve().parents[2] / "playbooks/collections/ansible_collections/hosttune/hosttune"
-# Notes that it ran, and where; it can be set up where `.venv` is, or anywhere but in a folder named "theirs".
+UTILS = (
+    Path(__file__).resolve().parents[2]
+    / "playbooks/collections/ansible_collections/hosttune/hosttune"
+)
+# Notes that it ran, and where; it can be set up where `.venv` is, or anywhere but in a folder named
+# "theirs".
 RUN = """\
 #!/bin/sh
 cd "${0%/*}" && echo "$PWD" >>"$CALLS"
@@ -82,7 +88,9 @@ def of_somebody_else(monkeypatch, *paths: Path) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: str(path) not in held and may(path, mode))
 
 
-def test_own_checkout_keeps_the_file_and_builds_it_anew_when_a_source_changes(bundle, checkout, tmp_path):
+def test_own_checkout_keeps_the_file_and_builds_it_anew_when_a_source_changes(
+    bundle, checkout, tmp_path
+):
     built = bundle.built(str(checkout), "pyz")
     assert (built, Path(built).read_text()) == (str(checkout / "build/hosttune.pyz"), "1")
     assert calls(tmp_path) == ["/theirs", "built /theirs"]
@@ -94,8 +102,12 @@ def test_own_checkout_keeps_the_file_and_builds_it_anew_when_a_source_changes(bu
     assert stat.S_IMODE((checkout / "build/hosttune.pyz.held").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("held", [".", "build", "build/hosttune.pyz.held", "build/hosttune.pyz.stamp"])
-def test_checkout_of_somebody_else_builds_into_the_cache_of_this_user(bundle, checkout, tmp_path, monkeypatch, held):
+@pytest.mark.parametrize(
+    "held", [".", "build", "build/hosttune.pyz.held", "build/hosttune.pyz.stamp"]
+)
+def test_checkout_of_somebody_else_builds_into_the_cache_of_this_user(
+    bundle, checkout, tmp_path, monkeypatch, held
+):
     if held != ".":
         bundle.built(str(checkout), "pyz")
         calls(tmp_path)
@@ -104,16 +116,23 @@ def test_checkout_of_somebody_else_builds_into_the_cache_of_this_user(bundle, ch
     built = Path(bundle.built(str(checkout), "pyz"))
     assert built.is_relative_to(tmp_path / "cache/hosttune/checkouts")
     assert built.read_text() == "1"
-    assert {stat.S_IMODE(path.stat().st_mode) for path in built.parents if path.is_relative_to(tmp_path / "cache")} == {
-        0o700
-    }
-    assert (bundle.built(str(checkout), "pyz"), calls(tmp_path)) == (str(built), ["/theirs", "built /theirs"])
+    assert {
+        stat.S_IMODE(path.stat().st_mode)
+        for path in built.parents
+        if path.is_relative_to(tmp_path / "cache")
+    } == {0o700}
+    assert (bundle.built(str(checkout), "pyz"), calls(tmp_path)) == (
+        str(built),
+        ["/theirs", "built /theirs"],
+    )
     assert {path: path.stat().st_mtime_ns for path in checkout.rglob("*")}.keys() == before.keys()
     (checkout / "hosttune/a.py").write_text("22")
     assert Path(bundle.built(str(checkout), "pyz")).read_text() == "22"
 
 
-def test_checkout_that_nobody_has_set_up_is_copied_into_the_cache(bundle, checkout, tmp_path, monkeypatch):
+def test_checkout_that_nobody_has_set_up_is_copied_into_the_cache(
+    bundle, checkout, tmp_path, monkeypatch
+):
     (checkout / ".venv/bin/python").unlink()
     with pytest.raises(AnsibleError, match="start once as its owner"):
         bundle.built(str(checkout), "pyz")  # it is ours: nothing to go round
@@ -131,7 +150,8 @@ def test_folder_that_others_could_have_written_is_not_used(bundle, tmp_path, whe
     folder = Path(bundle.private_folder("checkouts/x"))
     (tmp_path / where).chmod(0o770)
     with pytest.raises(
-        AnsibleError, match=rf"{where}: others could write there; name a folder of yours: XDG_CACHE_HOME"
+        AnsibleError,
+        match=rf"{where}: others could write there; name a folder of yours: XDG_CACHE_HOME",
     ):
         bundle.private_folder("checkouts/x")
     (tmp_path / where).chmod(0o700)
@@ -153,5 +173,7 @@ def test_link_in_place_of_the_folder_is_not_followed(bundle, tmp_path):
 
 def test_cache_that_cannot_be_made_is_named_with_the_way_out(bundle, tmp_path):
     (tmp_path / "cache").write_text("")
-    with pytest.raises(AnsibleError, match=r"cache.*: .*; name a folder of yours: XDG_CACHE_HOME=DIR, or a file"):
+    with pytest.raises(
+        AnsibleError, match=r"cache.*: .*; name a folder of yours: XDG_CACHE_HOME=DIR, or a file"
+    ):
         bundle.private_folder("checkouts/x")

@@ -1,5 +1,5 @@
-"""What the module and the action of `tune` make of a trial: kept over a new connection, come back, or not told; without
-Ansible.
+"""What the module and the action of `tune` make of a trial: kept over a new connection, come back,
+or not told; without Ansible.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-PLUGINS = Path(__file__).resolve().parents[2] / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
+PLUGINS = (
+    Path(__file__).resolve().parents[2]
+    / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
+)
 OWN = "ansible_collections.hosttune.hosttune.plugins"
 TRIAL = {
     "run": "r1", "state": "on trial: live", "is_open": True, "left_s": 590.0, "until": "2026-11-24T14:32:00+00:00", "by": "operator",
@@ -59,8 +62,8 @@ def stand_in(name):
 
 @pytest.fixture
 def tune(monkeypatch):
-    """Play the module on a hosttune that answers so; what it returns, and what it asked for. Of a command that is asked
-    for several times, each answer once.
+    """Play the module on a hosttune that answers so; what it returns, and what it asked for. Of a
+    command that is asked for several times, each answer once.
     """
 
     def play(answers, *, is_check=False, has_trial=False, **params):
@@ -76,7 +79,9 @@ def tune(monkeypatch):
                 pass
 
             def ask(self, command, **words):
-                asked.append((command, {name: value for name, value in words.items() if name != "look"}))
+                asked.append(
+                    (command, {name: value for name, value in words.items() if name != "look"})
+                )
                 answer = answers[command]
                 answer = answer.pop(0) if isinstance(answer, list) else answer
                 if isinstance(answer, Exception):
@@ -85,7 +90,9 @@ def tune(monkeypatch):
 
         class Module:
             def __init__(self, argument_spec, **_more):
-                self.params = {name: one.get("default") for name, one in argument_spec.items()} | params
+                self.params = {
+                    name: one.get("default") for name, one in argument_spec.items()
+                } | params
                 self._diff, self.check_mode = False, is_check
 
             def exit_json(self, **result):
@@ -104,14 +111,20 @@ def tune(monkeypatch):
             ),
         }.items():
             monkeypatch.setitem(sys.modules, name, held)
-        monkeypatch.setattr("os.path.isdir", lambda path: has_trial and path == "/etc/hosttune/trial")
+        monkeypatch.setattr(
+            "os.path.isdir", lambda path: has_trial and path == "/etc/hosttune/trial"
+        )
         monkeypatch.setattr("os.geteuid", lambda: 0)
         with pytest.raises(Ended):
             runpy.run_path(str(PLUGINS / "modules/tune.py"), run_name="__main__")
         accepts = stand_in("plugin_utils/answers")
         schema = accepts.load_schema("tune") | {"kept": {"type": "bool"}}
-        assert accepts.parse_answer(returned, schema) == returned  # the docs of the module name all that it returns
-        warned = stand_in("module_utils/answer").warnings_of(returned, is_asked_trial="confirm_within" in params)
+        assert (
+            accepts.parse_answer(returned, schema) == returned
+        )  # the docs of the module name all that it returns
+        warned = stand_in("module_utils/answer").warnings_of(
+            returned, is_asked_trial="confirm_within" in params
+        )
         return returned, asked, warned
 
     return play
@@ -123,7 +136,9 @@ def history(trial=None):
 
 def test_terms_of_the_task_go_to_the_plan_and_to_the_apply(tune):
     answers = {"apply": [PLAN, RECEIPT | {"trial": TRIAL}], "history": history(), "plan": PLAN}
-    made, asked, warned = tune(answers, confirm_within="10m", confirm_by="health", without_return=True)
+    made, asked, warned = tune(
+        answers, confirm_within="10m", confirm_by="health", without_return=True
+    )
     terms = {"confirm_within": "10m", "confirm_by": "health", "without_return": True}
     assert asked[0] == ("apply", terms)
     assert asked[2] == ("apply", {"yes": True, "expect": "1" * 64, **terms})
@@ -144,7 +159,9 @@ def test_check_mode_shows_that_it_would_be_on_trial(tune):
         "notes": [],
         "changes": [],
     }
-    made, asked, warned = tune({"apply": PLAN | {"trial": planned}}, is_check=True, confirm_within="10m")
+    made, asked, warned = tune(
+        {"apply": PLAN | {"trial": planned}}, is_check=True, confirm_within="10m"
+    )
     assert made["trial"] == planned | {"state": "planned"}
     assert warned == ["no trial is possible here: no systemd"]
     assert len(asked) == 1
@@ -159,10 +176,17 @@ def test_what_the_policy_alone_puts_on_trial_is_told_and_wants_a_boot_where_it_d
 
 
 def test_run_that_could_not_be_put_on_trial_is_a_failure(tune):
-    back = TRIAL | {"state": "came back", "is_open": False, "reason": "the boot on trial cannot be asked for"}
+    back = TRIAL | {
+        "state": "came back",
+        "is_open": False,
+        "reason": "the boot on trial cannot be asked for",
+    }
     made, *_ = tune({"plan": PLAN, "apply": RECEIPT | {"trial": back}, "history": history()})
     assert made["failed"]
-    assert made["msg"] == "run r1 was not put on trial and came back: the boot on trial cannot be asked for"
+    assert (
+        made["msg"]
+        == "run r1 was not put on trial and came back: the boot on trial cannot be asked for"
+    )
 
 
 def test_run_that_somebody_else_has_on_trial_is_left_alone_also_where_nothing_is_to_be_made(tune):
@@ -177,7 +201,12 @@ def test_run_that_somebody_else_has_on_trial_is_left_alone_also_where_nothing_is
 
 def test_boot_that_is_asked_for_already_is_gone_on_with(tune):
     made, asked, _ = tune({"plan": PLAN, "history": history(NEXT)}, has_trial=True)
-    assert (made["changed"], made["changes"], made["trial"], made["reboot_required"]) == (False, [], NEXT, True)
+    assert (made["changed"], made["changes"], made["trial"], made["reboot_required"]) == (
+        False,
+        [],
+        NEXT,
+        True,
+    )
     assert [command for command, _ in asked] == ["plan", "history"]
 
 
@@ -212,20 +241,31 @@ def test_nothing_on_trial_is_nothing_to_confirm(tune):
 def test_losses_are_told_and_nothing_is_kept(tune):
     seen = TRIAL | {"losses": [LOST, {"sentence": "not known: clock", "is_known": False}]}
     made, *_ = tune({"confirm": (seen, 1)}, state="confirmed", trial=TRIAL)
-    assert (made["changed"], made["kept"], made["losses"]) == (False, False, ["ssh is not active any more"])
+    assert (made["changed"], made["kept"], made["losses"]) == (
+        False,
+        False,
+        ["ssh is not active any more"],
+    )
 
 
 def test_run_that_came_back_is_a_failure_with_its_reason(tune):
     said = "run r1 came back at 2026-11-24 14:32 UTC, because it was not confirmed within 10 min"
-    made, *_ = tune({"confirm": Trouble(said), "history": history()}, state="confirmed", trial=TRIAL)
+    made, *_ = tune(
+        {"confirm": Trouble(said), "history": history()}, state="confirmed", trial=TRIAL
+    )
     assert (made["failed"], made["msg"]) == (True, said)
 
 
 def test_confirmed_argument_that_could_not_be_written_down_is_a_failure(tune):
-    failed = RECEIPT | {"outcomes": [{"change": CHANGE, "phase": "failed", "error": "the disk is full", "hint": ""}]}
+    failed = RECEIPT | {
+        "outcomes": [{"change": CHANGE, "phase": "failed", "error": "the disk is full", "hint": ""}]
+    }
     made, *_ = tune({"confirm": (ENDED | {"receipt": failed}, 1)}, state="confirmed", trial=TRIAL)
     assert made["failed"]
-    assert "run r1 is confirmed, but memory-swappiness: sysctl:vm.swappiness: the disk is full" in made["msg"]
+    assert (
+        "run r1 is confirmed, but memory-swappiness: sysctl:vm.swappiness: the disk is full"
+        in made["msg"]
+    )
 
 
 class NoConnection(Exception):
@@ -234,8 +274,8 @@ class NoConnection(Exception):
 
 @pytest.fixture
 def action(monkeypatch):
-    """The action over these answers of the module, the last one again and again; what it returns, its connections and
-    the seconds that it has waited.
+    """The action over these answers of the module, the last one again and again; what it returns,
+    its connections and the seconds that it has waited.
     """
 
     def confirm(*answers, trial=TRIAL):
@@ -263,7 +303,8 @@ def action(monkeypatch):
             monkeypatch.setitem(sys.modules, name, module)
         found = runpy.run_path(str(PLUGINS / "action/tune.py"))["ActionModule"]
         wait = types.SimpleNamespace(
-            monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds)
+            monotonic=lambda: clock[0],
+            sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds),
         )
         monkeypatch.setitem(found._ask.__globals__, "time", wait)
         given = {"state": "confirmed"} | ({"trial": trial} if trial else {})
@@ -272,7 +313,12 @@ def action(monkeypatch):
     return confirm
 
 
-KEPT = {"changed": True, "trial": TRIAL | {"state": "confirmed", "is_open": False}, "losses": [], "kept": True}
+KEPT = {
+    "changed": True,
+    "trial": TRIAL | {"state": "confirmed", "is_open": False},
+    "losses": [],
+    "kept": True,
+}
 AWAY = NoConnection("Failed to connect to the host via ssh: No route to host")
 
 
@@ -292,18 +338,30 @@ def test_host_that_never_answers_is_waited_for_until_it_has_come_back_and_told(a
         " connection: it takes the run back by itself; when it answers again, sudo hosttune history there tells what"
         f" became of it ({AWAY})"
     )
-    assert action(AWAY, trial=NEXT)[2] > 680 + 800  # the boot on trial, and the one that takes it back
+    assert (
+        action(AWAY, trial=NEXT)[2] > 680 + 800
+    )  # the boot on trial, and the one that takes it back
     assert action(AWAY, trial=None)[2] <= 140
 
 
-@pytest.mark.parametrize(("trial", "seconds"), [(TRIAL, 30), (NEXT | {"state": "on trial: this boot"}, 300)])
+@pytest.mark.parametrize(
+    ("trial", "seconds"), [(TRIAL, 30), (NEXT | {"state": "on trial: this boot"}, 300)]
+)
 def test_what_comes_late_is_waited_for_and_what_stays_lost_is_told(trial, seconds, action):
-    lost = {"changed": False, "trial": trial, "losses": ["ssh is not active any more"], "kept": False}
+    lost = {
+        "changed": False,
+        "trial": trial,
+        "losses": ["ssh is not active any more"],
+        "kept": False,
+    }
     answer, _, waited = action(lost, lost, KEPT, trial=trial)
     assert answer["changed"]
     answer, _, waited = action(lost, trial=trial)
     assert waited <= seconds
-    assert "was not confirmed, because this host is not as before: ssh is not active any more;" in answer["msg"]
+    assert (
+        "was not confirmed, because this host is not as before: ssh is not active any more;"
+        in answer["msg"]
+    )
     assert answer["msg"].endswith("unless: sudo hosttune confirm r1 --anyway")
 
 

@@ -1,4 +1,6 @@
-"""What the module `tune` asks hosttune for: a run where there is something to do, else the look alone; without Ansible."""
+"""What the module `tune` asks hosttune for: a run where there is something to do, else the look
+alone; without Ansible.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, FileValue
 from tests.hosts.built import HOSTS
 
-PLUGINS = Path(__file__).resolve().parents[2] / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
+PLUGINS = (
+    Path(__file__).resolve().parents[2]
+    / "playbooks/collections/ansible_collections/hosttune/hosttune/plugins"
+)
 UTILS = "ansible_collections.hosttune.hosttune.plugins.module_utils"
 RECORD = HOSTS / "workstation-rtx4090.json"
 
@@ -71,7 +76,9 @@ def tune(host, monkeypatch, capsys):
 
         class Module:
             def __init__(self, argument_spec, **_more):
-                self.params = {name: one.get("default") for name, one in argument_spec.items()} | params
+                self.params = {
+                    name: one.get("default") for name, one in argument_spec.items()
+                } | params
                 self._diff, self.check_mode = False, is_check
 
             def warn(self, text):
@@ -139,7 +146,9 @@ def test_interrupted_run_is_finished_where_the_plan_is_empty(tune, host):
     seen, asked = tune(RULE, is_check=True)
     assert asked == LOOK
     assert (
-        [text for text in seen["interrupted"] if run in text and "was interrupted" in text] == seen["interrupted"] != []
+        [text for text in seen["interrupted"] if run in text and "was interrupted" in text]
+        == seen["interrupted"]
+        != []
     )
     finished, asked = tune(RULE)
     assert (finished["interrupted"], asked) == ([], ANEW)
@@ -174,7 +183,9 @@ def test_what_waits_is_tried_again_where_the_plan_is_empty(tune):
 
 
 def test_way_back_of_a_choice_of_rules_is_refused_before_anything_is_asked(tune, host):
-    """`undo` takes back a run or a rule: `only` would be passed over, and more taken back than was named."""
+    """`undo` takes back a run or a rule: `only` would be passed over, and more taken back than was
+    named.
+    """
     before = dict(host.files)
     returned, asked = tune(state="undone", only=[RULE])
     assert returned["msg"] == "only: belongs to state=applied; rule says what to undo"

@@ -1,4 +1,6 @@
-"""What apply books, runs and says: of a change that failed, of what waits, of what a reboot brings."""
+"""What apply books, runs and says: of a change that failed, of what waits, of what a reboot
+brings.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -42,7 +44,9 @@ class Host(Overlay):
         boot = {"/proc/sys/kernel/random/boot_id": "boot\n", "/var/lib/dpkg/status": ""}
         running = {("systemctl", "is-system-running"): "running\n"}
         values = {f"/proc/sys/vm/{name}": "1\n" for name in "abc"}
-        super().__init__(FakeReader({**values, **boot}, folders=("/run/systemd/system", "/dev"), queries=running))
+        super().__init__(
+            FakeReader({**values, **boot}, folders=("/run/systemd/system", "/dev"), queries=running)
+        )
         self.refused, self.half_way, self.ran, self.broken = set(), set(), [], False
 
     def set_value(self, path, text):
@@ -77,7 +81,11 @@ def applied(host, *stages, findings=(), said=None):
 
 
 def booked(host):
-    return [(str(step.change.address), step.phase, step.error) for run in read_journal(host).runs for step in run.steps]
+    return [
+        (str(step.change.address), step.phase, step.error)
+        for run in read_journal(host).runs
+        for step in run.steps
+    ]
 
 
 def test_plan_that_changed_is_told_place_by_place():
@@ -85,7 +93,10 @@ def test_plan_that_changed_is_told_place_by_place():
     now = plan_of([change(B, after="3"), change(C)])
     assert what_differs(shown, now) == "no longer needed: vm.a; new: vm.c; different: vm.b"
     assert what_differs(shown, plan_of([change(B), change(A)])) == "the order of the changes"
-    assert what_differs(plan_of([change(A)]), plan_of([change(A), change(B), change(C)])) == "new: vm.b, vm.c"
+    assert (
+        what_differs(plan_of([change(A)]), plan_of([change(A), change(B), change(C)]))
+        == "new: vm.b, vm.c"
+    )
 
 
 def test_plan_that_is_not_the_expected_one_is_refused_with_both_digests_and_the_way_on():
@@ -99,7 +110,9 @@ def test_plan_that_is_not_the_expected_one_is_refused_with_both_digests_and_the_
 def test_log_keeps_what_a_program_said_to_itself():
     host, logged = Host(), []
     host.log = logged.append
-    host.set_value = lambda path, text: (_ for _ in ()).throw(Refused("it ended with status 1\n  password=hunter2"))
+    host.set_value = lambda path, text: (_ for _ in ()).throw(
+        Refused("it ended with status 1\n  password=hunter2")
+    )
     applied(host, [change()])
     assert any("failed" in line and line.endswith("it ended with status 1") for line in logged)
     assert not any("hunter2" in line for line in logged)
@@ -168,7 +181,10 @@ def test_trigger_that_failed_waits_for_the_next_run_and_the_run_is_not_verified(
     assert read_journal(host).pending_triggers("boot") == (RELOAD,)
     host.broken = False
     assert applied(host).verified
-    assert (host.ran, read_journal(host).pending_triggers("boot")) == ([("systemctl", "daemon-reload")], ())
+    assert (host.ran, read_journal(host).pending_triggers("boot")) == (
+        [("systemctl", "daemon-reload")],
+        (),
+    )
 
 
 def test_what_waited_runs_once_and_in_the_first_stage(monkeypatch):
@@ -178,7 +194,9 @@ def test_what_waited_runs_once_and_in_the_first_stage(monkeypatch):
     host.broken = False
     order = []
     plain = Host.set_value
-    monkeypatch.setattr(Host, "set_value", lambda self, path, text: (order.append(path), plain(self, path, text))[1])
+    monkeypatch.setattr(
+        Host, "set_value", lambda self, path, text: (order.append(path), plain(self, path, text))[1]
+    )
     monkeypatch.setattr(Host, "run", lambda self, argv, *, timeout_s: order.append(argv[1]))
     applied(host, [change(B)], [change(C)])
     assert order == ["/proc/sys/vm/b", "daemon-reload", "/proc/sys/vm/c"]
@@ -207,8 +225,13 @@ def test_reboot_is_named_only_for_what_waits_for_one():
 
 
 def test_what_has_to_be_solved_before_a_boot_is_told_unless_it_is_changed_now(monkeypatch):
-    blocks = Finding("storage-fstab", "", Verdict.DIFFERS, reason="a line is broken", blocks_reboot=True)
-    mended, plain = replace(blocks, rule="other", changes=(change(B),)), replace(blocks, blocks_reboot=False)
+    blocks = Finding(
+        "storage-fstab", "", Verdict.DIFFERS, reason="a line is broken", blocks_reboot=True
+    )
+    mended, plain = (
+        replace(blocks, rule="other", changes=(change(B),)),
+        replace(blocks, blocks_reboot=False),
+    )
     monkeypatch.setattr(module, "faults_of", lambda *_: (blocks,))
     for stages in ((), ([change()],)):
         receipt = applied(Host(), *stages, findings=(mended, plain, blocks))
@@ -226,7 +249,9 @@ def test_change_in_effect_after_a_reboot_is_told_and_one_of_now_is_not():
     ("address", "kept"),
     [(Address("package-set", "htop"), [{"htop": "1"}]), (A, [])],
 )
-def test_old_packages_are_kept_before_a_set_is_changed_and_not_on_the_way_back(monkeypatch, address, kept):
+def test_old_packages_are_kept_before_a_set_is_changed_and_not_on_the_way_back(
+    monkeypatch, address, kept
+):
     host, asked = Host(), []
 
     def keep(writer, versions):
@@ -241,7 +266,9 @@ def test_old_packages_are_kept_before_a_set_is_changed_and_not_on_the_way_back(m
     applied(host, [one])
     assert asked == kept
     step = read_journal(host).runs[0].steps[0].id
-    session = SimpleNamespace(reader=host, journal=read_journal(host), facts=Facts(host), selected=(), resumed=())
+    session = SimpleNamespace(
+        reader=host, journal=read_journal(host), facts=Facts(host), selected=(), resumed=()
+    )
     recorder = module.JournalWriter.start(host, module.new_run(host, session.journal, "undo", "d"))
     module.Execution(host, recorder, lambda _: None).make(one, step)
     assert asked == kept

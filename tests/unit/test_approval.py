@@ -21,7 +21,15 @@ def plan(*risks: Risk) -> Plan:
         Change(Address("sysctl", f"vm.{number}"), Action.UPDATE, "1", "2", "a-rule", risk)
         for number, risk in enumerate(risks)
     )
-    return Plan(DIGEST, "0", "m", "2026-01-01T00:00:00+00:00", POLICY, (Stage(changes),) if changes else (), ())
+    return Plan(
+        DIGEST,
+        "0",
+        "m",
+        "2026-01-01T00:00:00+00:00",
+        POLICY,
+        (Stage(changes),) if changes else (),
+        (),
+    )
 
 
 def covers(text: str, made: Plan) -> bool:

@@ -1,4 +1,6 @@
-"""The list of what unattended-upgrades leaves alone: its review, its proof, an administrator's own patterns."""
+"""The list of what unattended-upgrades leaves alone: its review, its proof, an administrator's own
+patterns.
+"""
 
 import re
 from collections import defaultdict
@@ -16,7 +18,16 @@ from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Context, Wish
 from hosttune.resources.packages.apt_blacklist import KEY
-from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
+from hosttune.values import (
+    ABSENT,
+    Address,
+    Disturbs,
+    FileValue,
+    HoldKind,
+    Risk,
+    Unreadable,
+    Verdict,
+)
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import typed
 
@@ -54,17 +65,27 @@ def compare(
         etc=SimpleNamespace(written_on=Told({PATH: reviewed})),
     )
     wish = Wish(
-        "apt-blacklist", " ".join(patterns), "gpu-update-hold", "", {"review_days": days, "evidence": ("seen",)}
+        "apt-blacklist",
+        " ".join(patterns),
+        "gpu-update-hold",
+        "",
+        {"review_days": days, "evidence": ("seen",)},
     )
     context = Context(
-        facts, {FILE: present}, ledger if ledger is not None else remembered(present), Risk.LOW, Disturbs.NOTHING
+        facts,
+        {FILE: present},
+        ledger if ledger is not None else remembered(present),
+        Risk.LOW,
+        Disturbs.NOTHING,
     )
     (finding,) = typed(wish_kinds()["apt-blacklist"].compare((wish,), context))
     return finding
 
 
 def remembered(value):
-    return {FILE: Applied("run-1", "gpu-update-hold", value)} if isinstance(value, FileValue) else {}
+    return (
+        {FILE: Applied("run-1", "gpu-update-hold", value)} if isinstance(value, FileValue) else {}
+    )
 
 
 def written(**more):
@@ -92,7 +113,11 @@ def test_until_the_review_nothing_differs(today):
 @pytest.mark.parametrize(("today", "days"), [("2026-04-02", 90), ("2026-01-12", 10)])
 def test_after_it_a_person_is_asked_and_nothing_planned(today, days):
     finding = compare(written(), today, days)
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        (),
+    )
     assert "was to be reviewed by 2026-" in finding.reason
     assert finding.todo.endswith(f"sudo touch {PATH}")
     assert "seen" in finding.evidence
@@ -105,12 +130,16 @@ def test_file_whose_time_cannot_be_read_is_unknown():
 
 def test_list_that_apt_does_not_tell_is_unknown_with_the_reason():
     finding = compare(written(), merged=Unreadable("needs root"))
-    assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, "what apt makes of it: needs root")
+    assert (finding.verdict, finding.reason) == (
+        Verdict.UNKNOWN,
+        "what apt makes of it: needs root",
+    )
 
 
 def test_other_patterns_are_planned_whenever_it_is():
     plans = [
-        compare(written(), today, patterns=(*PATTERNS, "^nvlsm"), merged=()) for today in ("2026-02-01", "2027-02-01")
+        compare(written(), today, patterns=(*PATTERNS, "^nvlsm"), merged=())
+        for today in ("2026-02-01", "2027-02-01")
     ]
     assert plans[0].changes
     assert plans[0] == plans[1]
@@ -129,14 +158,22 @@ def test_file_that_is_written_counts_as_reviewed():
 )
 def test_updates_that_wait_are_named_with_the_age_of_what_is_installed(since, says):
     update = "nvidia-utils-580 580.95.05-1 -> 580.126.20-1"
-    wish = Wish("apt-blacklist", "^nvidia-", "gpu-update-hold", "", {"review_days": 90, "updates": (update,)})
+    wish = Wish(
+        "apt-blacklist",
+        "^nvidia-",
+        "gpu-update-hold",
+        "",
+        {"review_days": 90, "updates": (update,)},
+    )
     kind = wish_kinds()["apt-blacklist"]
     facts = SimpleNamespace(
         apt={KEY: AptSetting((), ())},
         host=SimpleNamespace(today="2026-01-01"),
         packages=SimpleNamespace(unpacked_on=Told({"nvidia-utils-580": since})),
     )
-    (finding,) = typed(kind.compare((wish,), Context(facts, {FILE: ABSENT}, {}, Risk.LOW, Disturbs.NOTHING)))
+    (finding,) = typed(
+        kind.compare((wish,), Context(facts, {FILE: ABSENT}, {}, Risk.LOW, Disturbs.NOTHING))
+    )
     assert finding.evidence == (f"waits: {update}{says}",)
 
 
@@ -157,13 +194,20 @@ def test_edited_file_is_theirs():
 
 def test_pattern_that_does_not_arrive_is_said():
     finding = compare(written(), merged=("^cuda-",))
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        (),
+    )
     assert "^nvidia-(?!container|docker)" in finding.reason
     assert "#clear" in finding.todo
 
 
 def test_administrators_patterns_are_named():
-    assert "stays on the list: slurm (of another file)" in compare(written(), merged=("slurm", *PATTERNS)).evidence
+    assert (
+        "stays on the list: slurm (of another file)"
+        in compare(written(), merged=("slurm", *PATTERNS)).evidence
+    )
 
 
 def test_merged_list_that_cannot_be_asked_is_unknown_but_in_an_image():
@@ -235,7 +279,11 @@ def hold_on(packages, kernel="auto", held=()):
         f"Architecture: all\nVersion: {version}\n"
         for name, version in packages.items()
     )
-    files = {"/var/lib/dpkg/status": "\n".join(stanzas), "/sys/module/x": "", "/lib/modules/x/modules.dep": ""}
+    files = {
+        "/var/lib/dpkg/status": "\n".join(stanzas),
+        "/sys/module/x": "",
+        "/lib/modules/x/modules.dep": "",
+    }
     return choose(Facts(FakeReader(files)), {"kernel": kernel})
 
 
@@ -258,9 +306,18 @@ MODULES = {"linux-modules-nvidia-580-open-generic-hwe-24.04": "6.14"}
 )
 def test_kernel_waits_only_while_modules_are_prebuilt(packages, kernel, is_held):
     hold = hold_on(packages, kernel)
-    for name in ("linux-generic-hwe-24.04", "linux-image-generic-hwe-24.04", "linux-headers-generic-hwe-24.04"):
+    for name in (
+        "linux-generic-hwe-24.04",
+        "linux-image-generic-hwe-24.04",
+        "linux-headers-generic-hwe-24.04",
+    ):
         assert any(re.match(pattern, name) for pattern in hold.patterns) is is_held
-    for name in ("linux-generic", "linux-generic-hwe-24x04", "linux-image-6.14.0-1-generic", "linux-libc-dev"):
+    for name in (
+        "linux-generic",
+        "linux-generic-hwe-24x04",
+        "linux-image-6.14.0-1-generic",
+        "linux-libc-dev",
+    ):
         assert not any(re.match(pattern, name) for pattern in hold.patterns)
 
 
@@ -278,7 +335,10 @@ def test_updates_that_wait_are_those_that_the_patterns_hold():
     )
     unset = defaultdict(lambda: SimpleNamespace(last=None))
     facts = SimpleNamespace(
-        packages=Packages({}), driver=SimpleNamespace(held=()), archives=SimpleNamespace(updates=offers), apt=unset
+        packages=Packages({}),
+        driver=SimpleNamespace(held=()),
+        archives=SimpleNamespace(updates=offers),
+        apt=unset,
     )
     assert choose(facts, {"kernel": "auto"}).updates == ("nvidia-utils-580 1 -> 2",)
 
@@ -290,7 +350,12 @@ def test_updates_that_cannot_be_told_are_said_and_hold_nothing_up():
 
 
 def test_flavours_are_those_of_metapackages():
-    names = ("linux-image-azure", "linux-image-unsigned-6.8.0-1-azure", "linux-image-6.8.0-1-azure", "linux-image-x")
+    names = (
+        "linux-image-azure",
+        "linux-image-unsigned-6.8.0-1-azure",
+        "linux-image-6.8.0-1-azure",
+        "linux-image-x",
+    )
     assert kernel_flavours(names) == ("azure", "x")
     assert kernel_flavours(("linux-modules-nvidia-580-server-open-6.8.0-1-aws",)) == ()
 
@@ -322,7 +387,12 @@ def on_host(**files):
 
 def test_files_are_read_in_the_order_of_apt():
     line = f'{KEY}:: "x";'
-    files = {"apt.conf": line, "apt.conf.d/60-b": line, "apt.conf.d/50-a.conf": line, "apt.conf.d/10-c.bak": line}
+    files = {
+        "apt.conf": line,
+        "apt.conf.d/60-b": line,
+        "apt.conf.d/50-a.conf": line,
+        "apt.conf.d/10-c.bak": line,
+    }
     rows = on_host(**files)
     assert [row.place for row in rows] == [
         "/etc/apt/apt.conf.d/50-a.conf:1", "/etc/apt/apt.conf.d/60-b:1", "/etc/apt/apt.conf:1"
@@ -337,7 +407,8 @@ def test_pattern_of_a_site_is_told_with_its_file():
 
 
 @pytest.mark.parametrize(
-    ("name", "is_in_vain"), [("apt.conf.d/70-site", True), ("apt.conf", True), ("apt.conf.d/50-site", False)]
+    ("name", "is_in_vain"),
+    [("apt.conf.d/70-site", True), ("apt.conf", True), ("apt.conf.d/50-site", False)],
 )
 def test_list_that_a_later_file_empties_is_not_planned(name, is_in_vain):
     finding = compare(merged=(), files=on_host(**{name: f"#clear {KEY};"}))
@@ -347,18 +418,26 @@ def test_list_that_a_later_file_empties_is_not_planned(name, is_in_vain):
 
 
 def test_pieces_of_a_kernel_are_no_flavour():
-    assert kernel_flavours(("linux-image-extra-virtual", "linux-image-unsigned-generic", "linux-image-virtual")) == (
-        "virtual",
-    )
+    assert kernel_flavours(
+        ("linux-image-extra-virtual", "linux-image-unsigned-generic", "linux-image-virtual")
+    ) == ("virtual",)
 
 
 @pytest.mark.parametrize(
     ("packages", "kernel", "said"),
     [
-        (KERNEL | MODULES, "auto", "the kernel waits too: its next version might have no prebuilt nvidia module yet"),
+        (
+            KERNEL | MODULES,
+            "auto",
+            "the kernel waits too: its next version might have no prebuilt nvidia module yet",
+        ),
         (KERNEL, "hold", "the kernel waits too, as the policy says"),
         (KERNEL | MODULES, "float", "the kernel is upgraded as before (as the policy says)"),
-        (KERNEL, "auto", "the kernel is upgraded as before (no prebuilt nvidia modules depend on it)"),
+        (
+            KERNEL,
+            "auto",
+            "the kernel is upgraded as before (no prebuilt nvidia modules depend on it)",
+        ),
     ],
 )
 def test_update_hold_says_whether_the_kernel_waits_and_why(packages, kernel, said):

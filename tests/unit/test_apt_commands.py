@@ -14,7 +14,9 @@ from tests.unit.fake_reader import FakeReader
 ARCHIVES = "Package files:\n 500 http://u noble/restricted amd64 Packages\n     release o=Ubuntu\n     origin u\n"
 HERE = "nvidia-utils-580:\n  Installed: 580.1-0\n  Candidate: 580.1-0\n  Version table:\n *** 580.1-0 100\n        100 /var/lib/dpkg/status\n"
 OFFERED = "nvidia-fabricmanager-580:\n  Installed: (none)\n  Candidate: 580.2-0\n  Version table:\n     580.2-0 500\n        500 http://u noble/restricted amd64 Packages\n"
-PINNED = OFFERED.replace("Candidate: 580.2-0", "Candidate: (none)").replace("nvidia-fabricmanager", "nvidia-imex")
+PINNED = OFFERED.replace("Candidate: 580.2-0", "Candidate: (none)").replace(
+    "nvidia-fabricmanager", "nvidia-imex"
+)
 NAMES = ("nvidia-fabricmanager-580", "nvidia-gone-580", "nvidia-imex-580", "nvidia-utils-580")
 
 
@@ -48,7 +50,11 @@ def test_operands_are_those_that_a_command_installs():
 )
 def test_what_apt_lacks(operand, is_there):
     name = operand.partition("=")[0]
-    text = {"nvidia-fabricmanager-580": OFFERED, "nvidia-imex-580": PINNED, "nvidia-utils-580": HERE}.get(name, "")
+    text = {
+        "nvidia-fabricmanager-580": OFFERED,
+        "nvidia-imex-580": PINNED,
+        "nvidia-utils-580": HERE,
+    }.get(name, "")
     assert (find_missing(facts((name,), text), [operand, "nvidia-other-"]) == ()) is is_there
 
 
@@ -63,7 +69,9 @@ def test_way_out_says_what_apt_lacks_and_what_is_not_known():
         other,
         "drain the host and reboot",
     )
-    assert check_commands(facts(), way) == (f"{way} (if apt has nvidia-gone-580, which is not known here)",)
+    assert check_commands(facts(), way) == (
+        f"{way} (if apt has nvidia-gone-580, which is not known here)",
+    )
     assert check_commands(facts(), "sudo apt-get install nvidia-utils-580") == (
         "sudo apt-get install nvidia-utils-580",
     )

@@ -53,17 +53,25 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize(("kind", "is_held"), [("LOCK_EX", True), ("LOCK_SH", False)])
-def test_kernel_tells_who_holds_a_lock_and_no_list_of_all_locks_is_read(kind, is_held, tmp_path, monkeypatch):
+def test_kernel_tells_who_holds_a_lock_and_no_list_of_all_locks_is_read(
+    kind, is_held, tmp_path, monkeypatch
+):
     path, opened = tmp_path / "lock", []
     path.touch()
     answered = LiveReader.read
-    monkeypatch.setattr(LiveReader, "read", lambda self, path: opened.append(path) or answered(self, path))
+    monkeypatch.setattr(
+        LiveReader, "read", lambda self, path: opened.append(path) or answered(self, path)
+    )
     monkeypatch.setattr(apt_lock, "LOCKS", (str(path),))
     assert find_holder(LiveReader()) == ""
-    held = subprocess.Popen([sys.executable, "-c", HOLD, path, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    held = subprocess.Popen(
+        [sys.executable, "-c", HOLD, path, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     with held:
         assert held.stdout.readline() == b"held\n"
-        assert find_holder(LiveReader()).startswith(f"process {held.pid} (" if is_held else "") is True
+        assert (
+            find_holder(LiveReader()).startswith(f"process {held.pid} (" if is_held else "") is True
+        )
         assert bool(find_holder(LiveReader())) is is_held
         held.stdin.close()
     assert find_holder(LiveReader()) == ""

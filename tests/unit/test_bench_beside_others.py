@@ -45,8 +45,20 @@ def test_bystanders_are_large_processes_of_others():
     rows = [
         {"pid": 10, "ppid": 1, "name": "python", "username": "alice", "rss_bytes": 9 << 30},
         {"pid": 11, "ppid": 1, "name": "sh", "username": "bob", "rss_bytes": 1 << 20},
-        {"pid": os.getpid(), "ppid": os.getppid(), "name": "hosttune", "username": "root", "rss_bytes": 9 << 30},
-        {"pid": os.getppid(), "ppid": 13, "name": "hosttune", "username": "root", "rss_bytes": 9 << 30},
+        {
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "name": "hosttune",
+            "username": "root",
+            "rss_bytes": 9 << 30,
+        },
+        {
+            "pid": os.getppid(),
+            "ppid": 13,
+            "name": "hosttune",
+            "username": "root",
+            "rss_bytes": 9 << 30,
+        },
         {"pid": 13, "ppid": 1, "name": "notebook", "username": "root", "rss_bytes": 9 << 30},
         {"pid": 12, "ppid": 1, "name": "java", "username": "carol", "rss_bytes": 10 << 30},
     ]

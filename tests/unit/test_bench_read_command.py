@@ -1,4 +1,6 @@
-"""`hosttune bench read` on the command line: its words, its text and document, exit statuses, refusals."""
+"""`hosttune bench read` on the command line: its words, its text and document, exit statuses,
+refusals.
+"""
 
 import json
 import os
@@ -24,20 +26,44 @@ from tests.unit.test_bench_read_verdict import DECODING, WAITING, figures
 pytestmark = pytest.mark.usefixtures("in_one_process")
 
 PLACE = Place(
-    "/data/set", "/data", 30, "/dev/vdb1", "ext4", "relatime", "252:17", "uuid-data", 10**12, 5 * 10**11, False
+    "/data/set",
+    "/data",
+    30,
+    "/dev/vdb1",
+    "ext4",
+    "relatime",
+    "252:17",
+    "uuid-data",
+    10**12,
+    5 * 10**11,
+    False,
 )
 
 
 def result_of(found, **more):
     sample = ReadSample(
-        tuple(f"/data/set/{number}.jpg" for number in range(3000)), (35_000,) * 3000, 30_607, True, 0, 0
+        tuple(f"/data/set/{number}.jpg" for number in range(3000)),
+        (35_000,) * 3000,
+        30_607,
+        True,
+        0,
+        0,
     )
     decoder = Decoder(
         "/home/alice/venv/bin/python", "3.12.3", 1000, {"jpg": "Pillow 13.0.0"}, 30 << 20, 2997, 3,
         (("/data/set/\x1b[31m.jpg", "OSError: image file is truncated"),), (),
     )  # fmt: skip
     made = ReadResult(
-        PLACE, sample, found, conclude_limit(found), decoder if found.decode else None, (), 2, 61.3, 7, False
+        PLACE,
+        sample,
+        found,
+        conclude_limit(found),
+        decoder if found.decode else None,
+        (),
+        2,
+        61.3,
+        7,
+        False,
     )
     return replace(made, **more)
 
@@ -193,7 +219,9 @@ def test_bench_read_refuses_a_wrong_python_before_it_asks_for_a_quiet_host(tmp_p
 
     monkeypatch.setattr(reading_files, "require_quiet", busy)
     with pytest.raises(HosttuneError, match="--python: "):
-        reading_files.bench_read(Wanted(str(tmp_path), decode=True, python=str(tmp_path / "nowhere")))
+        reading_files.bench_read(
+            Wanted(str(tmp_path), decode=True, python=str(tmp_path / "nowhere"))
+        )
 
 
 @pytest.mark.parametrize("path", ["/proc", "/sys"])
@@ -215,14 +243,19 @@ def test_empty_folder_is_trouble(capsys, tmp_path):
 
 def test_python_without_a_library_for_the_files_is_named_with_what_it_lacks(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        reading_files._Bench, "_libraries", lambda self, _: self.notes.append("/v/python has no library") or ({}, {})
+        reading_files._Bench,
+        "_libraries",
+        lambda self, _: self.notes.append("/v/python has no library") or ({}, {}),
     )
     (tmp_path / "1.png").touch()
     python = Python("/v/python", os.geteuid(), ("/v/python",), {})
-    bench = reading_files._Bench(Wanted(str(tmp_path), decode=True), replace(PLACE, path=str(tmp_path)), "", print, 0.0)
+    bench = reading_files._Bench(
+        Wanted(str(tmp_path), decode=True), replace(PLACE, path=str(tmp_path)), "", print, 0.0
+    )
     monkeypatch.setattr(reading_files, "noatime_view", lambda *_: nullcontext(()))
     with pytest.raises(
-        HosttuneError, match="holds 0 files that /v/python decodes; 12 are needed; /v/python has no lib"
+        HosttuneError,
+        match="holds 0 files that /v/python decodes; 12 are needed; /v/python has no lib",
     ):
         bench.run(python)
 
@@ -276,7 +309,9 @@ def test_bench_read_end_to_end_on_a_folder_of_ones_own(tmp_path):
 def test_python_that_its_user_may_not_start_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(reading_files, "noatime_view", lambda *_: nullcontext(()))
     python = Python("/v/python", 1000, ("sh", "-c", "exit 126"), {})
-    bench = reading_files._Bench(Wanted(str(tmp_path), decode=True), replace(PLACE, path=str(tmp_path)), "", print, 0.0)
+    bench = reading_files._Bench(
+        Wanted(str(tmp_path), decode=True), replace(PLACE, path=str(tmp_path)), "", print, 0.0
+    )
     with pytest.raises(HosttuneError, match="/v/python cannot be started by uid 1000") as refused:
         bench.run(python)
     assert "--python PATH" in refused.value.hint
@@ -285,7 +320,9 @@ def test_python_that_its_user_may_not_start_is_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize("fstype", ["tmpfs", "ramfs"])
 def test_bench_read_refuses_files_in_memory(monkeypatch, fstype):
     monkeypatch.setattr(reading_files, "look_at", lambda _: replace(PLACE, fstype=fstype))
-    with pytest.raises(HosttuneError, match=rf"/data/set is in memory \({fstype}\): there is no disk to measure"):
+    with pytest.raises(
+        HosttuneError, match=rf"/data/set is in memory \({fstype}\): there is no disk to measure"
+    ):
         reading_files.bench_read(Wanted("/data/set"))
 
 

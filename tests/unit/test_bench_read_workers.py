@@ -1,4 +1,6 @@
-"""The workers of `bench read`: the program that reads and decodes, hostile files, the sample, who runs it."""
+"""The workers of `bench read`: the program that reads and decodes, hostile files, the sample, who
+runs it.
+"""
 
 import json
 import os
@@ -17,9 +19,22 @@ from hosttune.measure.bench import read_crew, read_passes, read_program
 from hosttune.measure.bench.counters import DiskReading, Moment
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.read_crew import Crew, WorkerDied
-from hosttune.measure.bench.read_passes import Chunk, Taker, chunks_of, describe_disturbance, probe_files, write_shards
+from hosttune.measure.bench.read_passes import (
+    Chunk,
+    Taker,
+    chunks_of,
+    describe_disturbance,
+    probe_files,
+    write_shards,
+)
 from hosttune.measure.bench.read_python import user_python
-from hosttune.measure.bench.read_sample import ReadSample, draw, evict_files, moves_atime, names_below
+from hosttune.measure.bench.read_sample import (
+    ReadSample,
+    draw,
+    evict_files,
+    moves_atime,
+    names_below,
+)
 from hosttune.measure.bench.reading import Pass
 from hosttune.measure.dataset import walk
 
@@ -116,7 +131,15 @@ def test_crew_counts_what_is_no_regular_file(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to(paths[0])
     with crew_of() as crew:
-        crew.load([*paths, str(tmp_path / "fifo"), str(tmp_path / "link"), str(tmp_path / "gone"), str(tmp_path)])
+        crew.load(
+            [
+                *paths,
+                str(tmp_path / "fifo"),
+                str(tmp_path / "link"),
+                str(tmp_path / "gone"),
+                str(tmp_path),
+            ]
+        )
         made = crew.run(range(5), 1, "read", 30)
     assert (made.files, made.failed) == (1, 4)
 
@@ -152,7 +175,9 @@ def test_pass_that_could_read_nothing_is_an_error(tmp_path):
 
 
 def test_host_that_gets_busy_is_read_anyway_where_that_was_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(read_passes, "describe_disturbance", lambda *_: "other programs use 2.0 processors")
+    monkeypatch.setattr(
+        read_passes, "describe_disturbance", lambda *_: "other programs use 2.0 processors"
+    )
     (tmp_path / "one").write_bytes(b"x" * 9)
     with crew_of() as crew:
         crew.load([str(tmp_path / "one")])
@@ -191,12 +216,26 @@ def test_crew_worker_that_is_no_python_is_said():
 
 
 @pytest.mark.parametrize(
-    "answer", ["[]", "no json", "[" * 9_000, '{"files": -1}', '{"files": true}', '{"files": "7"}', '{"files": 1e300}']
+    "answer",
+    [
+        "[]",
+        "no json",
+        "[" * 9_000,
+        '{"files": -1}',
+        '{"files": true}',
+        '{"files": "7"}',
+        '{"files": 1e300}',
+    ],
 )
 def test_crew_answer_that_is_none_is_refused(answer):
     code = f"import sys; [print({answer!r}, flush=True) for line in sys.stdin]"
     fake = Crew((sys.executable, "-c", code), ENVIRONMENT, 1, most=1, memory=GIB)
-    with fake, pytest.raises(HosttuneError, match=r"a worker.s (line is not an answer|answer has no valid end)"):
+    with (
+        fake,
+        pytest.raises(
+            HosttuneError, match=r"a worker.s (line is not an answer|answer has no valid end)"
+        ),
+    ):
         fake.run([0], 1, "read", 10)
 
 
@@ -216,7 +255,9 @@ def test_worker_that_does_not_read_is_not_waited_for(monkeypatch, pipe):
     """The Python of another user can be any program."""
     started = subprocess.Popen
     monkeypatch.setattr(read_crew, "START_S", 0.5)
-    monkeypatch.setattr(subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", MUTE, pipe], **how))
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda _, **how: started([sys.executable, "-c", MUTE, pipe], **how)
+    )
     with crew_of() as crew, pytest.raises(HosttuneError, match="did not read what it was sent"):
         assert crew._workers[0].answer(9.0) == {}
         crew.load(["/a" * 500] * (1 if pipe == "feed" else 3000))
@@ -239,7 +280,9 @@ def test_crew_decodes_with_the_library_of_that_python(tmp_path, pillow):
         made = crew.run([0, 1, 0, 1], 1, "decode", 30)
     assert said["libraries"]["jpg"] == "Pillow 0.0-fake"
     assert "tfrecord" not in said["libraries"]
-    assert said["notes"] == ["this Pillow was built without libjpeg-turbo, which decodes JPEG several times as fast"]
+    assert said["notes"] == [
+        "this Pillow was built without libjpeg-turbo, which decodes JPEG several times as fast"
+    ]
     assert [(one.size, one.pixels, one.error) for one in probed] == [(9, 100, ""), (9, 100, "")]
     assert (made.files, made.bytes_read) == (4, 36)
 
@@ -320,12 +363,19 @@ def test_program_needs_nothing_of_hosttune_and_ends_with_its_input():
     settings = {"settings": {"queue": -1, "most": 1, "memory": GIB, "limit_s": 1}}
     asked = f"{json.dumps(settings)}\n{json.dumps({'paths': ['a']})}\n".encode()
     done = subprocess.run(
-        (sys.executable, "-I", "-S", "-c", text), input=asked, capture_output=True, timeout=30, check=True, cwd="/"
+        (sys.executable, "-I", "-S", "-c", text),
+        input=asked,
+        capture_output=True,
+        timeout=30,
+        check=True,
+        cwd="/",
     )
     assert json.loads(done.stdout) == {"paths": 1}
 
 
-@pytest.mark.parametrize(("word", "user"), [("1000", 1000), ("0", 0), ("-1", 0), ("x", 0), ("", 0), ("9" * 30, 0)])
+@pytest.mark.parametrize(
+    ("word", "user"), [("1000", 1000), ("0", 0), ("-1", 0), ("x", 0), ("", 0), ("9" * 30, 0)]
+)
 def test_user_who_typed_sudo_is_a_number_or_not_known(word, user):
     assert user_who_typed({"SUDO_UID": word}) == user
     assert user_who_typed({}) == 0
@@ -341,7 +391,8 @@ def test_draw_is_repeated_from_its_seed_and_keeps_to_the_bounds(tmp_path):
     (tmp_path / "empty.jpg").touch()
     files_of(tmp_path, [b"x" * 100] * 50)
     one, same, other = (
-        draw(str(tmp_path), files=20, most_bytes=1500, seed=seed, uid=os.geteuid()) for seed in (1, 1, 2)
+        draw(str(tmp_path), files=20, most_bytes=1500, seed=seed, uid=os.geteuid())
+        for seed in (1, 1, 2)
     )
     assert one == same
     assert one.paths != other.paths
@@ -355,7 +406,12 @@ def test_draw_takes_only_the_names_that_are_wanted(tmp_path):
     files_of(tmp_path, [b"x"] * 5)
     (tmp_path / "notes.txt").write_text("x")
     found = draw(
-        str(tmp_path), files=20, most_bytes=1 << 20, seed=1, uid=os.geteuid(), takes=lambda path: path.endswith(".txt")
+        str(tmp_path),
+        files=20,
+        most_bytes=1 << 20,
+        seed=1,
+        uid=os.geteuid(),
+        takes=lambda path: path.endswith(".txt"),
     )
     assert [Path(path).name for path in found.paths] == ["notes.txt"]
 
@@ -432,7 +488,8 @@ def test_shards_hold_the_same_bytes_in_order(tmp_path):
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     made = write_shards([Chunk((0, 1)), Chunk((2,)), Chunk((3,))], sample, fd, 65)
     assert [path and Path(path).name for _, path in made] == ["shard-000", "shard-001", ""]
-    # The owner of the folder above puts something else there: a FUSE server that never answers, say.
+    # The owner of the folder above puts something else there: a FUSE server that never answers,
+    # say.
     place.rename(tmp_path / "moved")
     place.write_text("of a user")
     assert Path(made[0][1]).read_bytes() == b"\0" * 10 + b"\1" * 20
@@ -446,7 +503,9 @@ def test_chunks_cover_the_sample_and_stay_small(tmp_path):
     sizes = (1 << 20,) * 100
     sample = ReadSample(tuple(map(str, range(100))), sizes, 100, True, 0, 0)
     by_time, by_size, slow = (chunks_of(sample, rate) for rate in (200.0, 1e9, 1e-9))
-    assert [one.files for one in by_time] == [tuple(range(start, start + 10)) for start in range(0, 100, 10)]
+    assert [one.files for one in by_time] == [
+        tuple(range(start, start + 10)) for start in range(0, 100, 10)
+    ]
     assert max(len(one.files) for one in by_size) == 32
     assert (len(slow), len(slow[0].files)) == (40, 1)
 
@@ -462,12 +521,23 @@ PASS = Pass(4, 100, 0, 10 << 20, 10 << 20, 1.0, 1.5, 1.2)
     ("after", "said"),
     [
         pytest.param(moment(11, 51.3, 5.05, 10 << 20), "", id="the workers alone"),
-        pytest.param(moment(11, 52.4, 5.0, 10 << 20), "other programs use 1.2 processors", id="another job computes"),
-        pytest.param(moment(11, 51.2, 5.0, 20 << 20), "others read 50 % of what the disk gave", id="another job reads"),
+        pytest.param(
+            moment(11, 52.4, 5.0, 10 << 20),
+            "other programs use 1.2 processors",
+            id="another job computes",
+        ),
+        pytest.param(
+            moment(11, 51.2, 5.0, 20 << 20),
+            "others read 50 % of what the disk gave",
+            id="another job reads",
+        ),
     ],
 )
 def test_disturbance_tells_the_workers_from_others(after, said):
-    assert describe_disturbance(moment(10, 50, 5), after, PASS).replace("%", " %").replace("  %", " %") == said
+    assert (
+        describe_disturbance(moment(10, 50, 5), after, PASS).replace("%", " %").replace("  %", " %")
+        == said
+    )
 
 
 def test_taker_goes_round_and_repeats_none_at_once():

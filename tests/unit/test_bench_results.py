@@ -1,4 +1,6 @@
-"""What benches found: kept and read back, distrusted where others could have written it; and as text."""
+"""What benches found: kept and read back, distrusted where others could have written it; and as
+text.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_result_of_a_bench_that_is_gone_is_passed_over(where):
         old = {**document, "kind": kind, "findings": [{"name": "read"}]}
         state.save(f"{kind}-0b9c4e2e-6.8.0-45-generic.json", json.dumps(old).encode(), where)
     assert list_stored(where) == (READ,)
-    assert results.from_json(json.dumps({**document, "findings": []}).encode()) == READ  # as it kept them
+    assert (
+        results.from_json(json.dumps({**document, "findings": []}).encode()) == READ
+    )  # as it kept them
 
 
 def test_result_that_says_nothing_does_not_take_the_place_of_an_answer(where):
@@ -78,7 +82,12 @@ def test_each_folder_that_was_read_keeps_its_answer_with_decoding_and_without(wh
         save(found, where)
     assert list_stored(where) == (silent, plain, other, one)
     assert find_latest("0b9c4e2e", where=where) == plain
-    assert find_latest("0b9c4e2e", READ.kernel, where, lambda it: it.path == "/a" and "python" in it.words) == one
+    assert (
+        find_latest(
+            "0b9c4e2e", READ.kernel, where, lambda it: it.path == "/a" and "python" in it.words
+        )
+        == one
+    )
     save(read("/a", 5, python="/p"), where)
     assert len(list_stored(where)) == 3
 
@@ -107,7 +116,8 @@ def test_name_of_a_result_leads_nowhere_else(where):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"{}", b'{"format_version": 2}', b'{"format_version": 1, "findings": 3}']
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"format_version": 2}', b'{"format_version": 1, "findings": 3}'],
 )
 def test_what_is_no_result_counts_as_not_there(where, content):
     state.save("read-0b9c4e2e-6.8.json", content, where)
@@ -133,9 +143,15 @@ def test_state_folder_is_that_of_the_user(monkeypatch):
     assert state.name_folder() == "/var/lib/hosttune/bench"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", "/nonexistent/alice")
-    for value, folder in (("/srv/state", "/srv/state"), ("", "/nonexistent/alice/.local/state"), ("x", None)):
+    for value, folder in (
+        ("/srv/state", "/srv/state"),
+        ("", "/nonexistent/alice/.local/state"),
+        ("x", None),
+    ):
         monkeypatch.setenv("XDG_STATE_HOME", value)
-        assert state.name_folder() == f"{folder or '/nonexistent/alice/.local/state'}/hosttune/bench"
+        assert (
+            state.name_folder() == f"{folder or '/nonexistent/alice/.local/state'}/hosttune/bench"
+        )
 
 
 def page(width: int = 80) -> Page:
@@ -145,7 +161,9 @@ def page(width: int = 80) -> Page:
 def test_leftovers_are_named_with_the_way_out():
     assert view.leftover_text([], page()) == ""
     left = Leftover("scratch-1.json", "/data/.hosttune-bench-1")
-    assert "/data/.hosttune-bench-1; to remove it: hosttune bench clean" in view.leftover_text([left], page())
+    assert "/data/.hosttune-bench-1; to remove it: hosttune bench clean" in view.leftover_text(
+        [left], page()
+    )
     assert view.cleaned_text([left], []) == "removed /data/.hosttune-bench-1\n"
     assert view.cleaned_text([left], [left]).startswith("left /data/.hosttune-bench-1 as it is")
     assert view.cleaned_text([], []) == "nothing was left behind\n"
@@ -181,7 +199,9 @@ def test_documents_of_list_and_clean_hold_to_their_schemas(tmp_path, monkeypatch
     assert (faults(listed, "bench-list"), len(listed["results"])) == ([], 1)
     assert faults({**listed, "results": [{}]}, "bench-list") != []
     left = Leftover("scratch-1.json", "/data/.hosttune-bench-1")
-    monkeypatch.setattr(scratch, "find_leftovers", lambda: (left, replace(left, path="/data/.hosttune-bench-2")))
+    monkeypatch.setattr(
+        scratch, "find_leftovers", lambda: (left, replace(left, path="/data/.hosttune-bench-2"))
+    )
     monkeypatch.setattr(scratch, "clean", lambda one: one is left)
     assert app.run(["bench", "clean", "--format", "json"]) == 1
     cleaned = json.loads(capsys.readouterr().out)
@@ -190,7 +210,11 @@ def test_documents_of_list_and_clean_hold_to_their_schemas(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [('"workers": 4.0', '"workers": Infinity'), ('"seed": 7', '"seed": Infinity'), ("{", "[" * 100_000)],
+    [
+        ('"workers": 4.0', '"workers": Infinity'),
+        ('"seed": 7', '"seed": Infinity'),
+        ("{", "[" * 100_000),
+    ],
 )
 def test_result_that_no_bench_can_have_found_counts_as_not_there(old, new):
     text = json.dumps(results.to_json(READ))
@@ -201,7 +225,9 @@ def test_result_that_no_bench_can_have_found_counts_as_not_there(old, new):
 
 def test_list_tells_the_answer_and_does_not_steer_the_terminal():
     text = view.list_text([replace(READ, path="/data/\x1b[2J", kernel="\x9b")], page(200))
-    assert text.startswith("2026-11-19 10:00  read /data/\\x1b[2J  limit: the disk; cold 900 files/s (kernel ")
+    assert text.startswith(
+        "2026-11-19 10:00  read /data/\\x1b[2J  limit: the disk; cold 900 files/s (kernel "
+    )
     assert "\x1b" not in text
     assert "\x9b" not in text
 
@@ -218,7 +244,8 @@ def refused(*_):
 def test_command_says_why_it_did_not_measure(bench, monkeypatch):
     monkeypatch.setattr("hosttune.measure.bench.read.bench_read", refused)
     monkeypatch.setattr(
-        "hosttune.measure.bench.scratch.find_leftovers", lambda: (Leftover("n", "/data/.hosttune-bench-1"),)
+        "hosttune.measure.bench.scratch.find_leftovers",
+        lambda: (Leftover("n", "/data/.hosttune-bench-1"),),
     )
     status, out, err = bench("read", "/")
     assert (status, out) == (1, "")

@@ -1,4 +1,6 @@
-"""Scratch folders: gone at every end, found after a kill -9, and nobody else's folder is ever taken away."""
+"""Scratch folders: gone at every end, found after a kill -9, and nobody else's folder is ever taken
+away.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def child(places):
     """A bench in a process of its own; its scratch folder is there."""
     data, where = places
     argv = (sys.executable, "-c", CHILD, str(data), where)
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+    )
     process.path = Path(process.stdout.readline().strip())
     assert process.path.is_dir()
     yield process
@@ -106,20 +110,32 @@ def test_scratch_is_gone_after_a_signal(places, child, number):
 
 
 @pytest.mark.parametrize("step", ["_empty_folder", "_write_mark"])
-def test_signal_while_scratch_is_made_or_removed_waits_until_that_is_done(places, monkeypatch, step):
+def test_signal_while_scratch_is_made_or_removed_waits_until_that_is_done(
+    places, monkeypatch, step
+):
     data, where = places
     original = getattr(module, step)
 
     def disturbed(*arguments):
-        signal.raise_signal(signal.SIGTERM)  # to this thread, and so at once, whatever other threads there are
+        signal.raise_signal(
+            signal.SIGTERM
+        )  # to this thread, and so at once, whatever other threads there are
         return original(*arguments)
 
     monkeypatch.setattr(module, step, disturbed)
-    with pytest.raises(KeyboardInterrupt), ended_alike(), make_scratch(top_at(data), where) as (_, path):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ended_alike(),
+        make_scratch(top_at(data), where) as (_, path),
+    ):
         Path(path, "copy").write_text("", encoding="utf-8")
     assert (os.listdir(data), os.listdir(where)) == ([], [])
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+    }
 
 
 def test_scratch_of_a_killed_bench_is_found_and_removed_when_asked(places, child):
@@ -143,9 +159,13 @@ def test_scratch_of_a_running_bench_is_left_alone(places, child):
     assert child.path.is_dir()
 
 
-def test_scratch_that_is_held_in_another_process_namespace_is_left_alone(places, child, monkeypatch):
+def test_scratch_that_is_held_in_another_process_namespace_is_left_alone(
+    places, child, monkeypatch
+):
     _, where = places
-    monkeypatch.setattr(module, "_read_start", lambda _pid: "")  # its number says nothing here; its lock does
+    monkeypatch.setattr(
+        module, "_read_start", lambda _pid: ""
+    )  # its number says nothing here; its lock does
     (note,) = os.listdir(where)
     assert not clean(Leftover(note, str(child.path)), where)
     assert (child.path / "copy").exists()
@@ -197,7 +217,9 @@ def test_what_is_not_our_scratch_any_more_stays(places, child, tmp_path, trick):
 
 
 @pytest.mark.parametrize("mark", [None, ""])
-def test_private_folder_of_ones_own_under_the_name_of_a_leftover_stays(places, child, tmp_path, mark):
+def test_private_folder_of_ones_own_under_the_name_of_a_leftover_stays(
+    places, child, tmp_path, mark
+):
     _, where = places
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o700)
@@ -212,7 +234,9 @@ def test_private_folder_of_ones_own_under_the_name_of_a_leftover_stays(places, c
 
 
 @pytest.mark.parametrize("mark", [None, ""])
-def test_scratch_of_a_bench_that_was_killed_before_its_mark_was_there_is_removed(places, child, mark):
+def test_scratch_of_a_bench_that_was_killed_before_its_mark_was_there_is_removed(
+    places, child, mark
+):
     _, where = places
     end(child, signal.SIGKILL)
     for name in os.listdir(child.path):
@@ -246,7 +270,9 @@ def test_scratch_in_a_folder_that_hands_its_group_on_is_found(places):
     data, where = places
     data.chmod(0o2700)
     argv = (sys.executable, "-c", CHILD, str(data), where)
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+    )
     process.stdout.readline()
     process.kill()
     process.wait(20)
@@ -258,7 +284,14 @@ def test_scratch_in_a_folder_that_hands_its_group_on_is_found(places):
 def test_note_that_names_something_else_removes_nothing(places):
     data, where = places
     (data / "precious").mkdir(mode=0o700)
-    mark = {"format_version": 1, "token": "t", "path": str(data / "precious"), "pid": 1, "started": "1", "boot_id": "b"}
+    mark = {
+        "format_version": 1,
+        "token": "t",
+        "path": str(data / "precious"),
+        "pid": 1,
+        "started": "1",
+        "boot_id": "b",
+    }
     state.save("scratch-0123.json", json.dumps(mark).encode(), where)
     state.save("scratch-4567.json", b"{broken", where)
     assert not clean(Leftover("scratch-0123.json", ""), where)
@@ -301,11 +334,17 @@ def test_folder_that_was_exchanged_for_a_link_is_not_written_in(places):
     (data.parent / "roots").mkdir()
     data.rename(data.parent / "moved")
     data.symlink_to("roots")
-    with pytest.raises(HosttuneError, match="was exchanged"), make_scratch(replace(place, target=place.path), where):
+    with (
+        pytest.raises(HosttuneError, match="was exchanged"),
+        make_scratch(replace(place, target=place.path), where),
+    ):
         pass
     data.unlink()
     (data.parent / "roots").rename(data)  # a folder, but another one
-    with pytest.raises(HosttuneError, match="was exchanged"), make_scratch(replace(place, target=place.path), where):
+    with (
+        pytest.raises(HosttuneError, match="was exchanged"),
+        make_scratch(replace(place, target=place.path), where),
+    ):
         pass
     assert (os.listdir(data), os.listdir(data.parent / "moved"), os.listdir(where)) == ([], [], [])
 

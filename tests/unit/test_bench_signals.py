@@ -1,4 +1,6 @@
-"""Ctrl-C in a bench is answered at once, even while the kernel is at work on something that takes its time."""
+"""Ctrl-C in a bench is answered at once, even while the kernel is at work on something that takes
+its time.
+"""
 
 from __future__ import annotations
 

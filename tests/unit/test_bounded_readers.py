@@ -1,4 +1,6 @@
-"""What others can write is read by few functions, each with a limit. docs/project/foreign-input.md lists them."""
+"""What others can write is read by few functions, each with a limit. docs/project/foreign-input.md
+lists them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ TABLE = PACKAGE.parent / "docs/project/foreign-input.md"
 OF_OS = {"fdopen", "fwalk", "listdir", "pread", "preadv", "read", "readv", "scandir", "walk"}
 OF_OTHERS = {"cmdline", "environ", "exe", "iterdir", "glob", "open_files", "process_iter", "read_bytes", "read_text",
              "rglob", "threads"}  # fmt: skip
-# The functions that read foreign input, and so have a limit of their own. Each module is in the table of
-# The table: what it reads, who can write that, and the limit.
+# The functions that read foreign input, and so have a limit of their own. Each module is in the
+# table of The table: what it reads, who can write that, and the limit.
 DOORS = {
     "host/reading/bounded.py": ("read_head", "read_mounts", "names_in", "process_ids"),
     "host/processes/confined_child.py": ("confine_self",),
@@ -60,7 +62,9 @@ OWN = {
         "units_in",
         "try_tmpfs",
     ),  # what its parent hands over, in a tmpfs of its own
-    "host/writing/replace.py": ("_find_leftovers",),  # names beside a file that is about to change, in a folder of root
+    "host/writing/replace.py": (
+        "_find_leftovers",
+    ),  # names beside a file that is about to change, in a folder of root
     "host/writing/state.py": (
         "list_names",
         "load",
@@ -68,15 +72,30 @@ OWN = {
         "sweep_drafts",
     ),  # files that only this user can write, LIMIT of each
     "host/reading/tree.py": ("parse_os_release",),  # writes to memory
-    "measure/bench/read_passes.py": ("write_shards", "_read_content", "cold_by_dropping_all"),  # size known, FILE_MOST
-    "measure/bench/scratch.py": ("_make_folder", "_is_marked", "_empty_folder"),  # folders of 0700 that a bench made
+    "measure/bench/read_passes.py": (
+        "write_shards",
+        "_read_content",
+        "cold_by_dropping_all",
+    ),  # size known, FILE_MOST
+    "measure/bench/scratch.py": (
+        "_make_folder",
+        "_is_marked",
+        "_empty_folder",
+    ),  # folders of 0700 that a bench made
     "measure/bench/signals.py": ("_answered_at_once.answer",),  # a pipe of its own
-    "textfiles.py": ("module_names", "checkout_text", "template_text", "_why_not_ours"),  # the package's files
+    "textfiles.py": (
+        "module_names",
+        "checkout_text",
+        "template_text",
+        "_why_not_ours",
+    ),  # the package's files
 }
 
 
 def raw_reads(tree: ast.Module) -> list[tuple[str, str]]:
-    """(function, what it calls) for each call that reads a file or a folder without a limit of its own."""
+    """(function, what it calls) for each call that reads a file or a folder without a limit of its
+    own.
+    """
     found = []
 
     def visit(node: ast.AST, where: tuple[str, ...]) -> None:
@@ -120,7 +139,9 @@ def test_files_are_read_through_the_bounded_functions(path):
 
 def test_lists_name_no_function_that_is_gone():
     for path in (*DOORS, *OWN):
-        there = {where for where, _ in raw_reads(ast.parse((PACKAGE / path).read_text(encoding="utf-8")))}
+        there = {
+            where for where, _ in raw_reads(ast.parse((PACKAGE / path).read_text(encoding="utf-8")))
+        }
         assert set(known(path)) <= there, path
 
 
@@ -133,7 +154,13 @@ def test_every_door_is_in_the_table():
 
 @pytest.mark.parametrize(
     "line",
-    ["open('/x').read()", "os.listdir('/x')", "Path('/x').read_text()", "psutil.process_iter()", "one.cmdline()"],
+    [
+        "open('/x').read()",
+        "os.listdir('/x')",
+        "Path('/x').read_text()",
+        "psutil.process_iter()",
+        "one.cmdline()",
+    ],
 )
 def test_call_without_a_limit_is_seen(line):
     assert raw_reads(ast.parse(f"def f():\n    {line}\n"))[0][0] == "f"

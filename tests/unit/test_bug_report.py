@@ -1,4 +1,6 @@
-"""A report of nvidia-bug-report.sh as a record: what it tells, what it does not, and what a stranger may send."""
+"""A report of nvidia-bug-report.sh as a record: what it tells, what it does not, and what a
+stranger may send.
+"""
 
 from __future__ import annotations
 
@@ -80,13 +82,24 @@ def said(content, now=0.0):
 def test_kind_of_a_file_is_in_its_content():
     assert is_bug_report(report())
     assert is_bug_report(packed(report()))
-    for other in (b"", b"{}", b"\x1f\x8b", b"\x1f\x8bxxxxxxxxxxxxx", packed(b"x" * 9999), b"_" * 9999):
+    for other in (
+        b"",
+        b"{}",
+        b"\x1f\x8b",
+        b"\x1f\x8bxxxxxxxxxxxxx",
+        packed(b"x" * 9999),
+        b"_" * 9999,
+    ):
         assert not is_bug_report(other)
 
 
 def test_report_is_the_record_of_its_host():
     door = reader(packed(report()))
-    assert (door.name, door.source, door.is_privileged) == ("report.log.gz", "nvidia-bug-report.sh 34275367", True)
+    assert (door.name, door.source, door.is_privileged) == (
+        "report.log.gz",
+        "nvidia-bug-report.sh 34275367",
+        True,
+    )
     facts = Facts(door)
     assert [one.slot for one in facts.gpus.devices] == list(SLOTS)
     assert [one.driver for one in facts.gpus.devices] == ["nvidia", "nvidia"]
@@ -101,7 +114,9 @@ def test_healthy_report_accuses_nothing_and_is_never_fit():
     found = findings(reader(report()))
     assert [one for one in found if one.is_fault or one.verdict is Verdict.DIFFERS] == []
     assert any(one.verdict is Verdict.UNKNOWN for one in found)
-    assert {one.verdict for one in found if one.rule in ("gpu-errors", "gpu-throttle", "gpu-bar1")} == {Verdict.OK}
+    assert {
+        one.verdict for one in found if one.rule in ("gpu-errors", "gpu-throttle", "gpu-bar1")
+    } == {Verdict.OK}
 
 
 SICK = {
@@ -120,7 +135,9 @@ SICK = {
 }  # fmt: skip
 
 
-_NO_MODULE = "*** ls: -r--r--r-- 1 root root 0 2026-11-20 10:00:06.0 +0000 /proc/modules\nxfs 1 1 - Live 0\n"
+_NO_MODULE = (
+    "*** ls: -r--r--r-- 1 root root 0 2026-11-20 10:00:06.0 +0000 /proc/modules\nxfs 1 1 - Live 0\n"
+)
 
 
 def without_module(changed):
@@ -138,7 +155,9 @@ def test_fault_that_a_report_proves(name):
 
 @pytest.mark.parametrize("name", SICK)
 def test_fault_goes_to_unknown_at_most_where_any_section_is_missing(name):
-    """What a section proves does not depend on the others, but for the list of GPUs and what it is about."""
+    """What a section proves does not depend on the others, but for the list of GPUs and what it is
+    about.
+    """
     changed, expected = SICK[name]
     changed = without_module(changed)
     for left_out in ("issue", "cpuinfo", "nvlink", "version"):
@@ -146,17 +165,27 @@ def test_fault_goes_to_unknown_at_most_where_any_section_is_missing(name):
     for left_out in HEADS:
         found = findings(reader(report(**{**changed, left_out: None})))
         rule = [one for one in found if one.rule == expected[0]]
-        assert any(one.is_fault or one.verdict is Verdict.UNKNOWN for one in rule) or left_out == "lspci", left_out
+        assert (
+            any(one.is_fault or one.verdict is Verdict.UNKNOWN for one in rule)
+            or left_out == "lspci"
+        ), left_out
 
 
 def test_record_of_a_report_says_the_same():
     content = report(dmesg=LOG + LOST)
     catalog, policy = rules()
     kept = take_record(
-        reader(content), lambda door: examine_everything(door, catalog, policy), share=False, tool_version="1"
+        reader(content),
+        lambda door: examine_everything(door, catalog, policy),
+        share=False,
+        tool_version="1",
     )
-    again = {(one.rule, one.subject, one.reason) for one in findings(RecordReader(kept)) if one.is_fault}
-    assert again == {(one.rule, one.subject, one.reason) for one in findings(reader(content)) if one.is_fault}
+    again = {
+        (one.rule, one.subject, one.reason) for one in findings(RecordReader(kept)) if one.is_fault
+    }
+    assert again == {
+        (one.rule, one.subject, one.reason) for one in findings(reader(content)) if one.is_fault
+    }
 
 
 def test_old_errors_in_logs_are_named_and_accuse_nothing():
@@ -165,15 +194,20 @@ def test_old_errors_in_logs_are_named_and_accuse_nothing():
     content = report(more=f"\n{logs}")
     assert faults(content) == set()
     assert (
-        said(content)[-1] == "other logs there name Xid 79 (1 line): no proof, as any user there can write such lines"
+        said(content)[-1]
+        == "other logs there name Xid 79 (1 line): no proof, as any user there can write such lines"
     )
 
 
 def test_faults_are_named_before_errors_of_programs():
     lines = [
-        f"Nov  1 10:00:00 gpu7 kernel: NVRM: Xid (PCI:0000:65:00): {one}, pid=1, x\n" for one in (13, 31, 43, 45, 62)
+        f"Nov  1 10:00:00 gpu7 kernel: NVRM: Xid (PCI:0000:65:00): {one}, pid=1, x\n"
+        for one in (13, 31, 43, 45, 62)
     ]
-    logs = "Scanning kernel log files for NVIDIA kernel messages:\n\n  /var/log/kern.log:\n" + "".join(lines)
+    logs = (
+        "Scanning kernel log files for NVIDIA kernel messages:\n\n  /var/log/kern.log:\n"
+        + "".join(lines)
+    )
     line = said(report(more=f"\n{logs}"))[-1]
     assert line.startswith("other logs there name Xid 62 (1 line), Xid 13 (1 line)")
     assert "and 1 more" in line
@@ -181,7 +215,9 @@ def test_faults_are_named_before_errors_of_programs():
 
 def test_mismatch_that_nvidia_smi_says_is_not_also_unknown():
     """Which version the next boot loads is not in a report, so that a reboot is a condition."""
-    states = choose(Facts(reader(report(smi="Failed to initialize NVML: Driver/library version mismatch"))), {}).states
+    states = choose(
+        Facts(reader(report(smi="Failed to initialize NVML: Driver/library version mismatch"))), {}
+    ).states
     [fault] = [one for one in states if not one.name.startswith("not known")]
     assert (fault.name, "version mismatch" in fault.evidence) == ("nvidia-smi refuses", True)
     assert fault.way_out.splitlines()[1:] == [
@@ -197,7 +233,10 @@ def test_mismatch_that_nvidia_smi_says_is_not_also_unknown():
     ("smi", "known"),
     [
         # As in srinivasgln/nvidia-errors-srini.
-        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", {"libraries missing"}),
+        (
+            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n",
+            {"libraries missing"},
+        ),
         ("No devices were found\n", {"libraries missing", "mismatch"}),
         (None, {"libraries missing", "mismatch"}),
     ],
@@ -207,11 +246,20 @@ def test_what_the_module_and_nvidia_smi_tell_is_not_unknown(smi, known):
     states = choose(Facts(reader(content)), {}).states
     unknown = {name for one in states for name in one.name.removeprefix("not known: ").split(", ")}
     assert {"held", "runfile"} <= unknown
-    assert not unknown & (known | {"not loaded", "module missing", "nvidia-smi missing", "driver files gone"})
+    assert not unknown & (
+        known | {"not loaded", "module missing", "nvidia-smi missing", "driver files gone"}
+    )
 
 
 def test_what_a_report_is_stands_before_the_answer():
-    content = report(flags="--safe-mode", smi=None, nvlink=None, dmesg="", end=False, more="\nxrandr --verbose:\n")
+    content = report(
+        flags="--safe-mode",
+        smi=None,
+        nvlink=None,
+        dmesg="",
+        end=False,
+        more="\nxrandr --verbose:\n",
+    )
     at = read_bug_report(content, "x", "1").collected_at
     assert said(content, at + 9 * DAY_S) == [
         (
@@ -243,9 +291,14 @@ def test_time_is_that_of_its_own_date_where_files_of_the_kernel_are_older(date, 
 
 def test_file_that_was_first_seen_while_the_clock_was_ahead_does_not_date_it():
     content = report(
-        more="*** /proc/cmdline\n" + LISTED.format(3, "/proc/cmdline").replace("10:00", "18:00") + "\nro\n"
+        more="*** /proc/cmdline\n"
+        + LISTED.format(3, "/proc/cmdline").replace("10:00", "18:00")
+        + "\nro\n"
     )
-    assert read_bug_report(content, "x", "1").collected_at == read_bug_report(report(), "x", "1").collected_at
+    assert (
+        read_bug_report(content, "x", "1").collected_at
+        == read_bug_report(report(), "x", "1").collected_at
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,14 +306,24 @@ def test_file_that_was_first_seen_while_the_clock_was_ahead_does_not_date_it():
     [
         ("Arch Linux \\r (\\l)", "", ("arch", "", "Arch Linux")),
         ("Linux Mint 21.3 Virginia \\n \\l", "", ("linuxmint", "21.3", "Linux Mint 21.3")),
-        ("\\S\nKernel \\r", "Fedora release 36 (Thirty Six)", ("fedora", "36", "Fedora release 36")),
-        ("\\S", "Red Hat Enterprise Linux release 9.3 (Plow)", ("rhel", "9.3", "Red Hat Enterprise Linux release 9.3")),
+        (
+            "\\S\nKernel \\r",
+            "Fedora release 36 (Thirty Six)",
+            ("fedora", "36", "Fedora release 36"),
+        ),
+        (
+            "\\S",
+            "Red Hat Enterprise Linux release 9.3 (Plow)",
+            ("rhel", "9.3", "Red Hat Enterprise Linux release 9.3"),
+        ),
         ("Authorized users only. Ubuntu", "", None),
     ],
 )
 def test_distribution_is_what_the_report_names(issue, release, expected):
     more = f"*** /etc/redhat-release\n{LISTED.format(2, '/etc/redhat-release')}\n{release}\n"
-    content = report(issue=LISTED.format(1, "/etc/issue") + f"\n{issue}\n\n", more=more if release else "")
+    content = report(
+        issue=LISTED.format(1, "/etc/issue") + f"\n{issue}\n\n", more=more if release else ""
+    )
     found = read_bug_report(content, "x", "1").record["os_release"]
     if expected is None:
         assert found == {"unreadable": "which distribution it is was not found in it"}
@@ -271,7 +334,14 @@ def test_distribution_is_what_the_report_names(issue, release, expected):
 def in_table(content: bytes, *rows: str) -> bytes:
     head, rule, rest = content.partition(b"command line flags: ")
     flags, end, after = rest.partition(b"\n")
-    return head + rule + flags + end + "".join(f"{row}\n{'-' * 80}\n" for row in ("", *rows)).encode() + after
+    return (
+        head
+        + rule
+        + flags
+        + end
+        + "".join(f"{row}\n{'-' * 80}\n" for row in ("", *rows)).encode()
+        + after
+    )
 
 
 _NO_DEVICES = "NVIDIA GPU Details                  | Failed: No devices were found"
@@ -285,9 +355,14 @@ def test_table_before_all_else_tells_what_a_cut_report_lacks():
 
 def test_refusal_in_the_table_proves_a_fault_in_safe_mode():
     failed = "[    9.000000] NVRM: GPU 0000:65:00.0: RmInitAdapter failed! (0x62:0x55:1941)\n"
-    content = in_table(report(flags="--safe-mode", smi=None, nvlink=None, dmesg=LOG + failed), _NO_DEVICES)
+    content = in_table(
+        report(flags="--safe-mode", smi=None, nvlink=None, dmesg=LOG + failed), _NO_DEVICES
+    )
     found = findings(reader(content))
-    assert any(one.is_fault and one.rule == "gpu-driver-health" and "0000:65:00.0" in one.reason for one in found)
+    assert any(
+        one.is_fault and one.rule == "gpu-driver-health" and "0000:65:00.0" in one.reason
+        for one in found
+    )
     assert "--safe-mode" not in "".join(said(content))
     # a whole answer counts before it, and what the table does not have is not there
     assert not any(one.is_fault for one in findings(reader(in_table(report(), _NO_DEVICES))))
@@ -297,7 +372,9 @@ def test_refusal_in_the_table_proves_a_fault_in_safe_mode():
 def test_module_that_the_kernel_refused_for_its_signature_is_named_with_its_way_out():
     refused = "[    8.000000] Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7\n"
     content = report(smi=NOT_REACHED + "\n", modules=_NO_MODULE, version=None, dmesg=LOG + refused)
-    (one,) = (one for one in findings(reader(content)) if one.is_fault and one.rule == "gpu-driver-health")
+    (one,) = (
+        one for one in findings(reader(content)) if one.is_fault and one.rule == "gpu-driver-health"
+    )
     assert "driver; the kernel refused a module for its signature" in one.reason
     assert "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der" in one.todo
 
@@ -305,12 +382,23 @@ def test_module_that_the_kernel_refused_for_its_signature_is_named_with_its_way_
 def test_check_counts_a_rule_once_and_names_what_holds_the_gpu(run, tmp_path):
     file = tmp_path / "x.log.gz"
     file.write_bytes(
-        report(smi=NOT_REACHED + "\n", modules=_NO_MODULE, version=None, lspci=device(SLOTS[0], driver=""))
+        report(
+            smi=NOT_REACHED + "\n",
+            modules=_NO_MODULE,
+            version=None,
+            lspci=device(SLOTS[0], driver=""),
+        )
     )
     out = run("check", "--host", file)[1]
-    counts = [line.split(" could not be checked")[0].split()[-1] for line in out.splitlines() if "be checked" in line]
+    counts = [
+        line.split(" could not be checked")[0].split()[-1]
+        for line in out.splitlines()
+        if "be checked" in line
+    ]
     assert (len(counts), len(set(counts)), ", no driver loaded," in out) == (2, 1, True)
-    file.write_bytes(report(smi=None, modules=_NO_MODULE, version=None, lspci=device(SLOTS[0], driver="nouveau")))
+    file.write_bytes(
+        report(smi=None, modules=_NO_MODULE, version=None, lspci=device(SLOTS[0], driver="nouveau"))
+    )
     assert ", driver nouveau," in run("check", "--host", file)[1]
 
 
@@ -330,10 +418,17 @@ def test_who_reads_a_report_is_not_sent_for_one(name):
 
 def test_parameter_that_the_kernel_command_line_sets_is_named_with_it():
     listed = LISTED.format(3, "/proc/cmdline")
-    door = reader(report(more=f"*** /proc/cmdline\n{listed}\nro nvidia.NVreg_EnableGpuFirmware=0\n"))
+    door = reader(
+        report(more=f"*** /proc/cmdline\n{listed}\nro nvidia.NVreg_EnableGpuFirmware=0\n")
+    )
     options = Facts(door).module_options["nvidia.NVreg_EnableGpuFirmware"]
-    assert options.set_by.startswith("the kernel command line: nvidia.NVreg_EnableGpuFirmware=0 sets it")
-    assert Facts(door).module_options["nvidia.NVreg_EnableMSI"].set_by == "it is not known which file sets it"
+    assert options.set_by.startswith(
+        "the kernel command line: nvidia.NVreg_EnableGpuFirmware=0 sets it"
+    )
+    assert (
+        Facts(door).module_options["nvidia.NVreg_EnableMSI"].set_by
+        == "it is not known which file sets it"
+    )
 
 
 def test_log_of_the_buffer_is_not_called_the_journals():
@@ -373,12 +468,17 @@ def test_board_is_named_though_a_cloud_is_not_known():
 
 
 def test_nvidia_smi_that_the_program_did_not_find_is_not_there():
-    """As on a host that has none. Where it was not looked for, or the file breaks off, that is not known."""
+    """As on a host that has none. Where it was not looked for, or the file breaks off, that is not
+    known.
+    """
     skipped = "Skipping nvidia-smi output (nvidia-smi not found)\n"
     whole = report(smi=None, nvlink=None, more=skipped)
     assert reader(whole).query(QUERY) is ABSENT
     assert isinstance(reader(report(smi=None, nvlink=None)).query(QUERY), Unreadable)
-    assert isinstance(reader(report(smi=None, nvlink=None, more=skipped, flags="--safe-mode")).query(QUERY), Unreadable)
+    assert isinstance(
+        reader(report(smi=None, nvlink=None, more=skipped, flags="--safe-mode")).query(QUERY),
+        Unreadable,
+    )
     assert isinstance(reader(report(more=skipped)).query(QUERY), Completed)
     assert isinstance(reader(whole[: whole.rindex(b"End of NVIDIA")]).query(QUERY), Unreadable)
 
@@ -390,7 +490,13 @@ def test_container_is_not_taken_for_a_host():
 
 def test_nothing_is_absent_because_it_was_not_collected():
     door = reader(report())
-    for path in ("/etc/fstab", "/var/lib/dpkg/status", "/proc/self/mountinfo", "/etc/modprobe.d", "/sys/block"):
+    for path in (
+        "/etc/fstab",
+        "/var/lib/dpkg/status",
+        "/proc/self/mountinfo",
+        "/etc/modprobe.d",
+        "/sys/block",
+    ):
         assert isinstance(door.read(path), Unreadable)
         assert isinstance(door.list(path), Unreadable)
     assert door.stat("/sys/module/nouveau") is ABSENT
@@ -401,15 +507,23 @@ def test_nothing_is_absent_because_it_was_not_collected():
 
 
 def test_fields_are_answered_by_their_labels():
-    door = reader(report(smi=long_text(gpu(SLOTS[0]), gpu(SLOTS[1], hot="Active", uncorrectable="3"))))
+    door = reader(
+        report(smi=long_text(gpu(SLOTS[0]), gpu(SLOTS[1], hot="Active", uncorrectable="3")))
+    )
     assert Facts(door).health.problem == ""
     first, second = Facts(door).health.gpus
     assert (first.uncorrected_volatile, second.uncorrected_volatile) == (0, 3)
     answer = door.query(
-        ("nvidia-smi", "--query-gpu=pci.bus_id,power.draw,clocks_event_reasons.active", "--format=csv,noheader,nounits")
+        (
+            "nvidia-smi",
+            "--query-gpu=pci.bus_id,power.draw,clocks_event_reasons.active",
+            "--format=csv,noheader,nounits",
+        )
     )
     assert answer.text.splitlines()[1] == "00000000:65:00.0, 35.10, 0x0000000000000041"
-    answer = door.query(("nvidia-smi", "--query-gpu=power.draw,mig.mode.current", "--format=csv,noheader"))
+    answer = door.query(
+        ("nvidia-smi", "--query-gpu=power.draw,mig.mode.current", "--format=csv,noheader")
+    )
     assert answer.text.splitlines()[0] == "35.10 W, [N/A]"
 
 
@@ -425,7 +539,11 @@ def test_field_without_a_label_is_refused_as_a_driver_does():
 
 @pytest.mark.parametrize(
     ("words", "status"),
-    [(NOT_REACHED, 9), ("Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.", 15), ("odd", 255)],
+    [
+        (NOT_REACHED, 9),
+        ("Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.", 15),
+        ("odd", 255),
+    ],
 )
 def test_sentence_in_place_of_an_answer_is_nvidia_smis(words, status):
     answer = reader(report(smi=words)).query(QUERIES[2])
@@ -440,8 +558,15 @@ def test_pci_devices_have_their_place_below_bridges():
     bridge = "0000:00:01.0 PCI bridge [0604]: Intel Root Port [8086:3420]\n\tBus: primary=00, secondary=17, subordinate=17\n\n"
     tables = tables_of(devices_in(bridge + device(SLOTS[0])))
     place = "/sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0"
-    assert tables["links"][f"{DEVICES}/0000:17:00.0"] == "../../../devices/pci0000:00/0000:00:01.0/0000:17:00.0"
-    values = {path.rpartition("/")[2]: value for path, value in tables["files"].items() if path.startswith(place)}
+    assert (
+        tables["links"][f"{DEVICES}/0000:17:00.0"]
+        == "../../../devices/pci0000:00/0000:00:01.0/0000:17:00.0"
+    )
+    values = {
+        path.rpartition("/")[2]: value
+        for path, value in tables["files"].items()
+        if path.startswith(place)
+    }
     assert {name: values[name].strip() for name in ("class", "vendor", "subsystem_device", "numa_node", "max_link_speed")} == {
         "class": "0x030200", "vendor": "0x10de", "subsystem_device": "0x171b", "numa_node": "0",
         "max_link_speed": "16.0 GT/s PCIe",
@@ -450,11 +575,18 @@ def test_pci_devices_have_their_place_below_bridges():
 
 
 def test_old_form_of_lspci_is_two_answers():
-    long = device(SLOTS[0]).replace(" [0302]", "").replace(" [10de:26b9]", "").replace("0000:17", "17")
+    long = (
+        device(SLOTS[0]).replace(" [0302]", "").replace(" [10de:26b9]", "").replace("0000:17", "17")
+    )
     short = "17:00.0 3D controller [0302]: NVIDIA Corporation AD102GL [L40S] [10de:26b9] (rev a1)\n"
     for texts in ((long, short), (short, long), (long,)):
         (one,) = devices_in(*texts)
-        assert (one.slot, one.kind, one.vendor, one.device) == ("0000:17:00.0", "0302", "10de", "26b9")
+        assert (one.slot, one.kind, one.vendor, one.device) == (
+            "0000:17:00.0",
+            "0302",
+            "10de",
+            "26b9",
+        )
 
 
 def test_names_of_devices_are_those_that_lspci_shows():
@@ -470,18 +602,20 @@ def test_names_of_devices_are_those_that_lspci_shows():
 
 def ports(first=16, second=16):
     """Two root ports, and how many lanes each can do."""
-    return function("0000:00:01.0", registers(below=(0, 0x17, 0x17), width=first, most=first)) + function(
-        "0000:00:01.1", registers(below=(0, 0x65, 0x65), width=second, most=second)
-    )
+    return function(
+        "0000:00:01.0", registers(below=(0, 0x17, 0x17), width=first, most=first)
+    ) + function("0000:00:01.1", registers(below=(0, 0x65, 0x65), width=second, most=second))
 
 
 def gpus(first=16, second=16, **of_first):
-    return function(SLOTS[0], registers(width=first, **of_first)) + function(SLOTS[1], registers(width=second))
+    return function(SLOTS[0], registers(width=first, **of_first)) + function(
+        SLOTS[1], registers(width=second)
+    )
 
 
 NARROW = "8 lanes, and GPU and port can do 16"
-# What lspci shows; whether the first GPU is impaired, and how the reason begins. What a link sent again is in no report, so
-# that none is ok.
+# What lspci shows; whether the first GPU is impaired, and how the reason begins. What a link sent
+# again is in no report, so that none is ok.
 LINKS = {
     "as wide as both can do": (ports() + gpus(), False, "not in this record: "),
     "narrow": (ports() + gpus(first=8), True, NARROW),
@@ -549,7 +683,9 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 @pytest.mark.parametrize("is_sick", [False, True])
 def test_file_of_a_user_in_a_report_says_nothing(name, is_sick):
-    """nvidia-bug-report.sh prints /home/*/.nvidia-settings-rc before the log, the modules and nvidia-smi."""
+    """nvidia-bug-report.sh prints /home/*/.nvidia-settings-rc before the log, the modules and
+    nvidia-smi.
+    """
     settings = FORGED[name]
     listed = f"*** ls: -rw-r--r-- 1 eve eve {len(settings)} 2026-11-20 09:00:00.0 +0000 /home/eve/.nvidia-settings-rc"
     mine = f"*** /home/eve/.nvidia-settings-rc\n{listed}\n{settings}"
@@ -573,7 +709,8 @@ def test_head_that_is_there_twice_does_not_count_and_is_named(name):
 def test_process_name_that_is_a_gpu_makes_the_answer_unknown():
     """nvidia-smi prints the names of processes below each GPU."""
     text = long_text(
-        gpu(SLOTS[0]) + "    Processes\n        Name : x\n" + gpu(SLOTS[1]), gpu(SLOTS[1], recovery="Reset")
+        gpu(SLOTS[0]) + "    Processes\n        Name : x\n" + gpu(SLOTS[1]),
+        gpu(SLOTS[1], recovery="Reset"),
     )
     door = reader(report(smi=text))
     assert isinstance(door.query(QUERIES[2]), Unreadable)
@@ -597,7 +734,9 @@ def test_lost_gpu_does_not_come_back_by_the_name_of_a_process():
 def test_rows_in_the_name_of_a_process_are_no_values():
     row = "    GPU Reset Status\n        Reset Required : Yes\n    Retired Pages\n        Pending : Yes\n"
     told = gpu(SLOTS[0]).replace("    GPU Recovery Action                   : None\n", "")
-    plain, forged = (read_long(long_text(one, gpu(SLOTS[1]))) for one in (told, told + PROCESS + row))
+    plain, forged = (
+        read_long(long_text(one, gpu(SLOTS[1]))) for one in (told, told + PROCESS + row)
+    )
     assert forged == plain
 
 
@@ -616,22 +755,36 @@ def test_no_cut_of_a_healthy_report_accuses_anything():
 
 def test_gpu_that_needs_a_reset_says_so_in_older_branches():
     old = gpu(SLOTS[1]).replace(
-        "    GPU Recovery Action                   : None\n", "    GPU Reset Status\n        Reset Required : Yes\n"
+        "    GPU Recovery Action                   : None\n",
+        "    GPU Reset Status\n        Reset Required : Yes\n",
     )
     counters = [
-        line for line in old.split("\n") if "Slowdown               : 0 us" not in line and "Braking" not in line
+        line
+        for line in old.split("\n")
+        if "Slowdown               : 0 us" not in line and "Braking" not in line
     ]
-    assert ("gpu-errors", SLOTS[1]) in faults(report(smi=long_text(gpu(SLOTS[0]), "\n".join(counters))))
+    assert ("gpu-errors", SLOTS[1]) in faults(
+        report(smi=long_text(gpu(SLOTS[0]), "\n".join(counters)))
+    )
 
 
 def test_lines_that_end_as_in_windows_are_read():
-    assert faults(report(dmesg=LOG + LOST).replace(b"\n", b"\r\n")) == {("gpu-errors", "0000:65:00.0")}
+    assert faults(report(dmesg=LOG + LOST).replace(b"\n", b"\r\n")) == {
+        ("gpu-errors", "0000:65:00.0")
+    }
 
 
-@pytest.mark.parametrize("row", ["    a" + " " * 40_000 + "b", "Name    : a" + " " * 40_000 + "b", " " * 40_000 + ":"])
+@pytest.mark.parametrize(
+    "row", ["    a" + " " * 40_000 + "b", "Name    : a" + " " * 40_000 + "b", " " * 40_000 + ":"]
+)
 def test_blanks_in_a_row_take_linear_time(row):
     before = process_time()
-    assert reader(report(smi=long_text(gpu(SLOTS[0]) + row + "\n", gpu(SLOTS[1])))).query(QUERIES[2]).status == 0
+    assert (
+        reader(report(smi=long_text(gpu(SLOTS[0]) + row + "\n", gpu(SLOTS[1]))))
+        .query(QUERIES[2])
+        .status
+        == 0
+    )
     assert process_time() - before < 10  # what is quadratic takes minutes
 
 
@@ -658,10 +811,13 @@ def test_path_that_names_nothing_is_passed_over(path):
 
 
 @pytest.mark.parametrize(
-    "when", ["9999-99-99 10:00:00.0 +0000", "0001-01-01 00:00:00.0 +1400", "2026-11-20 10:00:00.0 +9999"]
+    "when",
+    ["9999-99-99 10:00:00.0 +0000", "0001-01-01 00:00:00.0 +1400", "2026-11-20 10:00:00.0 +9999"],
 )
 def test_time_that_no_calendar_knows_is_none(when):
-    (one,) = sections_of(f"{RULE}\n\n*** /proc/x\n*** ls: -r--r--r-- 1 root root 0 {when} /proc/x\nbody\n")
+    (one,) = sections_of(
+        f"{RULE}\n\n*** /proc/x\n*** ls: -r--r--r-- 1 root root 0 {when} /proc/x\nbody\n"
+    )
     assert (one.seen_at, one.text) == (0.0, "body\n")
 
 
@@ -718,17 +874,25 @@ def test_health_says_what_is_wrong(run, sick):
     assert status == 1
     assert "Xid 79 (the GPU has fallen off the bus)" in " ".join(out.split())
     assert "a report of nvidia-bug-report.sh 34275367 on gpu7" in err
-    assert "A report of nvidia-bug-report.sh 34275367 does not hold what is asked for" in " ".join(out.split())
+    assert "A report of nvidia-bug-report.sh 34275367 does not hold what is asked for" in " ".join(
+        out.split()
+    )
 
 
 def test_plan_is_refused_and_a_record_is_kept(run, sick, tmp_path):
     status, _, err = run("plan", "--host", sick)
-    assert (status, "does not hold all that a plan needs" in err, "sudo hosttune plan" in err) == (2, True, True)
+    assert (status, "does not hold all that a plan needs" in err, "sudo hosttune plan" in err) == (
+        2,
+        True,
+        True,
+    )
     kept = tmp_path / "kept.json"
     assert run("record", "--host", sick, kept)[0] == 0
     out = run("health", "--host", kept)[1]
     assert "Xid 79" in out
-    assert "A report of nvidia-bug-report.sh 34275367 does not hold what is asked for" in " ".join(out.split())
+    assert "A report of nvidia-bug-report.sh 34275367 does not hold what is asked for" in " ".join(
+        out.split()
+    )
     assert run("plan", "--host", kept)[0] == 2
     status, _, err = run("record", "--host", kept, tmp_path / "x")
     assert (status, "a record of a record" in err) == (2, True)
@@ -743,7 +907,9 @@ def test_driver_and_report_read_them(run, sick):
 # --- real ones
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the real reports are not here: ../shared/corpus/support")
+@pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the real reports are not here: ../shared/corpus/support"
+)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -1,4 +1,6 @@
-"""The hosts of the tests: built ones go with the process that made them, recorded ones hold nothing of anybody."""
+"""The hosts of the tests: built ones go with the process that made them, recorded ones hold nothing
+of anybody.
+"""
 
 import json
 import re
@@ -30,7 +32,12 @@ def test_every_description_is_a_record():
 
 def test_built_hosts_outlive_a_fork_and_go_with_the_process():
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, cwd=ROOT, check=True
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=True,
     )
     folder, number = done.stdout.split()
     assert int(number) == len(MACHINES)
@@ -39,11 +46,18 @@ def test_built_hosts_outlive_a_fork_and_go_with_the_process():
 
 def test_hosts_are_listed_and_written(tmp_path):
     """`./run hosts`, from anywhere, into a folder that is named from there."""
-    argv = [sys.executable, "-c", "import sys; from tests.hosts.make import main; main(sys.argv[1:])", str(tmp_path)]
+    argv = [
+        sys.executable,
+        "-c",
+        "import sys; from tests.hosts.make import main; main(sys.argv[1:])",
+        str(tmp_path),
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=ROOT, check=True)
     names = [line.split()[0] for line in done.stdout.splitlines()]
     assert names == [*(machine.name for machine in MACHINES), "written:"]
-    assert sorted(path.read_bytes() for path in tmp_path.iterdir()) == sorted(path.read_bytes() for path in BUILT)
+    assert sorted(path.read_bytes() for path in tmp_path.iterdir()) == sorted(
+        path.read_bytes() for path in BUILT
+    )
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)

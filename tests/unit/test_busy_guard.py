@@ -1,4 +1,6 @@
-"""What would disturb GPU work waits while some runs: when it is planned, right before the act, and on the way back."""
+"""What would disturb GPU work waits while some runs: when it is planned, right before the act, and
+on the way back.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -31,11 +33,19 @@ from hosttune.values import (
 )
 from tests.unit.fake_reader import FakeReader
 
-TRAINING = Process(7, "python3", "alice", ("python3", "train.py"), 0, 0, ("/dev/nvidia0",), "/", 0.0)
+TRAINING = Process(
+    7, "python3", "alice", ("python3", "train.py"), 0, 0, ("/dev/nvidia0",), "/", 0.0
+)
 OTHER = replace(TRAINING, pid=8)
 RUNS = "process 7 (python3, alice) holds a GPU"
 CHANGE = Change(
-    Address("sysctl", "vm.a"), Action.UPDATE, "60", "10", "some-rule", disturbs=Disturbs.GPU_WORK, details=("a line",)
+    Address("sysctl", "vm.a"),
+    Action.UPDATE,
+    "60",
+    "10",
+    "some-rule",
+    disturbs=Disturbs.GPU_WORK,
+    details=("a line",),
 )
 NOTHING, ALLOWED, TYPED = (
     Policy(),
@@ -46,8 +56,14 @@ NOTHING, ALLOWED, TYPED = (
 
 def host(*processes, unknown=""):
     links = {f"/proc/self/ns/{name}": text for name, text in INITIAL.items()}
-    files = {"/dev/nvidia0": "", "/proc/sys/vm/a": "60\n", "/proc/sys/kernel/random/boot_id": "boot\n"}
-    return Overlay(FakeReader(files, links=links, processes=Unreadable(unknown) if unknown else processes))
+    files = {
+        "/dev/nvidia0": "",
+        "/proc/sys/vm/a": "60\n",
+        "/proc/sys/kernel/random/boot_id": "boot\n",
+    }
+    return Overlay(
+        FakeReader(files, links=links, processes=Unreadable(unknown) if unknown else processes)
+    )
 
 
 def held(policy, reader, change=CHANGE):
@@ -81,13 +97,21 @@ def test_planned_with_the_word_typed_says_what_it_breaks():
 
 def test_planned_without_disturbing_anybody_looks_at_no_process():
     quiet = replace(CHANGE, disturbs=Disturbs.SERVICE)
-    assert held(replace(NOTHING, disturb=Disturbs.SERVICE), host(unknown="never asked"), quiet).changes == (quiet,)
+    assert held(
+        replace(NOTHING, disturb=Disturbs.SERVICE), host(unknown="never asked"), quiet
+    ).changes == (quiet,)
 
 
 def session_on(writer, policy):
     journal, facts = read_journal(writer), Facts(writer)
     return SimpleNamespace(
-        reader=writer, journal=journal, facts=facts, policy=policy, selected=(), resumed=(), resumed_run=""
+        reader=writer,
+        journal=journal,
+        facts=facts,
+        policy=policy,
+        selected=(),
+        resumed=(),
+        resumed_run="",
     )
 
 
@@ -116,7 +140,9 @@ def test_work_that_was_shown_does_not_stop_the_act_and_other_work_does():
 def test_change_before_the_one_that_is_stopped_is_taken_back():
     writer = host(TRAINING)
     writer.base.files["/proc/sys/vm/b"] = "1\n"
-    before = replace(CHANGE, address=Address("sysctl", "vm.b"), before="1", after="2", disturbs=Disturbs.NOTHING)
+    before = replace(
+        CHANGE, address=Address("sysctl", "vm.b"), before="1", after="2", disturbs=Disturbs.NOTHING
+    )
     plan = Plan("d" * 64, "0", "", "", "", (Stage((before, CHANGE)),), ())
     receipt = apply(session_on(writer, ALLOWED), writer, plan)
     assert len(receipt.failed) == 1
@@ -163,7 +189,9 @@ def test_undo_of_a_driver_that_works_meanwhile_waits():
     change = Change(address, Action.CREATE, ABSENT, value, "some-rule", reversible="yes")
     assert applied(writer, change).failed == ()
     assert plan_undo(session_on(writer, ALLOWED)).returns
-    writer.base.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1  Fri\n"
+    writer.base.files["/proc/driver/nvidia/version"] = (
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1  Fri\n"
+    )
     (finding,) = plan_undo(session_on(writer, ALLOWED)).plan.findings
     assert (finding.hold.kind, finding.hold.detail) == (HoldKind.BUSY, RUNS)
     (back,) = plan_undo(session_on(writer, TYPED)).plan.changes

@@ -47,7 +47,9 @@ def test_one_that_breaks_off_leaves_nothing_and_is_made_anew(tmp_path: Path):
 def test_one_may_be_made_of_another(tmp_path: Path):
     def make(work: Path) -> None:
         (work / "file").write_text(
-            (kept("base", lambda base: (base / "file").write_text("b"), tmp_path) / "file").read_text()
+            (
+                kept("base", lambda base: (base / "file").write_text("b"), tmp_path) / "file"
+            ).read_text()
         )
 
     assert (kept("tree", make, tmp_path) / "file").read_text() == "b"
@@ -65,6 +67,12 @@ def test_what_no_run_has_used_for_a_week_goes(tmp_path: Path):
 def test_another_recipe_is_another_folder():
     assert named("tree", "bookworm", ("a",)) == named("tree", "bookworm", ("a",))
     assert (
-        len({named("tree", "bookworm", ("a",)), named("tree", "bookworm", ("b",)), named("base", "bookworm", ("a",))})
+        len(
+            {
+                named("tree", "bookworm", ("a",)),
+                named("tree", "bookworm", ("b",)),
+                named("base", "bookworm", ("a",)),
+            }
+        )
         == 3
     )

@@ -71,20 +71,28 @@ want:
 
 def custom(contents):
     """A host with these files in its folder of rules."""
-    files = {f"{RULES_FOLDER}/site-a{number}.yaml": content.encode() for number, content in enumerate(contents)}
+    files = {
+        f"{RULES_FOLDER}/site-a{number}.yaml": content.encode()
+        for number, content in enumerate(contents)
+    }
     return FakeReader(files)
 
 
 def test_custom_rules_are_checked_until_there_are_too_many_faults(monkeypatch):
     checked = []
-    monkeypatch.setattr(lint, "checked_rule", lambda text, name: checked.append(name) or checked_rule(text, name))
+    monkeypatch.setattr(
+        lint, "checked_rule", lambda text, name: checked.append(name) or checked_rule(text, name)
+    )
     with pytest.raises(BadInput, match="more faults"):
         load_catalog(custom(["id: Not Kebab\n"] * 500))
     assert len(checked) <= MOST_FAULTS + 1
 
 
 def test_custom_rules_have_a_limit_together():
-    rules = [GOOD.replace("memory-example", f"site-a{number}") + f"# {'x' * (1 << 19)}\n" for number in range(9)]
+    rules = [
+        GOOD.replace("memory-example", f"site-a{number}") + f"# {'x' * (1 << 19)}\n"
+        for number in range(9)
+    ]
     assert "site-a6" in load_catalog(custom(rules[:7])).rules
     with pytest.raises(BadInput, match="larger than 4 MiB"):
         load_catalog(custom(rules))
@@ -119,7 +127,10 @@ def test_profile_has_no_faults_and_its_file_is_named_for_it(name):
 def test_profile_runs_stable_rules_that_expose_nothing_in_base():
     catalog = builtin_catalog()
     for profile in catalog.profiles.values():
-        assert {catalog.rules[rule].status for rule in profile.rules} <= {Status.STABLE, Status.DEPRECATED}, profile.id
+        assert {catalog.rules[rule].status for rule in profile.rules} <= {
+            Status.STABLE,
+            Status.DEPRECATED,
+        }, profile.id
     assert [rule for rule in catalog.profiles["base"].rules if catalog.rules[rule].exposes] == []
 
 
@@ -154,9 +165,15 @@ def profile(text: str):
 def test_profile_takes_over_rules_and_params_and_leaves_out():
     profiles = resolve_profiles(
         {
-            "a": profile("{id: a, title: a, why: a, rules: [x-one, x-two], params: {x-one: {value: 1, other: 2}}}"),
-            "b": profile("{id: b, title: b, why: b, extends: a, rules: [x-three], without: [x-two]}"),
-            "c": profile("{id: c, title: c, why: c, extends: b, rules: [x-two], params: {x-one: {value: 3}}}"),
+            "a": profile(
+                "{id: a, title: a, why: a, rules: [x-one, x-two], params: {x-one: {value: 1, other: 2}}}"
+            ),
+            "b": profile(
+                "{id: b, title: b, why: b, extends: a, rules: [x-three], without: [x-two]}"
+            ),
+            "c": profile(
+                "{id: c, title: c, why: c, extends: b, rules: [x-two], params: {x-one: {value: 3}}}"
+            ),
         }
     )
     assert profiles["b"].rules == ("x-one", "x-three")
@@ -172,15 +189,19 @@ def test_profile_takes_over_rules_and_params_and_leaves_out():
         ("[memory-swappiness]", "[memory-swapiness]", "did you mean memory-swappiness"),
         ("{value: 5}", "{value: 99}", "above the maximum"),
         ("{value: 5}", "{valeu: 5}", "unknown parameter"),
-        ("[memory-swappiness]", "[{rule: memory-swappiness, until: '2026.1'}]", "rules[0]: must be a text"),
+        (
+            "[memory-swappiness]",
+            "[{rule: memory-swappiness, until: '2026.1'}]",
+            "rules[0]: must be a text",
+        ),
         ("extends: base", "extend: base", "unknown key"),
     ],
 )
 def test_profile_fault_names_the_line_and_the_way_out(old, new, expected):
-    text = (
-        "id: x\ntitle: x\nwhy: x\nextends: base\nrules: [memory-swappiness]\nparams:\n  memory-swappiness: {value: 5}\n"
+    text = "id: x\ntitle: x\nwhy: x\nextends: base\nrules: [memory-swappiness]\nparams:\n  memory-swappiness: {value: 5}\n"
+    faults = profile_faults(
+        load_document(text.replace(old, new), "profiles/x.yaml"), builtin_catalog()
     )
-    faults = profile_faults(load_document(text.replace(old, new), "profiles/x.yaml"), builtin_catalog())
     assert expected in "\n".join(map(str, faults))
 
 
@@ -203,14 +224,19 @@ def faults_of(text: str) -> list[str]:
     [
         ("memory.sold_bytes", "is not a yes-or-no question"),
         ("'a'", "is not a yes-or-no question"),
-        ("starts_with(params.value, '1')", "starts_with does not take int"),  # by the type that the rule gives it
+        (
+            "starts_with(params.value, '1')",
+            "starts_with does not take int",
+        ),  # by the type that the rule gives it
         ("params.valeu > 1", "valeu"),
     ],
 )
 def test_condition_that_cannot_be_answered_is_a_fault_before_the_rule_runs(condition, says):
     (fault,) = faults_of(GOOD + f'applies_when:\n  - {{if: "{condition}", else: no}}\n')
     assert says in fault
-    checked_rule(GOOD + "applies_when:\n  - {if: params.value > 1, else: no}\n", "memory-example.yaml")
+    checked_rule(
+        GOOD + "applies_when:\n  - {if: params.value > 1, else: no}\n", "memory-example.yaml"
+    )
 
 
 def test_rule_good_builds():
@@ -238,13 +264,17 @@ def test_rule_fault_names_the_line_and_the_way_out(old, new, expected):
 
 
 def test_rule_with_many_faults_reports_all_at_once():
-    text = GOOD.replace("risk: low", "risk: tiny").replace("disturbs: nothing", "disturbs: everybody")
+    text = GOOD.replace("risk: low", "risk: tiny").replace(
+        "disturbs: nothing", "disturbs: everybody"
+    )
     assert len(faults_of(text.replace("gain: none", "gian: none"))) >= 3
 
 
 def test_rule_named_for_an_act_is_refused():
     with pytest.raises(BadInput, match="names an act"):
-        checked_rule(GOOD.replace("memory-example", "memory-set-swappiness"), "memory-set-swappiness.yaml")
+        checked_rule(
+            GOOD.replace("memory-example", "memory-set-swappiness"), "memory-set-swappiness.yaml"
+        )
 
 
 LISTED = GOOD.replace(
@@ -256,7 +286,10 @@ LISTED = GOOD.replace(
 def test_list_of_names_is_evaluated_item_by_item():
     rule = checked_rule(LISTED, "memory-example.yaml")
     assert "os" in rule.subjects
-    assert rule.want[0].name.evaluate({"os": SimpleNamespace(id="debian")}) == ("git", "debian-tools")
+    assert rule.want[0].name.evaluate({"os": SimpleNamespace(id="debian")}) == (
+        "git",
+        "debian-tools",
+    )
 
 
 def test_expression_in_a_list_is_checked():
@@ -289,7 +322,8 @@ def test_item_is_called_by_its_target_slot_name_or_path(fields, called):
 
 def test_round_does_not_compute_with_millions_of_digits():
     rule = checked_rule(
-        GOOD.replace('at_most: "{{ params.value }}"', 'exactly: "{{ round(5, -30000000) }}"'), "memory-example.yaml"
+        GOOD.replace('at_most: "{{ params.value }}"', 'exactly: "{{ round(5, -30000000) }}"'),
+        "memory-example.yaml",
     )
     assert rule.want[0].bounds[0][1].evaluate({}) == 0
 
@@ -301,8 +335,12 @@ def test_bound_that_is_no_whole_number_is_a_fault_of_the_file(value):
 
 
 def test_bound_that_turns_out_to_be_no_whole_number_is_an_error_with_the_way_out():
-    rule = build_rule(load_document(GOOD, "memory-example.yaml"), is_builtin=False)  # without the checks of a file
-    with pytest.raises(HosttuneError, match="at_most of a sysctl must be a whole number, and is 'many'"):
+    rule = build_rule(
+        load_document(GOOD, "memory-example.yaml"), is_builtin=False
+    )  # without the checks of a file
+    with pytest.raises(
+        HosttuneError, match="at_most of a sysctl must be a whole number, and is 'many'"
+    ):
         evaluate(rule, Facts(FakeReader()), {"value": "many"})
 
 
@@ -318,7 +356,9 @@ _UNKNOWN = """- {if: 'packages["x"].is_installed', else: no x}"""
         ("- {if: 1 / (params.value - 10) > 0, else: too small}", Verdict.UNKNOWN, "needs root"),
     ],
 )
-def test_condition_that_does_not_hold_decides_whatever_is_not_known_of_the_others(others, verdict, says):
+def test_condition_that_does_not_hold_decides_whatever_is_not_known_of_the_others(
+    others, verdict, says
+):
     rule = checked_rule(f"{GOOD}applies_when:\n  {_UNKNOWN}\n  {others}\n", "memory-example.yaml")
     facts = Facts(FakeReader(unreadable={"/var/lib/dpkg/status": "needs root"}))
     (finding,) = evaluate(rule, facts, {"value": 10}).findings
@@ -327,17 +367,25 @@ def test_condition_that_does_not_hold_decides_whatever_is_not_known_of_the_other
 
 def test_condition_decides_nothing_about_what_is_in_doubt_and_no_fault_away():
     facts = Facts(FakeReader(unreadable={"/var/lib/dpkg/status": "needs root"}))
-    same = GOOD + f"applies_when:\n  {_UNKNOWN}\n  - {{if: host.is_image and len(packages.held) > 0, else: no}}\n"
+    same = (
+        GOOD
+        + f"applies_when:\n  {_UNKNOWN}\n  - {{if: host.is_image and len(packages.held) > 0, else: no}}\n"
+    )
     fault = GOOD + f"applies_when:\n  {_UNKNOWN}\n  - {{if: params.value > 10, else: no}}\n"
-    fault = fault.replace('want:\n  - sysctl: vm.swappiness\n    at_most: "{{ params.value }}"\n', _FAULT)
+    fault = fault.replace(
+        'want:\n  - sysctl: vm.swappiness\n    at_most: "{{ params.value }}"\n', _FAULT
+    )
     for text in (same, fault):
-        (finding,) = evaluate(checked_rule(text, "memory-example.yaml"), facts, {"value": 10}).findings
+        (finding,) = evaluate(
+            checked_rule(text, "memory-example.yaml"), facts, {"value": 10}
+        ).findings
         assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, "needs root")
 
 
 def test_condition_that_cannot_be_worked_out_is_an_error_where_nothing_before_it_is_unknown():
     rule = checked_rule(
-        f"{GOOD}applies_when:\n  - {{if: 1 / (params.value - 10) > 0, else: no}}\n", "memory-example.yaml"
+        f"{GOOD}applies_when:\n  - {{if: 1 / (params.value - 10) > 0, else: no}}\n",
+        "memory-example.yaml",
     )
     with pytest.raises(HosttuneError, match="cannot work out"):
         evaluate(rule, Facts(FakeReader()), {"value": 10})

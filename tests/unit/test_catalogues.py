@@ -35,17 +35,23 @@ DECODE = (
 
 
 def book(tmp_path, xids, decode):
-    """A workbook as spreadsheet programs write it: texts of the first sheet shared, those of the second in the cells."""
+    """A workbook as spreadsheet programs write it: texts of the first sheet shared, those of the
+    second in the cells.
+    """
     shared = list(dict.fromkeys(text for row in xids for text in row))
 
     def rows(table, cell):
         return "".join(
-            f'<row r="{n}">' + "".join(cell(f"{chr(65 + c)}{n}", text) for c, text in enumerate(row) if text) + "</row>"
+            f'<row r="{n}">'
+            + "".join(cell(f"{chr(65 + c)}{n}", text) for c, text in enumerate(row) if text)
+            + "</row>"
             for n, row in enumerate(table, 1)
         )
 
     first = rows(xids, lambda place, text: f'<c r="{place}" t="s"><v>{shared.index(text)}</v></c>')
-    second = rows(decode, lambda place, text: f'<c r="{place}" t="inlineStr"><is><t>{text}</t></is></c>')
+    second = rows(
+        decode, lambda place, text: f'<c r="{place}" t="inlineStr"><is><t>{text}</t></is></c>'
+    )
     files = {
         "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><sheets><sheet name="Xids" r:id="a"/>'
         '<sheet name="Xid 144-150 Decode" r:id="b"/></sheets></workbook>',
@@ -82,10 +88,13 @@ def test_xid_table_takes_over_what_nvidia_changed(tmp_path, capsys, monkeypatch)
     assert "Xid 79: a 154 follows from 565 -> 590" in said
     assert "Xid 199: new, RESTART_BM, weight fault" in said
     assert "nvlink5: 150 " in said
-    assert "xid\t199\tfault\tRESTART_BM\tCONTACT_SUPPORT\t-\tNEW_ERROR\tsomething new\n" in table.read_text(
-        encoding="utf-8"
+    assert (
+        "xid\t199\tfault\tRESTART_BM\tCONTACT_SUPPORT\t-\tNEW_ERROR\tsomething new\n"
+        in table.read_text(encoding="utf-8")
     )
-    assert xid.main([book(tmp_path, [HEAD, changed, new], [DECODE])]) == 0  # the second run has nothing to do
+    assert (
+        xid.main([book(tmp_path, [HEAD, changed, new], [DECODE])]) == 0
+    )  # the second run has nothing to do
 
 
 def test_xid_sheet_of_another_form_is_refused(tmp_path):
@@ -107,7 +116,11 @@ static const CHIPS_RELEASED sChipsReleased[] = {
 
 
 def test_boards_and_parts_of_boards_are_told_apart():
-    lines = [line for line in boards.written(NAMES, "600.1", "2027-03").splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in boards.written(NAMES, "600.1", "2027-03").splitlines()
+        if not line.startswith("#")
+    ]
     assert lines == [
         "board\t20b0\t*\tNVIDIA A100-SXM4-40GB", "board\t2236\t1482\tNVIDIA A10", "vgpu\t2236\t14b6-14b8,14c8\tNVIDIA A10",
     ]  # fmt: skip

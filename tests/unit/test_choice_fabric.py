@@ -22,12 +22,18 @@ from tests.unit.driver_machine import GivenArchives, filled, stanza
 from tests.unit.fake_reader import FakeReader
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
-SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu1"}
+SAME = {
+    "nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1",
+    "nvidia-utils-580-server": "580.126.20-0ubuntu1",
+}
 
 
 def processes(*names):
     """Processes of root with these names."""
-    return tuple(Process(pid, name, "root", (name,), 0, 0, (), "/", 0.0, uid=0) for pid, name in enumerate(names, 900))
+    return tuple(
+        Process(pid, name, "root", (name,), 0, 0, (), "/", 0.0, uid=0)
+        for pid, name in enumerate(names, 900)
+    )
 
 
 def host(
@@ -110,7 +116,10 @@ def test_host_that_needs_none_says_why(more, says):
     ("packages", "says"),
     [
         ({}, "nvidia-fabricmanager-580 is not installed"),
-        ({"nvidia-fabricmanager-580": "580.95.05-0ubuntu1"}, "nvidia-fabricmanager-580 is 580.95.05"),
+        (
+            {"nvidia-fabricmanager-580": "580.95.05-0ubuntu1"},
+            "nvidia-fabricmanager-580 is 580.95.05",
+        ),
         ({"nvidia-fabricmanager-570": "570.1-0ubuntu1"}, "nvidia-fabricmanager-570 is 570.1"),
     ],
 )
@@ -126,25 +135,40 @@ def test_other_version_is_refused_with_the_command(packages, says):
 
 
 def test_old_package_beside_the_right_one_does_no_harm():
-    assert choose(host(packages=SAME | {"nvidia-fabricmanager-570": "570.1-0ubuntu1"}), {}).refused == ""
+    assert (
+        choose(host(packages=SAME | {"nvidia-fabricmanager-570": "570.1-0ubuntu1"}), {}).refused
+        == ""
+    )
 
 
 @pytest.mark.parametrize(("branch", "infix"), [("595", ""), ("590", ""), ("580", "-580")])
 def test_names_of_nvidias_archive_have_no_branch_from_590_on(branch, infix):
     version = f"{branch}.71"
-    packages = {"nvidia-driver": f"{version}-1ubuntu1", f"nvidia-fabricmanager{infix}": f"{branch}.58-1"}
+    packages = {
+        "nvidia-driver": f"{version}-1ubuntu1",
+        f"nvidia-fabricmanager{infix}": f"{branch}.58-1",
+    }
     fabric = choose(host(packages=packages, branch=branch, loaded=version, libraries=version), {})
     assert fabric.todo == (
         f"sudo apt-get install 'nvidia-fabricmanager{infix}={version}*' 'libnvidia-nscq{infix}={version}*'"
     )
     missing = choose(
-        host(packages={"nvidia-driver": f"{version}-1"}, branch=branch, loaded=version, libraries=version), {}
+        host(
+            packages={"nvidia-driver": f"{version}-1"},
+            branch=branch,
+            loaded=version,
+            libraries=version,
+        ),
+        {},
     )
     assert missing.refused.startswith(f"nvidia-fabricmanager{infix} is not installed")
 
 
 def test_fabric_manager_whose_name_keeps_no_branch_goes_back_to_the_older_driver():
-    newer = {"nvidia-fabricmanager": "590.48.01-1ubuntu1", "nvidia-utils-580": "580.126.20-1ubuntu1"}
+    newer = {
+        "nvidia-fabricmanager": "590.48.01-1ubuntu1",
+        "nvidia-utils-580": "580.126.20-1ubuntu1",
+    }
     assert choose(host(packages=newer), {}).todo == (
         "sudo apt-get install 'nvidia-fabricmanager=580.126.20*' 'libnvidia-nscq=580.126.20*' && "
         f"sudo apt-mark hold nvidia-fabricmanager libnvidia-nscq && sudo systemctl restart {SERVICE}"
@@ -154,8 +178,13 @@ def test_fabric_manager_whose_name_keeps_no_branch_goes_back_to_the_older_driver
 @pytest.mark.parametrize(
     ("installed", "held"), [({}, ""), ({"libnvidia-nscq": "590.48.01-1ubuntu1"}, " libnvidia-nscq")]
 )
-def test_hold_names_no_library_that_apt_lacks_in_that_version_unless_it_is_installed(installed, held):
-    newer = {"nvidia-fabricmanager": "590.48.01-1ubuntu1", "nvidia-utils-580": "580.126.20-1ubuntu1"}
+def test_hold_names_no_library_that_apt_lacks_in_that_version_unless_it_is_installed(
+    installed, held
+):
+    newer = {
+        "nvidia-fabricmanager": "590.48.01-1ubuntu1",
+        "nvidia-utils-580": "580.126.20-1ubuntu1",
+    }
     facts = host(packages=newer | installed)
     facts.archives.lacking = ("libnvidia-nscq",)
     assert choose(facts, {}).todo == (
@@ -166,7 +195,9 @@ def test_hold_names_no_library_that_apt_lacks_in_that_version_unless_it_is_insta
 
 SHOWN = stanza("nvidia-driver-580-server-open", "580.126.20-0ubuntu1", ("0x2330",))
 KNOWN = SHOWN + stanza("nvidia-fabricmanager-580", "580.126.20-0ubuntu1", section="multiverse/libs")
-INSTALL = "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"
+INSTALL = (
+    "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidia-nscq-580=580.126.20*'"
+)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +212,11 @@ INSTALL = "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*' 'libnvidi
                 f"{INSTALL}"
             ),
         ),
-        (SHOWN, ("main", "multiverse", "restricted"), f"sudo apt-get update, and look again\n{INSTALL}"),
+        (
+            SHOWN,
+            ("main", "multiverse", "restricted"),
+            f"sudo apt-get update, and look again\n{INSTALL}",
+        ),
         (SHOWN, (), f"sudo apt-get update, and look again\n{INSTALL}"),
         ("", ("main",), INSTALL),
     ],
@@ -218,7 +253,9 @@ def test_switches_that_do_not_show_are_told_by_the_gpus_and_need_the_subnet_mana
     assert fabric.is_needed
     assert "nvlsm" in fabric.refused
     assert "do not show on the PCI bus" in fabric.evidence[0]
-    assert choose(host(device, switches=0, packages=SAME | {"nvlsm": "2025.06.1-1"}), {}).refused == ""
+    assert (
+        choose(host(device, switches=0, packages=SAME | {"nvlsm": "2025.06.1-1"}), {}).refused == ""
+    )
 
 
 def test_driver_without_packages_is_left_to_itself():
@@ -235,21 +272,35 @@ def test_driver_of_unknown_version_is_no_other_version():
 
 
 def test_switches_that_are_not_on_the_bus_are_reached_by_ib_umad():
-    """github.com/spectrocloud/CanvOS/pull/700: Fabric Manager of a B200 fails before that module is loaded."""
+    """github.com/spectrocloud/CanvOS/pull/700: Fabric Manager of a B200 fails before that module is
+    loaded.
+    """
     packages = SAME | {"nvlsm": "1"}
     found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False), {})
     assert "ib_umad is not loaded" in found.refused
     file = "/etc/modules-load.d/nvlink-fabric.conf"
-    assert found.todo.startswith(f"sudo modprobe -a ib_umad && printf '%s\\n' ib_umad | sudo tee {file}\n")
-    found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False, mlx5=False), {})
+    assert found.todo.startswith(
+        f"sudo modprobe -a ib_umad && printf '%s\\n' ib_umad | sudo tee {file}\n"
+    )
+    found = choose(
+        host(B200, switches=0, packages=packages, state="failed", umad=False, mlx5=False), {}
+    )
     assert "mlx5_ib and ib_umad are not loaded" in found.refused
     assert found.todo.startswith(
         f"sudo modprobe -a mlx5_ib ib_umad && printf '%s\\n' mlx5_ib ib_umad | sudo tee {file}\n"
     )
     assert choose(host(B200, switches=0, packages=packages, umad=True), {}).refused == ""
     # NVIDIA/gpu-operator issue 2781: an image whose kernel has no file of it
-    found = choose(host(B200, switches=0, packages=packages, state="failed", umad=False, no_files=("ib_umad",)), {})
-    assert re.match(r"sudo apt-get install linux-modules-extra-\S+-generic\nsudo modprobe -a ib_umad &&", found.todo)
+    found = choose(
+        host(
+            B200, switches=0, packages=packages, state="failed", umad=False, no_files=("ib_umad",)
+        ),
+        {},
+    )
+    assert re.match(
+        r"sudo apt-get install linux-modules-extra-\S+-generic\nsudo modprobe -a ib_umad &&",
+        found.todo,
+    )
     assert choose(host(packages=packages, umad=False), {}).refused == ""  # these are on the bus
 
 
@@ -258,7 +309,10 @@ COMMON = "580.126.20-0ubuntu0.22.04.1"
 
 def archive(lacking, **versions):
     """Of an archive that has these and lacks those operands."""
-    offers = {name: Offer(name, "", version, "", "Ubuntu", newest=version) for name, version in versions.items()}
+    offers = {
+        name: Offer(name, "", version, "", "Ubuntu", newest=version)
+        for name, version in versions.items()
+    }
     here = Offer("nvidia-kernel-common-580", COMMON, COMMON, "Ubuntu", "Ubuntu")
     return SimpleNamespace(
         origins=("Ubuntu",), updates=(), packages={here.name: here}, kept_back=(),
@@ -268,23 +322,36 @@ def archive(lacking, **versions):
 
 @pytest.mark.parametrize("has_server", [True, False])
 def test_fabric_manager_that_no_archive_has_in_the_drivers_version_is_not_named(has_server):
-    """Ubuntu's Fabric Manager follows the -server driver: github.com/akash-network/website/pull/632."""
-    shown = stanza("nvidia-driver-580-server", "580.142-0ubuntu0.22.04.1" if has_server else "580.95-0ubuntu1", (H100,))
+    """Ubuntu's Fabric Manager follows the -server driver:
+    github.com/akash-network/website/pull/632.
+    """
+    shown = stanza(
+        "nvidia-driver-580-server",
+        "580.142-0ubuntu0.22.04.1" if has_server else "580.95-0ubuntu1",
+        (H100,),
+    )
     facts = host(
-        shown=shown + stanza("nvidia-fabricmanager-580", "580.142-0ubuntu0.22.04.1", section="multiverse/admin")
+        shown=shown
+        + stanza("nvidia-fabricmanager-580", "580.142-0ubuntu0.22.04.1", section="multiverse/admin")
     )
     facts.driver = replace(
         facts.driver,
         flavour="",
         packages=(DriverPackage("nvidia-kernel-common-580", COMMON, False, "installed"),),
     )
-    facts.packages = Packages({"nvidia-fabricmanager-580": ("580.142-0ubuntu0.22.04.1", "install ok installed")})
-    operands = [f"{name}=580.126.20*" for name in ("nvidia-fabricmanager-580", "libnvidia-nscq-580")]
+    facts.packages = Packages(
+        {"nvidia-fabricmanager-580": ("580.142-0ubuntu0.22.04.1", "install ok installed")}
+    )
+    operands = [
+        f"{name}=580.126.20*" for name in ("nvidia-fabricmanager-580", "libnvidia-nscq-580")
+    ]
     facts.archives = archive(operands, **{"nvidia-fabricmanager-580": "580.142-0ubuntu0.22.04.1"})
     found = choose(facts, {})
     assert "=580.126.20*" not in found.todo
     assert ("the -server driver, which Fabric Manager goes with" in found.todo) is has_server
-    assert ("no list of apt has nvidia-fabricmanager-580 in 580.126.20, but 580.142" in found.todo) is not has_server
+    assert (
+        "no list of apt has nvidia-fabricmanager-580 in 580.126.20, but 580.142" in found.todo
+    ) is not has_server
 
 
 @pytest.mark.parametrize(("origin", "leaves"), [("NVIDIA", False), ("Ubuntu", True)])
@@ -299,12 +366,16 @@ def test_driver_of_nvidias_archive_is_not_sent_to_nvidias_archive(origin, leaves
     facts.archives = archive(operands, **{"nvidia-fabricmanager": "590.48.01-1"})
     facts.archives.origins, facts.archives.packages = (origin,), {here.name: here}
     todo = choose(facts, {}).todo
-    assert todo.startswith("no list of apt has nvidia-fabricmanager in 580.126.20, but 590.48.01: sudo apt-get update")
+    assert todo.startswith(
+        "no list of apt has nvidia-fabricmanager in 580.126.20, but 590.48.01: sudo apt-get update"
+    )
     assert ("both from NVIDIA's archive" in todo) is leaves
 
 
 def test_manager_comes_also_where_apt_lacks_the_library_for_monitoring():
-    """NVIDIA/nvtrust issue 55: a Fabric Manager of another archive; CUDA needs it, and only DCGM the library."""
+    """NVIDIA/nvtrust issue 55: a Fabric Manager of another archive; CUDA needs it, and only DCGM
+    the library.
+    """
     facts = host()
     facts.packages = Packages({"nvidia-fabricmanager-580": ("580.95.05-1", "install ok installed")})
     facts.archives = archive(["libnvidia-nscq-580=580.126.20*"])
@@ -349,8 +420,19 @@ def unit(load):
 
 
 def pod_host(running=(), **more):
-    """An HGX A100 whose driver the GPU Operator brought in a container, and processes of root by name."""
-    found = host(**{"device": "0x20b2", "operator": True, "branch": "", "libraries": "", "hostname": "gpu1", **more})
+    """An HGX A100 whose driver the GPU Operator brought in a container, and processes of root by
+    name.
+    """
+    found = host(
+        **{
+            "device": "0x20b2",
+            "operator": True,
+            "branch": "",
+            "libraries": "",
+            "hostname": "gpu1",
+            **more,
+        }
+    )
     found.reader = FakeReader(processes=processes(*running))
     found.archives = archive((), **{"nvidia-fabricmanager-580": "580.126.20-1"})
     return found
@@ -360,14 +442,21 @@ OLD = {"nvidia-fabricmanager-580": "580.95.05-1"}
 
 
 def test_no_fabric_manager_beside_a_driver_in_a_container_is_a_fault():
-    """canonical/microk8s issue 2119: the host's own 460.91.03 does not start beside the container's driver 460.73.01."""
+    """canonical/microk8s issue 2119: the host's own 460.91.03 does not start beside the container's
+    driver 460.73.01.
+    """
     fabric = choose(pod_host(["kubelet"], packages=OLD), {})
     assert fabric.is_needed
     assert "nvidia-fabricmanager-580 is 580.95.05, and the driver is 580.126.20" in fabric.refused
     assert "with 4 NVSwitches CUDA does not start (error 802)" in fabric.refused
-    assert "sudo apt-get install --allow-downgrades 'nvidia-fabricmanager-580=580.126.20*'" in fabric.todo
+    assert (
+        "sudo apt-get install --allow-downgrades 'nvidia-fabricmanager-580=580.126.20*'"
+        in fabric.todo
+    )
     without = choose(pod_host(["kubelet"], packages={}), {})
-    assert without.refused.startswith("no Fabric Manager runs, neither that of the driver's container nor")
+    assert without.refused.startswith(
+        "no Fabric Manager runs, neither that of the driver's container nor"
+    )
     assert "apt-get" not in without.todo
 
 
@@ -384,7 +473,9 @@ def test_fabric_manager_of_the_drivers_container_is_enough(more):
 
 
 def test_processes_of_root_that_are_hidden_say_nothing_of_fabric_manager():
-    """`driver` calls it not known; the links are judged all the same, so that nothing of them is lost by it."""
+    """`driver` calls it not known; the links are judged all the same, so that nothing of them is
+    lost by it.
+    """
     hidden = pod_host([], packages=OLD)
     with pytest.raises(UnknownFact, match="no process of root can be seen"):
         fabric_beside_pod(hidden)
@@ -392,5 +483,7 @@ def test_processes_of_root_that_are_hidden_say_nothing_of_fabric_manager():
 
 
 def test_restart_of_a_pod_is_no_way_out_of_an_image_that_does_not_match():
-    """NVIDIA/gpu-driver-container issue 735: Fabric Manager 590.48.01 in the image of driver 580.126.09."""
+    """NVIDIA/gpu-driver-container issue 735: Fabric Manager 590.48.01 in the image of driver
+    580.126.09.
+    """
     assert "give the driver another image" in choose(pod_host(["nv-fabricmanage"]), {}).way_in

@@ -97,7 +97,9 @@ LACKING = [f"{MODULES}-6.8.0-62-generic", "linux-headers-6.8.0-62-generic"]
     ids=["another kernel", "compiled", "nothing", "no metapackage", "not known", "no headers"],
 )  # fmt: skip
 def test_what_apt_lacks_is_not_named_as_a_way_out(packages, lacking, more, commands):
-    assert choose(host("6.8.0-62-generic", packages, lacking=lacking, **more), {}).commands == commands
+    assert (
+        choose(host("6.8.0-62-generic", packages, lacking=lacking, **more), {}).commands == commands
+    )
 
 
 def test_headers_that_apt_lacks_are_not_needed_for_a_prebuilt_module():
@@ -113,9 +115,15 @@ def test_runfile_names_no_package():
 
 
 def test_another_kernel_is_named_where_it_can_be_booted_and_helps():
-    old, wrong = "6.8.0-60-generic", DriverModule(NEXT, "updates/nvidia.ko", "other", "580.95.05", is_open=True)
+    old, wrong = (
+        "6.8.0-60-generic",
+        DriverModule(NEXT, "updates/nvidia.ko", "other", "580.95.05", is_open=True),
+    )
     said = choose(host(NEXT, (), (old,), (old,), branch="", runfile=True), {}).commands
-    assert f"--kernel-name={NEXT} (where that does not build, NVIDIA's installer of a newer version" in said
+    assert (
+        f"--kernel-name={NEXT} (where that does not build, NVIDIA's installer of a newer version"
+        in said
+    )
     assert said.endswith(f", or boot {old}, which has one")
     assert "boot" not in choose(host(NEXT, (), (), (old,), branch="", runfile=True), {}).commands
     right = DriverModule(old, "updates/nvidia.ko", "other", "580.126.20", is_open=True)
@@ -139,7 +147,12 @@ def test_kernel_that_is_not_ubuntus_gets_no_modules_of_ubuntus(kernel, headers):
 
 
 def test_kernels_that_would_do_are_those_that_can_be_booted():
-    found = choose(host("6.8.0-62-generic", (), ("6.8.0-60-generic",), ("6.8.0-60-generic", "6.8.0-50-generic")), {})
+    found = choose(
+        host(
+            "6.8.0-62-generic", (), ("6.8.0-60-generic",), ("6.8.0-60-generic", "6.8.0-50-generic")
+        ),
+        {},
+    )
     assert found.others == ("6.8.0-60-generic",)
 
 
@@ -154,16 +167,22 @@ def test_kernels_that_would_do_are_those_that_can_be_booted():
     ],
 )
 def test_headers_of_later_kernels_come_with_those_of_this_one(packages, lacking, headers):
-    """github.com/GoogleCloudPlatform/compute-gpu-installation/issues/25: it came again with the next kernel."""
+    """github.com/GoogleCloudPlatform/compute-gpu-installation/issues/25: it came again with the
+    next kernel.
+    """
     kernel = "6.12.57+deb13-amd64"
-    found = choose(host(kernel, ("nvidia-kernel-dkms", *packages), ubuntu=False, lacking=lacking), {}).commands
+    found = choose(
+        host(kernel, ("nvidia-kernel-dkms", *packages), ubuntu=False, lacking=lacking), {}
+    ).commands
     assert found.startswith(
         f"sudo apt-get install linux-headers-{kernel}{headers} && sudo dkms autoinstall -k {kernel}"
     )
 
 
 def test_module_that_is_there_needs_nothing():
-    assert choose(host("6.8.0-62-generic", (), with_module=("6.8.0-62-generic",)), {}).commands == ""
+    assert (
+        choose(host("6.8.0-62-generic", (), with_module=("6.8.0-62-generic",)), {}).commands == ""
+    )
 
 
 NEXT = "6.8.0-62-generic"
@@ -186,7 +205,9 @@ MEND = f"fix what {FAILED.log} names\n{BUILD}"
     ],
     ids=["NVIDIA's archive", "its packages in part", "its names from 590 on", "its build failed", "Debian's failed", "Ubuntu's failed", "a leftover of DKMS"],
 )  # fmt: skip
-def test_what_is_compiled_here_is_compiled_again_unless_that_failed_and_ubuntu_has_it_ready(more, commands):
+def test_what_is_compiled_here_is_compiled_again_unless_that_failed_and_ubuntu_has_it_ready(
+    more, commands
+):
     assert choose(host(NEXT, **more), {}).commands == commands
 
 
@@ -207,9 +228,16 @@ def test_what_is_compiled_here_is_compiled_again_unless_that_failed_and_ubuntu_h
     ],
     ids=["prebuilt", "compiled in an old version", "compiled of the other kind", "left by DKMS before the prebuilt one", "nobody's", "an installer's over prebuilt ones", "an installer's over compiled ones"],
 )  # fmt: skip
-def test_module_of_another_version_or_kind_gives_way_to_that_of_the_packages(path, version, more, way):
+def test_module_of_another_version_or_kind_gives_way_to_that_of_the_packages(
+    path, version, more, way
+):
     source = "dkms" if "dkms" in path else "prebuilt" if "580srv" in path else "other"
-    assert suggest_replacement(host(NEXT, **more), DriverModule(NEXT, path, source, version, is_open=True)) == way
+    assert (
+        suggest_replacement(
+            host(NEXT, **more), DriverModule(NEXT, path, source, version, is_open=True)
+        )
+        == way
+    )
 
 
 def test_prebuilt_module_comes_into_use_where_the_compiled_one_goes():
@@ -224,7 +252,10 @@ def test_prebuilt_module_comes_into_use_where_the_compiled_one_goes():
 HEADERS = f"linux-headers-{NEXT}"
 GONE = DkmsBuild("nvidia", "580.126.20", RUNNING, is_installed=True, failed=False, has_source=False)
 REINSTALL = "sudo apt-get install --reinstall nvidia-dkms-580-open nvidia-kernel-source-580-open"
-OF_NVIDIA = {"packages": ("nvidia-dkms-580-open", "nvidia-kernel-source-580-open"), "origins": ("NVIDIA",)}
+OF_NVIDIA = {
+    "packages": ("nvidia-dkms-580-open", "nvidia-kernel-source-580-open"),
+    "origins": ("NVIDIA",),
+}
 
 
 @pytest.mark.parametrize(
@@ -249,10 +280,16 @@ def test_stale_module_is_built_of_the_source_that_is_gone_only_after_that_is_her
     assert suggest_replacement(host(NEXT, **OF_NVIDIA, dkms=(GONE,)), old) == REINSTALL
 
 
-@pytest.mark.parametrize(("is_open", "name"), [(True, "nvidia-dkms-580-open"), (False, "nvidia-dkms-580")])
+@pytest.mark.parametrize(
+    ("is_open", "name"), [(True, "nvidia-dkms-580-open"), (False, "nvidia-dkms-580")]
+)
 def test_module_that_was_built_by_hand_gives_way_to_a_package_that_compiles(is_open, name):
-    """tinygrad/open-gpu-kernel-modules issue 32: `dkms autoinstall` builds nothing if DKMS knows no source."""
-    module = DriverModule(RUNNING, "kernel/drivers/video/nvidia.ko", "other", "580.95.05", is_open=is_open)
+    """tinygrad/open-gpu-kernel-modules issue 32: `dkms autoinstall` builds nothing if DKMS knows no
+    source.
+    """
+    module = DriverModule(
+        RUNNING, "kernel/drivers/video/nvidia.ko", "other", "580.95.05", is_open=is_open
+    )
     facts = host(NEXT, packages=(f"linux-headers-{RUNNING}",), origins=("NVIDIA",))
     facts.driver.flavour = ""
     assert suggest_replacement(facts, module) == f"sudo apt-get install {name}"
@@ -275,7 +312,9 @@ NO_FILE = BuildError("fatal error: os-interface.h: No such file or directory")
 def test_installer_whose_last_run_failed_is_not_only_run_again(build, kernel, way):
     """anomixer/proxmox-vgpu-installer issue 7: the same release fails at the same file."""
     headers = f"linux-headers-{kernel}"
-    assert choose(host(kernel, (headers,), branch="", runfile=True, installer_build=build), {}).commands.startswith(way)
+    assert choose(
+        host(kernel, (headers,), branch="", runfile=True, installer_build=build), {}
+    ).commands.startswith(way)
 
 
 def test_build_of_an_installer_that_failed_is_not_repeated():
@@ -286,7 +325,9 @@ def test_build_of_an_installer_that_failed_is_not_repeated():
     )
     here = {"kernels": (old,), "with_module": (old,), "branch": "", "runfile": True, "dkms": builds}
     said = choose(host(NEXT, (HEADERS,), **here), {}).commands
-    assert said.startswith(f"boot {old}, which has a module\nor NVIDIA's installer of a newer version")
+    assert said.startswith(
+        f"boot {old}, which has a module\nor NVIDIA's installer of a newer version"
+    )
     assert said.endswith(f"or fix what {log} names\nsudo dkms autoinstall -k {NEXT}")
     shared = choose(host(NEXT, (HEADERS,), **here, vgpu_manager=True), {}).commands
     assert "NVIDIA's installer" not in shared

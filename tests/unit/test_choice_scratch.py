@@ -12,7 +12,11 @@ from tests.unit.fake_reader import FakeReader
 
 def mount(target, fstype="ext4", *, is_network=False, is_read_only=False, options=("rw",)):
     return SimpleNamespace(
-        target=target, fstype=fstype, is_network=is_network, is_read_only=is_read_only, options=options
+        target=target,
+        fstype=fstype,
+        is_network=is_network,
+        is_read_only=is_read_only,
+        options=options,
     )
 
 
@@ -56,12 +60,18 @@ def folder(mode, uid=0, kind="directory"):
     [
         ({"/data/scratch": folder(0o1777)}, ""),
         ({"/data/scratch": folder(0o755)}, ""),
-        ({"/data/scratch": folder(0o777)}, "other users can rename what is in it: sudo chmod +t /data/scratch"),
+        (
+            {"/data/scratch": folder(0o777)},
+            "other users can rename what is in it: sudo chmod +t /data/scratch",
+        ),
         ({"/data/scratch": folder(0o775)}, "sudo chmod +t /data/scratch"),
         ({"/data/scratch": folder(0o1777, uid=1001)}, "/data/scratch belongs to uid 1001"),
         ({"/data/scratch": folder(0o777, kind="link")}, "/data/scratch is a link"),
         ({"/data": folder(0o777), "/data/scratch": folder(0o1777)}, "sudo chmod +t /data"),
-        ({"/data": folder(0o755, uid=1001), "/data/scratch": folder(0o1777)}, "/data belongs to uid 1001"),
+        (
+            {"/data": folder(0o755, uid=1001), "/data/scratch": folder(0o1777)},
+            "/data belongs to uid 1001",
+        ),
         ({"/data/scratch": Unreadable("not in this record")}, ""),
     ],
 )

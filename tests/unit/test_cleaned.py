@@ -19,7 +19,9 @@ def test_nothing_is_left_that_steers_a_terminal_and_no_secret():
     assert isinstance(text, Cleaned)
 
 
-@pytest.mark.parametrize("char", ["\u3164", "\ufe0f", "\u034f", "\uffa0", "\u115f", "\u2800", "\U000e0100"])
+@pytest.mark.parametrize(
+    "char", ["\u3164", "\ufe0f", "\u034f", "\uffa0", "\u115f", "\u2800", "\U000e0100"]
+)
 def test_what_no_font_shows_is_an_escape(char):
     assert char not in clean(f"ro{char}ot")
 
@@ -58,7 +60,9 @@ def test_name_with_a_secret_is_masked_in_quotes_and_as_it_is(sentence, name):
     text = clean(sentence.format(raw=name, quoted=quote(name)))
     assert SECRET not in text
     assert text.startswith(sentence[: sentence.index("{")])
-    assert clean(sentence.format(raw="a b", quoted="'a b'")) == sentence.format(raw="a b", quoted="'a b'")
+    assert clean(sentence.format(raw="a b", quoted="'a b'")) == sentence.format(
+        raw="a b", quoted="'a b'"
+    )
 
 
 def test_names_in_quotes_are_looked_for_in_a_bounded_time():

@@ -1,4 +1,6 @@
-"""The command line on built hosts: output, exit status, errors; changes are made on overlays alone."""
+"""The command line on built hosts: output, exit status, errors; changes are made on overlays
+alone.
+"""
 
 import json
 import re
@@ -39,7 +41,9 @@ def test_version(run):
     assert run("--version") == (0, f"hosttune {__version__}\n", "")
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["check", "--help"], ["rules", "new", "-h"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["-h"], ["check", "--help"], ["rules", "new", "-h"]], ids=" ".join
+)
 def test_help_is_an_answer(run, argv):
     status, out, err = run(*argv)
     assert (status, err) == (0, "")
@@ -98,7 +102,9 @@ def test_option_that_a_command_does_not_read_is_an_error(command, option, run):
     assert f"No such option: {option}" in err
 
 
-@pytest.mark.parametrize("option", [["--profile", "nosuch"], ["--select", "nosuch"], ["--rules", "/nosuch"]], ids=str)
+@pytest.mark.parametrize(
+    "option", [["--profile", "nosuch"], ["--select", "nosuch"], ["--rules", "/nosuch"]], ids=str
+)
 def test_record_refuses_what_cannot_be_used(option, run, tmp_path):
     status, _, err = run("record", tmp_path / "r.json", *option)
     assert status == 2
@@ -107,7 +113,9 @@ def test_record_refuses_what_cannot_be_used(option, run, tmp_path):
 
 
 def test_json_is_short_for_its_format(run):
-    assert run("check", "--host", H100, "--json") == run("check", "--host", H100, "--format", "json")
+    assert run("check", "--host", H100, "--json") == run(
+        "check", "--host", H100, "--format", "json"
+    )
     status, _, err = run("check", "--host", H100, "--json", "--format", "html")
     assert (status, "contradict" in err) == (2, True)
 
@@ -147,7 +155,9 @@ def test_colour_is_used_where_it_is_asked_for(run, monkeypatch):
 
 
 def test_older_spellings_are_taken_with_a_note(run, tmp_path):
-    _, _, err = run("plan", "--host", H100, "--out", tmp_path / "p.json", "--disturb", "running GPU work")
+    _, _, err = run(
+        "plan", "--host", H100, "--out", tmp_path / "p.json", "--disturb", "running GPU work"
+    )
     assert "hosttune: --out is now called --save" in err
     assert "hosttune: --disturb 'running GPU work' is now written --disturb gpu-work" in err
     assert (tmp_path / "p.json").exists()
@@ -157,7 +167,9 @@ def test_older_spellings_are_taken_with_a_note(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["chekc"], ["check", "--nope"], ["fstab", "--nope"], ["check", "--max-risk", "huge"]], ids=str
+    "argv",
+    [[], ["chekc"], ["check", "--nope"], ["fstab", "--nope"], ["check", "--max-risk", "huge"]],
+    ids=str,
 )
 def test_usage_error_is_trouble(run, argv):
     status, out, err = run(*argv)
@@ -292,7 +304,8 @@ def test_command_of_advice_and_hint_is_for_the_same_host(run, tmp_path):
     )
     cloud = HOSTS / "a100-cloud-vm.json"
     assert (
-        f"/opt/hosttune/bin/hosttune plan --host {cloud} --only gpu-driver shows" in run("health", "--host", cloud)[1]
+        f"/opt/hosttune/bin/hosttune plan --host {cloud} --only gpu-driver shows"
+        in run("health", "--host", cloud)[1]
     )
 
 
@@ -312,9 +325,13 @@ def test_what_root_alone_may_ask_is_refused_with_the_line_to_type(run, monkeypat
     )  # fmt: skip
 
 
-def test_journal_that_root_alone_may_read_is_refused_with_the_line_to_type(run, monkeypatch, changed):
+def test_journal_that_root_alone_may_read_is_refused_with_the_line_to_type(
+    run, monkeypatch, changed
+):
     monkeypatch.setattr("hosttune.host.overlay.overlay.Overlay.is_privileged", False)
-    monkeypatch.setattr("hosttune.actions.examine.read_journal", lambda _: Journal((), "permission denied"))
+    monkeypatch.setattr(
+        "hosttune.actions.examine.read_journal", lambda _: Journal((), "permission denied")
+    )
     status, _, err = run("undo", "--rule", "memory-swappiness")
     assert status == 2
     assert err == (
@@ -326,9 +343,15 @@ def test_journal_that_root_alone_may_read_is_refused_with_the_line_to_type(run, 
 def test_hint_of_an_error_calls_a_command_as_sudo_finds_it():
     look = HostOptions(root="t/img", profile="base")
     for hint, typed in [
-        ("sudo hosttune health --learn keeps it", "sudo /opt/hosttune/bin/hosttune health --learn keeps it"),
+        (
+            "sudo hosttune health --learn keeps it",
+            "sudo /opt/hosttune/bin/hosttune health --learn keeps it",
+        ),
         ("see: hosttune watch --help", "see: /opt/hosttune/bin/hosttune watch --help"),
-        ("see: hosttune history -v", "see: /opt/hosttune/bin/hosttune history --root t/img --profile base -v"),
+        (
+            "see: hosttune history -v",
+            "see: /opt/hosttune/bin/hosttune history --root t/img --profile base -v",
+        ),
         (
             "type: hosttune apply --yes --root t/img --profile base",
             "type: /opt/hosttune/bin/hosttune apply --yes --root t/img --profile base",
@@ -341,7 +364,14 @@ def test_hint_of_an_error_calls_a_command_as_sudo_finds_it():
 def test_apply_without_root_prints_the_line_to_type(run, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     status, out, err = run(
-        "apply", "--yes", "--expect", "0123456789abcdef", "--max-risk", "high", "--select", "gpu-driver"
+        "apply",
+        "--yes",
+        "--expect",
+        "0123456789abcdef",
+        "--max-risk",
+        "high",
+        "--select",
+        "gpu-driver",
     )
     assert (status, out) == (2, "")
     assert err == (
@@ -368,7 +398,9 @@ def test_apply_of_an_edited_plan_is_refused(run, tmp_path):
     assert "its changes are not those of its digest" in err
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\ufeff{}", '{"format_version": 2}', "\x00"], ids=repr)
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "\ufeff{}", '{"format_version": 2}', "\x00"], ids=repr
+)
 def test_apply_of_what_is_no_plan_is_refused(run, tmp_path, text):
     saved = tmp_path / "p.json"
     saved.write_text(text)
@@ -429,7 +461,8 @@ def test_apply_and_undo_and_their_documents(run, changed):
         status, _, err = run(*words, *more, "--expect", "0" * 16)
         assert status == 2
         assert (
-            f"the new plan with: /opt/hosttune/bin/hosttune undo {receipt['run_id']} --rule memory-swappiness\n" in err
+            f"the new plan with: /opt/hosttune/bin/hosttune undo {receipt['run_id']} --rule memory-swappiness\n"
+            in err
         )
     status, out, _ = run(*words, "--yes", "--expect", digest)
     assert status == 0
@@ -446,7 +479,10 @@ def test_undo_of_what_was_removed_by_hand_says_that_it_is_booked_alone(run, chan
     changed.files["/etc/sysctl.d/60-hosttune-memory-swappiness.conf"] = ABSENT
     changed.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
     status, out, err = run("undo", "--yes")
-    assert (status, "nothing touched: 2 changes were gone already, and recorded as undone." in out) == (0, True)
+    assert (
+        status,
+        "nothing touched: 2 changes were gone already, and recorded as undone." in out,
+    ) == (0, True)
     assert err.splitlines() == [
         f"  {place} already has its old value: recorded as undone"
         for place in ("/etc/sysctl.d/60-hosttune-memory-swappiness.conf", "vm.swappiness")
@@ -511,7 +547,9 @@ def test_explain_of_a_word_lists_the_rules_that_have_it_in_their_name(run, chang
 def test_undo_of_a_rule_that_is_gone_is_known_by_what_it_did(run, changed):
     assert run("apply", "--yes")[0] == 0
     session = examine.open_session()
-    left = {name: rule for name, rule in session.catalog.rules.items() if name != "memory-swappiness"}
+    left = {
+        name: rule for name, rule in session.catalog.rules.items() if name != "memory-swappiness"
+    }
     session.catalog = replace(session.catalog, rules=left)
     assert plan_undo(session, rule="memory-swappiness").plan.changes
     with pytest.raises(HosttuneError, match="no rule is called memory-swap,"):
@@ -541,7 +579,9 @@ def test_undo_of_a_run_that_nobody_knows_says_where_to_look(run):
         (["check", "--hardware", H100], "--hardware needs --root"),
         (["check", "--policy", "/nonexistent.yaml"], "/nonexistent.yaml"),
     ],
-    ids=lambda value: " ".join(Path(word).name for word in value) if isinstance(value, list) else "",
+    ids=lambda value: (
+        " ".join(Path(word).name for word in value) if isinstance(value, list) else ""
+    ),
 )
 def test_what_cannot_be_done_is_told_in_one_line(run, argv, said):
     status, out, err = run(*argv)
@@ -564,7 +604,10 @@ def test_fault_of_hosttune_itself_is_one_line_without_traceback(run, monkeypatch
     monkeypatch.setattr("hosttune.cli.common.open_session", broken)
     status, out, err = run("check")
     assert (status, out) == (2, "")
-    assert err.splitlines()[0] == "hosttune: this is a fault of hosttune itself: RuntimeError: boom\\x1b[2J"
+    assert (
+        err.splitlines()[0]
+        == "hosttune: this is a fault of hosttune itself: RuntimeError: boom\\x1b[2J"
+    )
     assert "Traceback" not in err
 
 
@@ -641,7 +684,9 @@ def test_rules_new_as_printed_holds_the_cases_as_a_comment(run, tmp_path):
     assert "is not written yet" in run("rules", "lint", rule)[1]
 
 
-@pytest.mark.parametrize("name", ["set-memory", "memory", "Memory-X", "memory-swappiness", "../x-y"])
+@pytest.mark.parametrize(
+    "name", ["set-memory", "memory", "Memory-X", "memory-swappiness", "../x-y"]
+)
 def test_rules_new_refuses_a_name_against_the_rules(run, name):
     status, out, err = run("rules", "new", name)
     assert (status, out) == (2, "")
@@ -656,7 +701,17 @@ def test_check_of_several_records_names_one_for_each_plan(run):
 
 
 def test_options_are_repeated_for_the_next_command(run):
-    _, out, _ = run("check", "--host", H100, "--ignore", "storage-noatime", "--max-risk", "low", "--disturb", "service")
+    _, out, _ = run(
+        "check",
+        "--host",
+        H100,
+        "--ignore",
+        "storage-noatime",
+        "--max-risk",
+        "low",
+        "--disturb",
+        "service",
+    )
     assert f"plan --host {H100} --ignore storage-noatime --max-risk low --disturb service" in out
 
 
@@ -674,9 +729,22 @@ def test_reader_that_goes_away_changes_no_exit_status():
 def test_version_imports_nothing_heavy():
     command = [sys.executable, "-X", "importtime", "-m", "hosttune", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=True)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    imported = {
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
     assert "typer" in imported
-    heavy = ("rich", "pydantic", "jinja2", "yaml", "psutil", "distro", "hosttune.engine", "hosttune.facts")
+    heavy = (
+        "rich",
+        "pydantic",
+        "jinja2",
+        "yaml",
+        "psutil",
+        "distro",
+        "hosttune.engine",
+        "hosttune.facts",
+    )
     assert [name for name in sorted(imported) if name.startswith(heavy)] == []
 
 
@@ -684,7 +752,12 @@ def test_version_imports_nothing_heavy():
 def test_modules_of_commands_import_nothing_of_the_engine(name):
     code = f"import sys, {app.module_of(name)}; print(*[m for m in sys.modules if m.startswith('hosttune')])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=True,
     )
     allowed = {
         "hosttune",

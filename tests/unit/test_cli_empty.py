@@ -1,4 +1,6 @@
-"""An empty value is a variable of a script that was never set: it chooses no host, drops no guard, and is told."""
+"""An empty value is a variable of a script that was never set: it chooses no host, drops no guard,
+and is told.
+"""
 
 import sys
 
@@ -22,7 +24,9 @@ def run(capsys, monkeypatch):
 
 
 def parameters():
-    """Every option and argument of every command that takes words: the command, the option, a value for the others."""
+    """Every option and argument of every command that takes words: the command, the option, a value
+    for the others.
+    """
 
     def walk(command, words):
         if isinstance(command, typer.core.TyperGroup):
@@ -31,21 +35,37 @@ def parameters():
             return
         for parameter in command.params:
             is_of_another = str(parameter.metavar).startswith("-- ")
-            takes_words = parameter.type.name in {"text", "choice", "integer", "float", "integer range", "float range"}
+            takes_words = parameter.type.name in {
+                "text",
+                "choice",
+                "integer",
+                "float",
+                "integer range",
+                "float range",
+            }
             if takes_words and not is_of_another and not getattr(parameter, "is_flag", False):
-                needed = [p for p in command.params if p.param_type_name == "argument" and p.required]
+                needed = [
+                    p for p in command.params if p.param_type_name == "argument" and p.required
+                ]
                 if parameter.param_type_name == "option":
                     yield [*words, *["x" for _ in needed], parameter.opts[0], ""], parameter.opts[0]
                 else:
-                    at = [p for p in command.params if p.param_type_name == "argument"].index(parameter)
-                    yield [*words, *["x"] * at, "", *["x"] * (len(needed) - at - 1)], parameter.metavar
+                    at = [p for p in command.params if p.param_type_name == "argument"].index(
+                        parameter
+                    )
+                    yield (
+                        [*words, *["x"] * at, "", *["x"] * (len(needed) - at - 1)],
+                        parameter.metavar,
+                    )
 
     yield from walk(typer.main.get_command(app.build()), [])
 
 
 @pytest.mark.parametrize(("argv", "named"), list(parameters()))
 def test_empty_value_is_refused_by_its_name(run, monkeypatch, argv, named):
-    monkeypatch.setattr("hosttune.host.open_reader", lambda **_: pytest.fail("the host was looked at"))
+    monkeypatch.setattr(
+        "hosttune.host.open_reader", lambda **_: pytest.fail("the host was looked at")
+    )
     status, out, err = run(*argv)
     assert (status, out) == (2, "")
     assert named.strip("[].") in err

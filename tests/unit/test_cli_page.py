@@ -25,6 +25,8 @@ def test_command_to_copy_begins_with_sudo_where_that_is_how_root_is_reached(
     kind, is_privileged, typed_by, sudo, is_partial, monkeypatch
 ):
     monkeypatch.setenv("SUDO_UID", typed_by)
-    page = open_page(FakeReader(kind=kind, is_privileged=is_privileged), LookOnly(), DisplayOptions())
+    page = open_page(
+        FakeReader(kind=kind, is_privileged=is_privileged), LookOnly(), DisplayOptions()
+    )
     assert (page.sudo, page.is_partial) == (sudo, is_partial)
     assert page.act("apply --yes").startswith(f"{sudo}{page.program} apply")

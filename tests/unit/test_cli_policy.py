@@ -21,7 +21,9 @@ ADVISED = "storage-data-placement"  # the one rule that only advises on CLOUD
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "site-swappiness.yaml").write_text(RULE.replace("title:", "replaces: memory-swappiness\ntitle:"))
+    (tmp_path / "site-swappiness.yaml").write_text(
+        RULE.replace("title:", "replaces: memory-swappiness\ntitle:")
+    )
     return tmp_path
 
 
@@ -78,7 +80,9 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
     ):
         assert f"\n{title}\n" in out
     assert "sysctl -w vm.max_map_count=OLD_VALUE" in out
-    data = json.loads(run("explain", "memory-max-map-count", "--host", DESKTOP, "--format", "json")[1])
+    data = json.loads(
+        run("explain", "memory-max-map-count", "--host", DESKTOP, "--format", "json")[1]
+    )
     assert faults(data, "explain") == []
     assert "base" in data["profiles"]
 
@@ -96,7 +100,9 @@ def test_explanation_has_the_formats_of_a_report(run, tmp_path, form, texts):
     status, out, err = run("explain", "storage-noatime", "--host", H100, "--format", form)
     assert (status, err) == (0, "")
     assert [text for text in texts if " ".join(text.split()) not in " ".join(out.split())] == []
-    assert run("explain", "storage-noatime", "--host", H100, "--format", form, "--output", tmp_path / "it")[:2] == (
+    assert run(
+        "explain", "storage-noatime", "--host", H100, "--format", form, "--output", tmp_path / "it"
+    )[:2] == (
         0,
         "",
     )
@@ -111,7 +117,13 @@ def test_reports_name_who_writes_the_file_that_sets_a_value(run, tmp_path):
     record["stats"][path] = ["file", 0o644, 0, 0, 36, 0, 1, 1, 1, 0]
     host = tmp_path / "host.json"
     host.write_text(json.dumps(record))
-    for words in (["check"], ["plan"], ["apply"], ["check", "--format", "markdown"], ["check", "--format", "html"]):
+    for words in (
+        ["check"],
+        ["plan"],
+        ["apply"],
+        ["check", "--format", "markdown"],
+        ["check", "--format", "html"],
+    ):
         assert f"{path}:2 of Ansible" in " ".join(run(*words, "--host", host)[1].split()), words
     out = " ".join(run("explain", "memory-swappiness", "--host", host)[1].split())
     assert f"next boot 60 ({path}:2 of Ansible)" in out
@@ -124,7 +136,13 @@ def test_waiver_in_a_policy_is_reported_and_not_counted(run, tmp_path):
     policy.write_text("ignore: [{rule: memory-swappiness, reason: asked by the DBA, owner: ops}]\n")
     out = run("check", "-v", "--host", H100, "--policy", policy)[1]
     assert "waived by ops: asked by the DBA" in " ".join(out.split())
-    for form in ("text", "markdown", "html", "junit", "json"):  # without --verbose: the reason stays in the report
+    for form in (
+        "text",
+        "markdown",
+        "html",
+        "junit",
+        "json",
+    ):  # without --verbose: the reason stays in the report
         assert "by ops: asked by the DBA" in " ".join(
             run("check", "--host", H100, "--policy", policy, "--format", form)[1].split()
         )
@@ -139,9 +157,13 @@ def test_waiver_in_a_policy_is_reported_and_not_counted(run, tmp_path):
     ],
 )
 def test_waiver_of_advice_alone_counts_once_it_has_expired(run, tmp_path, until, status, text):
-    others = "".join(f"- {name}\n" for name in load_catalog(FakeReader({})).rules if name != ADVISED)
+    others = "".join(
+        f"- {name}\n" for name in load_catalog(FakeReader({})).rules if name != ADVISED
+    )
     policy = tmp_path / "policy.yaml"
-    policy.write_text(f"ignore:\n{others}- {{rule: {ADVISED}, reason: they know, owner: ops, until: {until}}}\n")
+    policy.write_text(
+        f"ignore:\n{others}- {{rule: {ADVISED}, reason: they know, owner: ops, until: {until}}}\n"
+    )
     found, out, _ = run("check", "-v", "--host", CLOUD, "--policy", policy)
     assert text in " ".join(out.split())
     assert "CHANGE" not in out
@@ -152,16 +174,26 @@ def test_waiver_of_advice_alone_counts_once_it_has_expired(run, tmp_path, until,
 
 def test_lint_of_everything_covers_the_profiles(run, monkeypatch):
     assert run("rules", "lint")[0] == 0
-    monkeypatch.setattr("hosttune.engine.rules.shapes.profile_faults", lambda document, catalog: ["a fault"])
+    monkeypatch.setattr(
+        "hosttune.engine.rules.shapes.profile_faults", lambda document, catalog: ["a fault"]
+    )
     assert run("rules", "lint", "--format", "text")[0] == 2
 
 
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("", (), "Profile base, the default, because {file} names none. The profile workstation fits this host: "),
+        (
+            "",
+            (),
+            "Profile base, the default, because {file} names none. The profile workstation fits this host: ",
+        ),
         ("profile: train-single\n", (), "Profile train-single, named by {file}."),
-        ("profile: train-single\n", ("--profile", "workstation"), "Profile workstation, named by --profile."),
+        (
+            "profile: train-single\n",
+            ("--profile", "workstation"),
+            "Profile workstation, named by --profile.",
+        ),
         (
             'hosts:\n  "workstation-*": {profile: cloud-vm}\n  "gpu-*": {profile: k8s-node}\n',
             (),
@@ -170,7 +202,9 @@ def test_lint_of_everything_covers_the_profiles(run, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("command", ["plan", "apply"])
-def test_plan_and_apply_say_first_which_profile_it_is_and_who_names_it(command, text, options, said, tmp_path, run):
+def test_plan_and_apply_say_first_which_profile_it_is_and_who_names_it(
+    command, text, options, said, tmp_path, run
+):
     policy = tmp_path / "p.yaml"
     policy.write_text(text)
     shown = " ".join(run(command, "--host", DESKTOP, "--policy", policy, *options)[1].split())
@@ -179,7 +213,9 @@ def test_plan_and_apply_say_first_which_profile_it_is_and_who_names_it(command, 
 
 
 def test_profile_that_nobody_names_is_said_so(run):
-    assert "Profile base, the default, because no policy names one." in run("plan", "--host", H100)[1]
+    assert (
+        "Profile base, the default, because no policy names one." in run("plan", "--host", H100)[1]
+    )
     for form in ("markdown", "html"):
         assert "Profile base, the default" in run("plan", "--host", H100, "--format", form)[1]
 
@@ -192,8 +228,14 @@ def test_broken_policy_of_a_host_keeps_nobody_from_a_record_of_it(run, tmp_path)
     status, _, err = run("record", tmp_path / "record.json", "--root", tmp_path / "tree")
     assert status == 0, err
     assert "hosttune: recorded with the built-in rules and no policy, because " in err
-    assert "no-such-rule" in json.loads((tmp_path / "record.json").read_text())["files"]["/etc/hosttune/policy.yaml"]
-    assert run("record", tmp_path / "other.json", "--root", tmp_path / "tree", "--policy", policy)[0] == 2
+    assert (
+        "no-such-rule"
+        in json.loads((tmp_path / "record.json").read_text())["files"]["/etc/hosttune/policy.yaml"]
+    )
+    assert (
+        run("record", tmp_path / "other.json", "--root", tmp_path / "tree", "--policy", policy)[0]
+        == 2
+    )
 
 
 def test_policy_names_the_rules_that_were_taken_out(run, tmp_path):

@@ -52,12 +52,26 @@ def flat(text):
 
 
 def test_rules_stand_in_the_order_of_what_they_cost(run, put):
-    """A driver that differs on one host comes before a sysctl of many, and a fault on one host before both."""
+    """A driver that differs on one host comes before a sysctl of many, and a fault on one host
+    before both.
+    """
     many = [finding("memory-max-map-count"), finding("memory-swappiness", "unknown")]
-    one = [finding("gpu-driver"), finding("gpu-modes", "unknown"), finding("storage-stopped", is_fault=True)]
-    paths = [put(f"{name}.json", document(entry(name, many + one * (name == "c")))) for name in "abc"]
+    one = [
+        finding("gpu-driver"),
+        finding("gpu-modes", "unknown"),
+        finding("storage-stopped", is_fault=True),
+    ]
+    paths = [
+        put(f"{name}.json", document(entry(name, many + one * (name == "c")))) for name in "abc"
+    ]
     _, data = as_json(run, *paths)
-    ordered = ["storage-stopped", "gpu-driver", "memory-max-map-count", "gpu-modes", "memory-swappiness"]
+    ordered = [
+        "storage-stopped",
+        "gpu-driver",
+        "memory-max-map-count",
+        "gpu-modes",
+        "memory-swappiness",
+    ]
     assert [row["rule"] for row in data["rules"]] == ordered
     _, out, _ = run(*paths)
     assert (
@@ -150,16 +164,31 @@ def test_pipe_in_a_folder_is_told_and_not_opened(run, put, tmp_path):
 
 
 def test_record_beside_a_result_is_read_only_where_it_is_wanted():
-    paths = ["r/a.json", "r/records/a.json", "r/b.record.json", "r/./b.json", "r/records/c.json", "r/a.json"]
+    paths = [
+        "r/a.json",
+        "r/records/a.json",
+        "r/b.record.json",
+        "r/./b.json",
+        "r/records/c.json",
+        "r/a.json",
+    ]
     assert pair_paths(paths, wants_records=False) == ["r/a.json", "r/b.json", "r/records/c.json"]
-    assert pair_paths(paths, wants_records=True) == ["r/records/a.json", "r/b.record.json", "r/records/c.json"]
+    assert pair_paths(paths, wants_records=True) == [
+        "r/records/a.json",
+        "r/b.record.json",
+        "r/records/c.json",
+    ]
 
 
 def test_record_says_what_its_saved_check_says(run, tmp_path):
-    app.run(["check", "--host", str(H100), "--format", "json", "--output", str(tmp_path / "saved.json")])
+    app.run(
+        ["check", "--host", str(H100), "--format", "json", "--output", str(tmp_path / "saved.json")]
+    )
     (_, of_record), (_, of_result) = as_json(run, H100), as_json(run, tmp_path / "saved.json")
     for part in ("first_at", "reboots", "problems", "policies", "profiles"):
-        assert json.dumps(of_record[part]).replace("h100-8x-2socket", str(H100)) == json.dumps(of_result[part])
+        assert json.dumps(of_record[part]).replace("h100-8x-2socket", str(H100)) == json.dumps(
+            of_result[part]
+        )
     rules = [
         {one["rule"]: one["values"][0]["value"] for one in it["rules"] if one["values"]}
         for it in (of_record, of_result)
@@ -174,7 +203,10 @@ def test_twins_are_siblings_and_the_odd_one_is_named(run, put):
     for number in range(3):
         put(f"f/gpu-{number}.json", {**record, "name": f"gpu-{number}", "machine": f"m{number}"})
     odd = {**record, "name": "gpu-9", "machine": "m9"}
-    odd["files"] = {**record["files"], "/proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz ro mitigations=off\n"}
+    odd["files"] = {
+        **record["files"],
+        "/proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz ro mitigations=off\n",
+    }
     folder = put("f/gpu-9.json", odd).parent
     _, data = as_json(run, folder)
     (group,) = data["siblings"]
@@ -190,7 +222,9 @@ def test_new_policy_is_tried_on_records_alone(run, put):
     result = put("a.json", document(entry("a", OK)))
     status, data = as_json(run, H100, result, "--policy", policy)
     assert status == 1
-    assert data["unread"]["files"][0]["reason"].startswith("is a result of check, which another policy cannot judge")
+    assert data["unread"]["files"][0]["reason"].startswith(
+        "is a result of check, which another policy cannot judge"
+    )
     assert "memory-swappiness" not in {one["rule"] for one in data["rules"]}
     assert data["plans"][0]["change_count"] == 3
 
@@ -226,7 +260,10 @@ def test_fault_of_the_policy_is_told_once_and_ends_with_2(run, put, words, messa
 
 
 def test_workers_say_the_same_as_one_process_in_any_order(run, put):
-    paths = [put(f"{number}.json", document(entry(f"h{number}", OK if number % 3 else None))) for number in range(40)]
+    paths = [
+        put(f"{number}.json", document(entry(f"h{number}", OK if number % 3 else None)))
+        for number in range(40)
+    ]
     alone = run(*paths, "--jobs", 1, "--format", "json")
     random.Random(1).shuffle(paths)  # noqa: S311 - any order
     assert run(*paths, "--jobs", 3, "--format", "json") == alone
@@ -263,10 +300,19 @@ def test_one_host_fills_no_page_with_a_word(run, put, where):
     """Names of rules, reasons and the like are a host's own words, of any length."""
     long = "x" * 100_000
     host = entry(
-        "loud", [finding(long, reason=long, evidence=[long])], tool_version=long, profile=long, problems=[long]
+        "loud",
+        [finding(long, reason=long, evidence=[long])],
+        tool_version=long,
+        profile=long,
+        problems=[long],
     )
     host |= {"machine": long, "health": {"unfit": [long], "impaired": [long]}}
-    host["inventory"] = {"hardware": {long: long}, "settings": {long: long}, "gpu": long, "reboot": [long]}
+    host["inventory"] = {
+        "hardware": {long: long},
+        "settings": {long: long},
+        "gpu": long,
+        "reboot": [long],
+    }
     missing = {
         "format_version": 1,
         "kind": "hosttune missing",
@@ -281,7 +327,9 @@ def test_one_host_fills_no_page_with_a_word(run, put, where):
 
 
 def test_older_look_at_a_host_is_left_out(run, put):
-    old = put("old.json", document({**entry("a"), "machine": "m1", "created_at": "2026-01-01T00:00:00Z"}))
+    old = put(
+        "old.json", document({**entry("a"), "machine": "m1", "created_at": "2026-01-01T00:00:00Z"})
+    )
     new = put("new.json", document({**entry("a", OK), "machine": "m1"}))
     for order in ((old, new), (new, old)):
         status, out, _ = run(*order)
@@ -291,13 +339,23 @@ def test_older_look_at_a_host_is_left_out(run, put):
 
 @pytest.mark.parametrize("machine", ["", "m1"])
 def test_file_of_one_host_takes_the_place_of_no_other_host(run, put, machine):
-    """Files are named after the inventory, and hosts call themselves otherwise: no name of a file guards them."""
+    """Files are named after the inventory, and hosts call themselves otherwise: no name of a file
+    guards them.
+    """
     for name in ("good1", "good2"):
-        put(f"all/{name}.json", document({**entry(f"{name}.dc", [finding(is_fault=True)]), "machine": "m1"}))
+        put(
+            f"all/{name}.json",
+            document({**entry(f"{name}.dc", [finding(is_fault=True)]), "machine": "m1"}),
+        )
     later = {"created_at": "2027-01-01T00:00:00Z", "machine": machine}
     others = [{**entry(f"{name}.dc", OK), **later} for name in ("good1", "good2")]
     folder = put("all/evil.json", document(entry("evil", OK), *others)).parent
-    gone = {"format_version": 1, "kind": "hosttune missing", "host": "good1.dc", "at": "2027-01-01T00:00:00Z"}
+    gone = {
+        "format_version": 1,
+        "kind": "hosttune missing",
+        "host": "good1.dc",
+        "at": "2027-01-01T00:00:00Z",
+    }
     put("all/worse.json", {**gone, "reason": "x"})
     status, data = as_json(run, folder)
     assert status == 1
@@ -309,24 +367,33 @@ def test_file_that_says_it_is_of_another_machine_hides_no_fault_of_it_and_is_rep
     for name in ("good1", "good2"):
         bad = entry(f"{name}.dc", [finding(is_fault=True)], machine=name)
         good = put(f"all/{name}.json", document(bad))
-    future = put("all/evil.json", document(entry("good1.dc", OK, machine="good1", created_at="2999-01-01T00:00:00Z")))
-    put("all/later.json", document(entry("good2.dc", OK, machine="good2", created_at="2026-11-22T00:00:00Z")))
+    future = put(
+        "all/evil.json",
+        document(entry("good1.dc", OK, machine="good1", created_at="2999-01-01T00:00:00Z")),
+    )
+    put(
+        "all/later.json",
+        document(entry("good2.dc", OK, machine="good2", created_at="2026-11-22T00:00:00Z")),
+    )
     status, data = as_json(run, good.parent)
     assert status == 1
     assert data["states"]["fault"]["names"] == ["good1.dc", "good2.dc (good2)"]
     assert data["disputed"]["count"] == 2
     assert [one["host"] for one in data["disputed"]["hosts"]] == ["good1.dc", "good2.dc"]
-    assert [(one["place"], "in the future" in one["reason"]) for one in data["unread"]["files"]] == [
-        (str(future), True)
-    ]
-    assert "Files of different names are said to be of one host, 2 hosts in all (good1.dc: " in flat(
-        run(good.parent)[1]
+    assert [
+        (one["place"], "in the future" in one["reason"]) for one in data["unread"]["files"]
+    ] == [(str(future), True)]
+    assert (
+        "Files of different names are said to be of one host, 2 hosts in all (good1.dc: "
+        in flat(run(good.parent)[1])
     )
 
 
 def test_look_that_was_of_the_future_when_it_was_received_stays_so(run, put):
     past = put("all/1/a.json", document(entry("a", [finding(is_fault=True)], machine="m1")))
-    later = put("all/2/a.json", document(entry("a", OK, machine="m1", created_at="2026-11-22T00:00:00Z")))
+    later = put(
+        "all/2/a.json", document(entry("a", OK, machine="m1", created_at="2026-11-22T00:00:00Z"))
+    )
     received = datetime(2026, 11, 21, 12, tzinfo=timezone.utc).timestamp()
     os.utime(later, (received, received))
     assert as_json(run, past.parent.parent)[1]["states"] == {"fault": {"count": 1, "names": ["a"]}}
@@ -338,7 +405,9 @@ def test_changes_that_are_shown_are_those_of_the_digest(run, put, checked):
     for name in ("node1", "node2"):
         put(f"all/{name}.json", document({**checked["hosts"][0], "host": name, "machine": name}))
     good = {**checked["hosts"][0], "host": "a-evil"}
-    harmless = [{**one, "changes": one["changes"][:1]} for one in good["findings"] if one["changes"]][:1]
+    harmless = [
+        {**one, "changes": one["changes"][:1]} for one in good["findings"] if one["changes"]
+    ][:1]
     old = {**good, "findings": harmless, "created_at": "2020-01-01T00:00:00Z"}
     folder = put("all/a-evil.json", document(old, good)).parent
     _, data = as_json(run, folder)
@@ -350,7 +419,10 @@ def test_changes_that_are_shown_are_those_of_the_digest(run, put, checked):
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])
 def test_names_from_outside_steer_nothing(run, put, form):
     evil = '<img src=x onerror=alert(1)>\x1b[2J\u202e"'
-    path = put("a.json", document(entry(evil, [finding(now=evil, reason="password=geheim")], problems=[evil])))
+    path = put(
+        "a.json",
+        document(entry(evil, [finding(now=evil, reason="password=geheim")], problems=[evil])),
+    )
     status, out, _ = run(path, "--format", form)
     assert status == 1
     assert not {"\x1b", "\u202e"} & set(out)
@@ -361,14 +433,18 @@ def test_names_from_outside_steer_nothing(run, put, form):
 
 @pytest.fixture(scope="module")
 def checked():
-    """What `hosttune check` tells of a host: of what is alike one each, as a report is made for each text in it."""
+    """What `hosttune check` tells of a host: of what is alike one each, as a report is made for
+    each text in it.
+    """
     with redirect_stdout(io.StringIO()) as out:
         app.run(["check", "--host", str(H100), "--format", "json"])
     return one_of_each(json.loads(out.getvalue()))
 
 
 def one_of_each(data):
-    """The document with one item of a list for each verdict and each set of places that have text."""
+    """The document with one item of a list for each verdict and each set of places that have
+    text.
+    """
     if isinstance(data, dict):
         return {key: one_of_each(value) for key, value in data.items()}
     if not isinstance(data, list):
@@ -376,13 +452,19 @@ def one_of_each(data):
     kinds = {}
     for item in data:
         is_object = isinstance(item, dict)
-        said = frozenset(where for where, holder, key in texts_in(item) if holder[key]) if is_object else item
+        said = (
+            frozenset(where for where, holder, key in texts_in(item) if holder[key])
+            if is_object
+            else item
+        )
         kinds.setdefault((said, item.get("verdict")) if is_object else said, one_of_each(item))
     return list(kinds.values())
 
 
 def texts_in(data, path=()):
-    """Where a document has text: the path to it without the numbers of lists, and the object that holds it."""
+    """Where a document has text: the path to it without the numbers of lists, and the object that
+    holds it.
+    """
     for key, value in data.items() if isinstance(data, dict) else enumerate(data):
         where = (*path, key) if isinstance(data, dict) else path
         if isinstance(value, str):
@@ -393,12 +475,16 @@ def texts_in(data, path=()):
 
 @pytest.fixture
 def without_workers(monkeypatch):
-    """Each file is read in this process, which spares a fork; what workers add is shown by the tests of `--jobs`."""
+    """Each file is read in this process, which spares a fork; what workers add is shown by the
+    tests of `--jobs`.
+    """
     monkeypatch.setattr(action, "map_in_order", lambda work, things, jobs, lost: map(work, things))
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_no_text_of_a_result_steers_anything_wherever_it_is(run, put, checked, form, without_workers):
+def test_no_text_of_a_result_steers_anything_wherever_it_is(
+    run, put, checked, form, without_workers
+):
     evil = "\x1b[2J\x1b]0;T\x07`<script>alert(1)</script>\n# TYPE\nevil 1\u202e\0"
     for where in {where for where, _, _ in texts_in(checked)}:
         data = copy.deepcopy(checked)
@@ -419,7 +505,9 @@ def test_digest_of_a_result_has_its_form(run, put):
 
 
 def test_report_is_written_to_a_file(run, put, tmp_path):
-    status, out, err = run(put("a.json", document(entry("a", OK))), "--format", "html", "--output", tmp_path / "r.html")
+    status, out, err = run(
+        put("a.json", document(entry("a", OK))), "--format", "html", "--output", tmp_path / "r.html"
+    )
     assert (status, out) == (0, "")
     assert "written to" in err
     assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

@@ -1,4 +1,6 @@
-"""Requests of programs: the answers, errors and statuses of the command line, without what parses words."""
+"""Requests of programs: the answers, errors and statuses of the command line, without what parses
+words.
+"""
 
 import json
 import subprocess
@@ -28,7 +30,11 @@ def told(capsys):
 
 def words(command, look, *more):
     look = look | ({"disturb": Disturbs(look["disturb"]).word} if "disturb" in look else {})
-    options = [(f"--{name.replace('_', '-')}", one) for name, value in look.items() for one in [value] * (value != [])]
+    options = [
+        (f"--{name.replace('_', '-')}", one)
+        for name, value in look.items()
+        for one in [value] * (value != [])
+    ]
     flat = [
         word
         for name, value in options
@@ -43,7 +49,16 @@ def words(command, look, *more):
     [
         ("check", {"host": [H100]}, 1),
         ("plan", {"host": [H100], "only": ["memory-max-map-count", "storage-noatime"]}, 1),
-        ("plan", {"host": [H100], "max_risk": "low", "disturb": "a service", "ignore": ["memory-swappiness"]}, 1),
+        (
+            "plan",
+            {
+                "host": [H100],
+                "max_risk": "low",
+                "disturb": "a service",
+                "ignore": ["memory-swappiness"],
+            },
+            1,
+        ),
         ("apply", {"host": [H100], "profile": "cloud-vm"}, 1),
         ("history", {"host": [H100]}, 0),
         ("plan", {"host": [H100], "profile": "no-such"}, 2),
@@ -78,13 +93,20 @@ def test_parameters_beside_the_look_are_taken_by_their_names(told, monkeypatch):
         ({"command": "plan", "look": {"policy": ""}}, "policy: the value is empty"),
         ({"command": "plan", "look": {"select": ["a", ""]}}, "select: the value is empty"),
         ({"command": "plan", "look": {"polcy": "x"}}, "plan has no parameter polcy"),
-        ({"command": "plan", "look": {"max_risk": "none"}}, "max_risk: expected one of low, medium, high"),
+        (
+            {"command": "plan", "look": {"max_risk": "none"}},
+            "max_risk: expected one of low, medium, high",
+        ),
         ({"command": "plan", "look": {"select": "a"}}, "select: expected a list, found text"),
         ({"command": "plan", "force": True}, "plan has no parameter force"),
     ],
 )
-def test_request_that_cannot_be_meant_is_refused_before_the_host_is_looked_at(told, monkeypatch, request_, sentence):
-    monkeypatch.setattr("hosttune.host.open_reader", lambda **_: pytest.fail("the host was looked at"))
+def test_request_that_cannot_be_meant_is_refused_before_the_host_is_looked_at(
+    told, monkeypatch, request_, sentence
+):
+    monkeypatch.setattr(
+        "hosttune.host.open_reader", lambda **_: pytest.fail("the host was looked at")
+    )
     status, out, err = told(answer, request_)
     assert (status, out) == (2, "")
     assert sentence in err
@@ -110,7 +132,12 @@ OF_OTHERS = (
 
 def test_plan_that_is_asked_for_by_a_program_imports_nothing_that_parses_words():
     done = subprocess.run(
-        [sys.executable, "-c", PLAN, H100], capture_output=True, text=True, timeout=60, cwd=ROOT, check=True
+        [sys.executable, "-c", PLAN, H100],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=True,
     )
     imported = json.loads(done.stderr.splitlines()[-1])
     assert "hosttune.actions.examine" in imported

@@ -1,4 +1,6 @@
-"""Where standard output or standard error cannot be written: trouble (2), or nothing at all; never a fault of hosttune."""
+"""Where standard output or standard error cannot be written: trouble (2), or nothing at all; never
+a fault of hosttune.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def run(argv: list[str], out: str, err: str = "") -> subprocess.CompletedProcess
 
 
 # `confirm` answers who is on trial, and `ready` acts on the machine that it is typed on.
-@pytest.mark.parametrize("name", [name for name in app.COMMANDS if name not in {"confirm", "ready"}])
+@pytest.mark.parametrize(
+    "name", [name for name in app.COMMANDS if name not in {"confirm", "ready"}]
+)
 def test_answer_that_cannot_be_written_is_trouble(name, tmp_path):
     done = run(words(name, tmp_path), "/dev/full")
     assert done.returncode == 2, done.stderr
@@ -71,37 +75,67 @@ def test_answer_that_cannot_be_written_is_trouble(name, tmp_path):
     assert "fault of hosttune" not in done.stderr
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["check", "--help"], ["bench", "-h"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["--version"], ["check", "--help"], ["bench", "-h"]], ids=" ".join
+)
 def test_help_that_cannot_be_written_is_trouble(argv):
     done = run(argv, "/dev/full")
-    assert (done.returncode, done.stderr) == (2, "hosttune: the output cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "hosttune: the output cannot be written: No space left on device\n",
+    )
 
 
-@pytest.mark.parametrize("argv", [["check", "--nope"], ["check", "--host", "/nope"], ["chekc"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "argv", [["check", "--nope"], ["check", "--host", "/nope"], ["chekc"]], ids=" ".join
+)
 def test_error_that_cannot_be_told_keeps_its_status(argv):
     assert run(argv, "/dev/null", "/dev/full").returncode == 2
 
 
 def test_talk_that_cannot_be_told_ends_nothing():
-    """Progress goes to standard error: an apply is not to end half-way because nobody can read it."""
+    """Progress goes to standard error: an apply is not to end half-way because nobody can read
+    it.
+    """
     done = run(["check", "--timings", "--host", H100], "/dev/null", "/dev/full")
     assert done.returncode == 1
 
 
 def test_reader_of_the_talk_that_has_gone_away_ends_nothing():
     command = '"$@" 2>&1 >/dev/null | true; exit "${PIPESTATUS[0]}"'
-    argv = ["bash", "-c", command, "bash", sys.executable, "-m", "hosttune", "check", "--timings", "--host", H100]
+    argv = [
+        "bash",
+        "-c",
+        command,
+        "bash",
+        sys.executable,
+        "-m",
+        "hosttune",
+        "check",
+        "--timings",
+        "--host",
+        H100,
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (1, "")
 
 
 def on_a_terminal(
-    argv: list[str], columns: int, starter: Sequence[str] = ("-m", "hosttune"), *, rows: int = 24, **more: str
+    argv: list[str],
+    columns: int,
+    starter: Sequence[str] = ("-m", "hosttune"),
+    *,
+    rows: int = 24,
+    **more: str,
 ) -> str:
     """What a command prints on a terminal of this size; `more` of the environment."""
     program, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"TERM": "dumb"} | more
+    environment = (
+        {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+        | {"TERM": "dumb"}
+        | more
+    )
     subprocess.run(
         [sys.executable, *starter, *argv], stdin=terminal, stdout=terminal, stderr=terminal, timeout=120,
         check=False, cwd=ROOT, env=environment,
@@ -137,7 +171,13 @@ def less(tmp_path) -> tuple[str, ...]:
 
 
 def test_report_longer_than_the_screen_is_shown_in_the_pager(less):
-    lent = {"TERM": "xterm", "SUDO_UID": "1000", "PAGER": "sh -i", "LESS": "e", "LESSOPEN": "|sh %s"}
+    lent = {
+        "TERM": "xterm",
+        "SUDO_UID": "1000",
+        "PAGER": "sh -i",
+        "LESS": "e",
+        "LESSOPEN": "|sh %s",
+    }
     shown = on_a_terminal(["check", "--host", H100], 80, less, **lent)
     assert shown.startswith("paged: FRX, secure 1, open .\n")
     assert "Exit status 1: " in shown
@@ -145,14 +185,27 @@ def test_report_longer_than_the_screen_is_shown_in_the_pager(less):
         (["check", "--host", H100, "--no-pager"], {}),
         (["check", "--host", H100], {"TERM": "dumb"}),
         (["check", "--host", H100], {"PAGER": "cat"}),
-        (["check", "--host", H100, "--select", "memory-swappiness", "--only", "memory-swappiness"], {}),
+        (
+            [
+                "check",
+                "--host",
+                H100,
+                "--select",
+                "memory-swappiness",
+                "--only",
+                "memory-swappiness",
+            ],
+            {},
+        ),
         (["check", "--host", H100, "--host", str(HOSTS / "a100-cloud-vm.json")], {}),
     ):
         assert "paged" not in on_a_terminal(argv, 80, less, **(lent | more)), argv
 
 
 def test_command_that_a_child_does_has_no_pager(less):
-    """It is not in the foreground of the terminal: a program that reads keys there is stopped (tcsetpgrp(3))."""
+    """It is not in the foreground of the terminal: a program that reads keys there is stopped
+    (tcsetpgrp(3)).
+    """
     shown = on_a_terminal(["health", "--verbose"], 80, less, rows=3, TERM="xterm")
     assert "paged" not in shown
     assert len(shown.splitlines()) > 3
@@ -161,7 +214,9 @@ def test_command_that_a_child_does_has_no_pager(less):
 def test_under_the_lock_of_changes_no_key_is_waited_for(monkeypatch):
     monkeypatch.setitem(pager._state, "is_off", False)
     monkeypatch.setattr(run_of_actions, "outlive_terminal", lambda: None)
-    monkeypatch.setattr(run_of_actions, "open_writer", lambda **_: (_ for _ in ()).throw(LookupError))
+    monkeypatch.setattr(
+        run_of_actions, "open_writer", lambda **_: (_ for _ in ()).throw(LookupError)
+    )
     with pytest.raises(LookupError), run_of_actions.open_for_change({}, print):
         pass
     assert pager._state["is_off"]
@@ -178,7 +233,15 @@ def test_pager_of_lent_rights_is_less_without_commands():
     }
     words, environment = pager_of(given, is_lent=True)
     assert (words, environment["LESSSECURE"], environment["LESS"]) == (["less"], "1", "FRX")
-    assert set(environment) == {"LESS", "LV", "TERM", "PATH", "LESSSECURE", "LESSSECURE_ALLOW", "LESSHISTFILE"}
+    assert set(environment) == {
+        "LESS",
+        "LV",
+        "TERM",
+        "PATH",
+        "LESSSECURE",
+        "LESSSECURE_ALLOW",
+        "LESSHISTFILE",
+    }
     assert pager_of(given, is_lent=False) == (["sh", "-c", "cat; id"], {"LV": "-c", **given})
     assert [pager_of({"PAGER": word}, is_lent=True)[0] for word in ("", "cat", "'")] == [[], [], []]
 

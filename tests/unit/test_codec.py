@@ -1,4 +1,6 @@
-"""Values survive JSON, whatever a file or a name held; a document that is not ours is refused with every fault."""
+"""Values survive JSON, whatever a file or a name held; a document that is not ours is refused with
+every fault.
+"""
 
 import json
 from dataclasses import replace
@@ -27,7 +29,17 @@ from hosttune.errors import BadInput
 from hosttune.facts.base import Fact, make_unread
 from hosttune.facts.memory.memory import Memory
 from hosttune.measure.watch.tick import Pressure, Tick
-from hosttune.values import ABSENT, Action, Activation, Address, Change, FileValue, Risk, Trigger, Unreadable
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Activation,
+    Address,
+    Change,
+    FileValue,
+    Risk,
+    Trigger,
+    Unreadable,
+)
 from tests.golden import scenarios as made
 from tests.unit.schemas import faults
 
@@ -38,7 +50,9 @@ VALUES = st.one_of(
     st.integers(),
     st.booleans(),
     st.lists(st.text(), max_size=3).map(tuple),
-    st.builds(FileValue, st.binary(), st.integers(0, 0o7777), st.integers(0, 2**32), st.integers(0, 2**32)),
+    st.builds(
+        FileValue, st.binary(), st.integers(0, 0o7777), st.integers(0, 2**32), st.integers(0, 2**32)
+    ),
 )
 CHANGE = Change(Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "memory-swappiness")
 
@@ -67,7 +81,9 @@ def test_address_with_colons_and_odd_characters_survives_json(name):
     assert change_from_json(through_text(change_to_json(change))).address == Address("file", name)
 
 
-@pytest.mark.parametrize("plan", [made.PLAN, made.CLEAN, made.SMALL, made.BACK], ids=["full", "clean", "small", "undo"])
+@pytest.mark.parametrize(
+    "plan", [made.PLAN, made.CLEAN, made.SMALL, made.BACK], ids=["full", "clean", "small", "undo"]
+)
 def test_plan_survives_json_and_fits_its_schema(plan):
     data = through_text(plan_to_json(plan))
     assert next(iter(data)) == "format_version"
@@ -75,7 +91,9 @@ def test_plan_survives_json_and_fits_its_schema(plan):
     assert faults(data, "plan") == []
 
 
-@pytest.mark.parametrize("receipt", [made.DONE, made.FAILED, made.NOTHING], ids=["done", "failed", "nothing"])
+@pytest.mark.parametrize(
+    "receipt", [made.DONE, made.FAILED, made.NOTHING], ids=["done", "failed", "nothing"]
+)
 def test_receipt_survives_json_and_fits_its_schema(receipt):
     data = through_text(receipt_to_json(receipt))
     assert receipt_from_json(data) == receipt
@@ -88,7 +106,13 @@ def test_finding_survives_json(finding):
 
 
 def test_file_that_is_text_is_written_as_text():
-    assert to_json(FileValue(b"a\r\n", 0o4755)) == {"type": "file", "text": "a\r\n", "mode": "4755", "uid": 0, "gid": 0}
+    assert to_json(FileValue(b"a\r\n", 0o4755)) == {
+        "type": "file",
+        "text": "a\r\n",
+        "mode": "4755",
+        "uid": 0,
+        "gid": 0,
+    }
 
 
 def test_file_that_is_no_text_is_written_in_base64():
@@ -126,26 +150,64 @@ def wrong(path, value):
         ("complete", 1, "complete: expected true or false, found a number"),
         ("stages", {}, "stages: expected a list, found an object"),
         ("stages.0", None, "stages[0]: expected an object, found nothing"),
-        ("stages.0.changes.0.action", "destroy", "stages[0].changes[0].action: expected one of create, update, delete"),
-        ("stages.0.changes.0.address", "nowhere", "stages[0].changes[0].address: expected kind:name"),
-        ("stages.0.changes.0.after", None, "stages[0].changes[0].after: expected a value, found nothing"),
-        ("stages.0.changes.0.after", 1.5, "stages[0].changes[0].after: expected a value, found float"),
-        ("stages.0.changes.0.after", [1], "stages[0].changes[0].after[0]: expected text, found a number"),
-        ("stages.0.changes.0.after", {"type": "absent", "x": 1}, "stages[0].changes[0].after: expected a value"),
-        ("stages.0.changes.1.after.mode", "rw", "stages[0].changes[1].after.mode: expected four octal digits"),
-        ("stages.0.changes.1.after.uid", "root", "stages[0].changes[1].after.uid: expected a number"),
+        (
+            "stages.0.changes.0.action",
+            "destroy",
+            "stages[0].changes[0].action: expected one of create, update, delete",
+        ),
+        (
+            "stages.0.changes.0.address",
+            "nowhere",
+            "stages[0].changes[0].address: expected kind:name",
+        ),
+        (
+            "stages.0.changes.0.after",
+            None,
+            "stages[0].changes[0].after: expected a value, found nothing",
+        ),
+        (
+            "stages.0.changes.0.after",
+            1.5,
+            "stages[0].changes[0].after: expected a value, found float",
+        ),
+        (
+            "stages.0.changes.0.after",
+            [1],
+            "stages[0].changes[0].after[0]: expected text, found a number",
+        ),
+        (
+            "stages.0.changes.0.after",
+            {"type": "absent", "x": 1},
+            "stages[0].changes[0].after: expected a value",
+        ),
+        (
+            "stages.0.changes.1.after.mode",
+            "rw",
+            "stages[0].changes[1].after.mode: expected four octal digits",
+        ),
+        (
+            "stages.0.changes.1.after.uid",
+            "root",
+            "stages[0].changes[1].after.uid: expected a number",
+        ),
         (
             "stages.0.changes.1.after.base64",
             "AA==",
             "stages[0].changes[1].after: expected type, mode, uid, gid and one of",
         ),
-        ("findings.0.changes.0.rule", None, "findings[0].changes[0].rule: expected text, found nothing"),
+        (
+            "findings.0.changes.0.rule",
+            None,
+            "findings[0].changes[0].rule: expected text, found nothing",
+        ),
     ],
 )
 def test_document_with_a_fault_is_refused_with_its_path(path, value, said):
     with pytest.raises(BadInput) as caught:
         plan_from_json(wrong(path, value), "p.json")
-    assert any(str(fault).startswith(f"p.json: {said}") for fault in caught.value.faults), caught.value
+    assert any(str(fault).startswith(f"p.json: {said}") for fault in caught.value.faults), (
+        caught.value
+    )
 
 
 def test_all_faults_are_told_at_once():
@@ -159,14 +221,19 @@ def test_all_faults_are_told_at_once():
 
 @pytest.mark.parametrize("problems", [[], ["a still differs"]])
 def test_plan_that_an_earlier_version_saved_is_read(problems):
-    assert plan_from_json(through_text(plan_to_json(made.SMALL)) | {"problems": problems}) == made.SMALL
+    assert (
+        plan_from_json(through_text(plan_to_json(made.SMALL)) | {"problems": problems})
+        == made.SMALL
+    )
 
 
 @pytest.mark.parametrize("path", ["surprise", "stages.0.surprise", "findings.0.changes.0.surprise"])
 def test_field_of_a_later_version_is_passed_over_and_a_change_carries_it(path):
     read = plan_from_json(wrong(path, {"a": [1]}))
     assert replace(read, findings=made.SMALL.findings) == made.SMALL
-    carried = [change.later for finding in read.findings for change in finding.changes if change.later]
+    carried = [
+        change.later for finding in read.findings for change in finding.changes if change.later
+    ]
     assert carried == ([(("surprise", '{"a": [1]}'),)] if "changes" in path else [])
 
 
@@ -204,7 +271,9 @@ def test_canonical_is_compact_sorted_and_ascii():
 
 
 @pytest.mark.parametrize(
-    "more", [{"reason": "x"}, {"details": ("x",)}, {"risk": Risk.HIGH}, {"reversible": "no, because"}], ids=str
+    "more",
+    [{"reason": "x"}, {"details": ("x",)}, {"risk": Risk.HIGH}, {"reversible": "no, because"}],
+    ids=str,
 )
 def test_canonical_leaves_out_what_is_only_said(more):
     assert encode_canonically([replace(CHANGE, **more)]) == encode_canonically([CHANGE])
@@ -237,32 +306,48 @@ def test_canonical_leaves_out_what_the_kernel_has_worked_out_and_no_other_value(
 def test_canonical_is_the_same_whatever_number_or_place_a_device_has_in_this_boot():
     """An export of NFS has another number after each boot, and disks come up in another order."""
     changes = [
-        replace(CHANGE, address=Address("sysfs", f"/sys/class/bdi/0:{number}/max_ratio"), after=after, device=device)
+        replace(
+            CHANGE,
+            address=Address("sysfs", f"/sys/class/bdi/0:{number}/max_ratio"),
+            after=after,
+            device=device,
+        )
         for number, after, device in ((40, "1", "a"), (41, "2", "b"))
     ]
     booted = [
         replace(one, address=Address("sysfs", f"/sys/class/bdi/0:{39 + number}/max_ratio"))
         for number, one in enumerate(changes)
     ]
-    assert encode_canonically(booted) == encode_canonically(changes) == encode_canonically(changes[::-1])
-    swapped = [replace(one, device=other.device) for one, other in zip(changes, changes[::-1], strict=True)]
+    assert (
+        encode_canonically(booted)
+        == encode_canonically(changes)
+        == encode_canonically(changes[::-1])
+    )
+    swapped = [
+        replace(one, device=other.device) for one, other in zip(changes, changes[::-1], strict=True)
+    ]
     assert encode_canonically(swapped) != encode_canonically(changes)
 
 
 def test_canonical_covers_rights_of_a_file():
-    files = [replace(CHANGE, after=FileValue(b"x", mode, uid)) for mode, uid in ((0o644, 0), (0o600, 0), (0o644, 1))]
+    files = [
+        replace(CHANGE, after=FileValue(b"x", mode, uid))
+        for mode, uid in ((0o644, 0), (0o600, 0), (0o644, 1))
+    ]
     assert len({encode_canonically([change]) for change in files}) == 3
 
 
 def test_optional_and_decimal_fields_of_other_values_are_read():
-    assert decode_as(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": 3}, "host": None}, "t") == Tick(
-        1.0, 0.5, job=Pressure(3.0)
-    )
+    assert decode_as(
+        Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": 3}, "host": None}, "t"
+    ) == Tick(1.0, 0.5, job=Pressure(3.0))
     with pytest.raises(BadInput, match=r"t: job\.cpu_some: expected a number, found text"):
         decode_as(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": "3"}}, "t")
 
 
-@pytest.mark.parametrize("content", ["[" + "{}," * 40 + "{}]", b"[" + b"{}," * 40 + b"{}]", '["' + "," * 90 + '"]'])
+@pytest.mark.parametrize(
+    "content", ["[" + "{}," * 40 + "{}]", b"[" + b"{}," * 40 + b"{}]", '["' + "," * 90 + '"]']
+)
 def test_json_of_too_many_values_is_not_made(content):
     assert parse_json(content, 170)
     with pytest.raises(ValueError, match="more than 80 values"):
@@ -270,7 +355,9 @@ def test_json_of_too_many_values_is_not_made(content):
 
 
 def test_json_has_a_bound_on_its_text_and_on_its_objects(monkeypatch):
-    """A wide character makes four bytes of each; a chain of objects takes 230 bytes for each brace."""
+    """A wide character makes four bytes of each; a chain of objects takes 230 bytes for each
+    brace.
+    """
     chain = '{"a":' * 30 + "0" + "}" * 30
     assert parse_json(chain, 90)
     with pytest.raises(ValueError, match="more than 89 values"):

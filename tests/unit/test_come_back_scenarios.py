@@ -22,7 +22,9 @@ def test_each_scenario_has_a_name_of_its_own_and_a_fault_of_the_list():
 def test_each_scenario_can_end_as_it_says(scenario):
     span_s(scenario.within)
     assert not scenario.waits or scenario.boot in {Boot.NONE, Boot.COMES_UP}
-    is_confirmed = scenario.is_by_health or re.search("hosttune confirm|hosttune .*confirm", scenario.meanwhile)
+    is_confirmed = scenario.is_by_health or re.search(
+        "hosttune confirm|hosttune .*confirm", scenario.meanwhile
+    )
     assert scenario.end is not End.CONFIRMED or is_confirmed
     assert scenario.boot is not Boot.NONE or scenario.boots == 0
     assert bool(scenario.change.path) != bool(
@@ -40,5 +42,7 @@ def test_rules_of_the_site_are_some(name, tmp_path):
 
 
 def test_plan_made_by_hand_finds_what_it_imports():
-    imports = "\n".join(line for line in BY_HAND.splitlines() if line.startswith(("from ", "import ")))
+    imports = "\n".join(
+        line for line in BY_HAND.splitlines() if line.startswith(("from ", "import "))
+    )
     subprocess.run([sys.executable, "-c", imports], check=True)

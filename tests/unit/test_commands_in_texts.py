@@ -1,5 +1,6 @@
-"""Every command of hosttune that a text tells people to type: the real command line takes it, and one that is to change
-something has its --yes. Texts are the strings of the code, rules, profiles, templates and documents.
+"""Every command of hosttune that a text tells people to type: the real command line takes it, and
+one that is to change something has its --yes. Texts are the strings of the code, rules, profiles,
+templates and documents.
 """
 
 from __future__ import annotations
@@ -19,8 +20,16 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = sorted([*ROOT.glob("hosttune/**/*.py"), *ROOT.glob("playbooks/**/*.py")])
 PROSE = sorted(
     [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "templates").glob("*.j2")]
-    + [path for path in ROOT.glob("playbooks/**/*") if path.name in ("README.md", "prerm") or path.suffix == ".yml"]
-    + [path for folder in ("rules", "profiles") for path in (ROOT / "hosttune" / folder).rglob("*.yaml")]
+    + [
+        path
+        for path in ROOT.glob("playbooks/**/*")
+        if path.name in ("README.md", "prerm") or path.suffix == ".yml"
+    ]
+    + [
+        path
+        for folder in ("rules", "profiles")
+        for path in (ROOT / "hosttune" / folder).rglob("*.yaml")
+    ]
 )
 USAGE = typer.BadParameter.__mro__[1]  # click's UsageError; typer brings its own click
 X = "X1"  # stands for what a text fills in
@@ -37,8 +46,8 @@ def command_line():
 
 
 def strings(path: Path) -> Iterator[str]:
-    """The texts of a module, other than docstrings: what is filled in stands as X. Of a call of a page's `act` and
-    `look` the command that it makes.
+    """The texts of a module, other than docstrings: what is filled in stands as X. Of a call of a
+    page's `act` and `look` the command that it makes.
     """
     source = path.read_text(encoding="utf-8").splitlines()
     tree = ast.parse("\n".join(source))
@@ -49,7 +58,11 @@ def strings(path: Path) -> Iterator[str]:
         if isinstance(node, ast.JoinedStr):
             inner |= {id(part) for part in node.values}
         text = text_of(node)
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("act", "look") and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "attr", "") in ("act", "look")
+            and node.args
+        ):
             made = text_of(node.args[0])
             if made and re.match(r"[a-z]+\b", made):
                 around = source[node.lineno - 1].replace(".look(", "(")
@@ -71,7 +84,9 @@ def texts(path: Path) -> Iterator[str]:
         yield from strings(path)
     else:
         text = path.read_text(encoding="utf-8")
-        yield re.sub(r"`[^`\n]*\n[^`\n]*`", lambda code: " ".join(code[0].split()), text)  # broken over a line end
+        yield re.sub(
+            r"`[^`\n]*\n[^`\n]*`", lambda code: " ".join(code[0].split()), text
+        )  # broken over a line end
 
 
 @cache
@@ -84,7 +99,9 @@ def calls(path: Path) -> tuple[tuple[tuple[str, ...], str], ...]:
             name = words[0].rstrip(ENDS) if words else ""
             is_command = call[1] and re.fullmatch(r"[a-z]+", name)
             if name in command_line().commands or is_command:
-                found.append((tuple(words), " ".join(text[call.start() : call.end(2) + 80].split())))
+                found.append(
+                    (tuple(words), " ".join(text[call.start() : call.end(2) + 80].split()))
+                )
     return tuple(found)
 
 
@@ -106,17 +123,24 @@ def typed(words: Sequence[str]) -> list[str]:
                 break
             command = command.commands[plain]
             room = sum(
-                10 if one.nargs < 0 else one.nargs for one in command.params if one.param_type_name == "argument"
+                10 if one.nargs < 0 else one.nargs
+                for one in command.params
+                if one.param_type_name == "argument"
             )
         elif plain == "--":
             return [*taken, "--", "true"]
         elif plain.startswith("-") and len(plain) > 1:
             taken.append(plain)
             name = plain.partition("=")[0]
-            option = next((one for one in command.params if name in (*one.opts, *one.secondary_opts)), None)
+            option = next(
+                (one for one in command.params if name in (*one.opts, *one.secondary_opts)), None
+            )
             takes_value = option is not None and not option.is_flag and not option.count
             value_of = name if takes_value and "=" not in plain else ""
-        elif room and (re.search(r"[A-Z\d/.@]|[a-z]-[a-z]", plain) or plain in {"yesterday", "live", "all", *FOLLOWS}):
+        elif room and (
+            re.search(r"[A-Z\d/.@]|[a-z]-[a-z]", plain)
+            or plain in {"yesterday", "live", "all", *FOLLOWS}
+        ):
             if plain.strip("."):
                 taken.append(plain)
                 room -= 1
@@ -133,14 +157,18 @@ FOLLOWS = {path.stem for path in (ROOT / "hosttune" / "rules").rglob("*.yaml")} 
 
 
 def refusal(words: list[str]) -> str:
-    """Why the command line does not take them; empty where it does. A command alone may only be named."""
+    """Why the command line does not take them; empty where it does. A command alone may only be
+    named.
+    """
     context = None
     command = command_line()
     rest = list(words)
     while True:
         try:
             if hasattr(command, "commands"):
-                name, inner, rest = command.resolve_command(typer.Context(command, parent=context), rest)
+                name, inner, rest = command.resolve_command(
+                    typer.Context(command, parent=context), rest
+                )
                 context, command = typer.Context(command, parent=context, info_name=name), inner
                 if hasattr(command, "commands") and not rest:
                     return ""
@@ -155,7 +183,9 @@ def refusal(words: list[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in (*CODE, *PROSE) if calls(path)], ids=lambda path: str(path.relative_to(ROOT))
+    "path",
+    [path for path in (*CODE, *PROSE) if calls(path)],
+    ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_each_command_that_a_text_names_is_taken_and_does_what_it_says(path):
     faults = []
@@ -173,7 +203,12 @@ def test_each_command_that_a_text_names_is_taken_and_does_what_it_says(path):
 def test_commands_are_found_filled_and_judged():
     found = [command for path in (*CODE, *PROSE) for command, _ in calls(path)]
     assert len(found) > 200
-    assert typed(["undo", "--rule", "X1", "--yes", "takes", "it", "back"]) == ["undo", "--rule", "X1", "--yes"]
+    assert typed(["undo", "--rule", "X1", "--yes", "takes", "it", "back"]) == [
+        "undo",
+        "--rule",
+        "X1",
+        "--yes",
+    ]
     assert typed(["explain", "gpu-errors", "says", "why"]) == ["explain", "gpu-errors"]
     assert typed(["plan", "shows", "it"]) == ["plan"]
     assert refusal(["undo", "X1", "--yes"]) == ""
@@ -197,8 +232,21 @@ AS_IT_IS = {
     "choices/drivers/nvidia_archive.py": {"known", "names"},
     "choices/drivers/switches.py": {"reset_all(facts)"},
     "choices/other_build.py": {"held"},
-    "choices/next_kernel.py": {"again", "files", "folder", "gcc", "kept", "kernel", "link", "number"},
-    "cli/common.py": {"spell_program()", "quote_for_shell(words)", "_spell_chosen(asdict(look)) if look else ''"},
+    "choices/next_kernel.py": {
+        "again",
+        "files",
+        "folder",
+        "gcc",
+        "kept",
+        "kernel",
+        "link",
+        "number",
+    },
+    "cli/common.py": {
+        "spell_program()",
+        "quote_for_shell(words)",
+        "_spell_chosen(asdict(look)) if look else ''",
+    },
     "cli/going_on.py": {"then"},
     "cli/init.py": {"spell_program()"},
     "engine/rules/trusted.py": {"name", "home", "spoilt", "copy"},
@@ -207,7 +255,14 @@ AS_IT_IS = {
     "facts/gpu/candidates.py": {"install"},
     "facts/gpu/gpu_holders.py": {"path"},
     "facts/gpu/gsp_firmware.py": {"_name_files(failure)"},
-    "facts/gpu/ways_out.py": {"why", "_slurm_name(host)", "self.driver_root", "node", "command", "path"},
+    "facts/gpu/ways_out.py": {
+        "why",
+        "_slurm_name(host)",
+        "self.driver_root",
+        "node",
+        "command",
+        "path",
+    },
     "facts/storage/places.py": {"command"},
     "facts/storage/sources.py": {"more"},
     "resources/file.py": {"rule"},  # as rules are called: letters, digits and hyphens
@@ -220,15 +275,30 @@ AS_IT_IS = {
 
 
 def test_names_of_a_host_are_quoted_in_commands_for_root():
-    """A mount point, a unit or a package of a record can be called anything, and people copy the line."""
+    """A mount point, a unit or a package of a record can be called anything, and people copy the
+    line.
+    """
     package, bare = ROOT / "hosttune", set()
     for path in sorted(package.rglob("*.py")):
         place = str(path.relative_to(package))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             parts = node.values if isinstance(node, ast.JoinedStr) else []
             begins = next(
-                (i for i, one in enumerate(parts) if isinstance(one, ast.Constant) and "sudo " in one.value), 99
+                (
+                    i
+                    for i, one in enumerate(parts)
+                    if isinstance(one, ast.Constant) and "sudo " in one.value
+                ),
+                99,
             )
-            filled = {ast.unparse(one.value) for one in parts[begins:] if isinstance(one, ast.FormattedValue)}
-            bare |= {(place, one) for one in filled if not re.search(r"\bquote\b|\bjoin\(|^[A-Z_]+$", one)}
+            filled = {
+                ast.unparse(one.value)
+                for one in parts[begins:]
+                if isinstance(one, ast.FormattedValue)
+            }
+            bare |= {
+                (place, one)
+                for one in filled
+                if not re.search(r"\bquote\b|\bjoin\(|^[A-Z_]+$", one)
+            }
     assert bare == {(place, one) for place, known in AS_IT_IS.items() for one in known}

@@ -21,7 +21,9 @@ class Terminal(io.StringIO):
 def environment(monkeypatch):
     for name in ("COLUMNS", "NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(module.os, "get_terminal_size", lambda _: module.os.terminal_size((132, 40)))
+    monkeypatch.setattr(
+        module.os, "get_terminal_size", lambda _: module.os.terminal_size((132, 40))
+    )
 
 
 def test_pipe_breaks_no_line_and_has_no_colour(monkeypatch):
@@ -45,7 +47,9 @@ def test_no_colour_without_a_term():
     assert not make_console(Terminal()).has_colour
 
 
-@pytest.mark.parametrize(("value", "columns"), [("100", 100), ("", 132), ("wide", 132), ("0", 132), ("-5", 132)])
+@pytest.mark.parametrize(
+    ("value", "columns"), [("100", 100), ("", 132), ("wide", 132), ("0", 132), ("-5", 132)]
+)
 def test_columns_of_the_environment_win_when_they_are_a_number(monkeypatch, value, columns):
     monkeypatch.setenv("COLUMNS", value)
     assert make_console(Terminal()).columns == columns
@@ -73,7 +77,9 @@ def test_program_of_the_self_contained_file_starts_as_it_can(mode, start, tmp_pa
 def test_program_of_a_checkout_is_its_run_script(tmp_path):
     for name in ("run", "pyproject.toml"):
         (tmp_path / name).touch()
-    assert spell_program(str(tmp_path / "hosttune" / "__main__.py"), "/x/python") == str(tmp_path / "run")
+    assert spell_program(str(tmp_path / "hosttune" / "__main__.py"), "/x/python") == str(
+        tmp_path / "run"
+    )
 
 
 def test_load_of_what_is_no_text_says_so(tmp_path):

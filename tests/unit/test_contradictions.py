@@ -40,23 +40,31 @@ def id_of(name: str) -> str:
 
 
 def session(door, **wants: str):
-    """A session with these rules of the site besides those of base: `site_a="vm.swappiness at_least 50"`."""
+    """A session with these rules of the site besides those of base: `site_a="vm.swappiness at_least
+    50"`.
+    """
     rules = []
     for name, text in wants.items():
         lines = [one.split() for one in text.split(", ")]
-        want = "\n".join(f"  - sysctl: {key}\n    {operator}: {value}" for key, operator, value in lines)
+        want = "\n".join(
+            f"  - sysctl: {key}\n    {operator}: {value}" for key, operator, value in lines
+        )
         rules.append(checked_rule(RULE.format(id=id_of(name), want=want), f"{id_of(name)}.yaml"))
     catalog = assemble_catalog(
         {**builtin_catalog().rules, **{rule.id: rule for rule in rules}}, builtin_catalog().profiles
     )
-    return examine(door, catalog, Policy(select=tuple(rule.id for rule in rules), today="2026-01-01"))
+    return examine(
+        door, catalog, Policy(select=tuple(rule.id for rule in rules), today="2026-01-01")
+    )
 
 
 def held(plan) -> dict[str, str]:
     return {
         one.rule: one.hold.detail
         for one in plan.findings
-        if one.hold.kind is HoldKind.REFUSED and one.verdict is Verdict.DIFFERS and "contradicts" in one.hold.detail
+        if one.hold.kind is HoldKind.REFUSED
+        and one.verdict is Verdict.DIFFERS
+        and "contradicts" in one.hold.detail
     }
 
 
@@ -80,13 +88,17 @@ def test_bounds_that_nothing_satisfies_hold_both_rules_and_no_other(others):
         "memory-swappiness": f"it contradicts site-a on {what}",
     }
     assert planned(plan) == others - {"memory-swappiness"} != set()
-    assert {one.rule for one in failing(plan)} == set(held(plan))  # what the rings ask of every plan sees it
+    assert {one.rule for one in failing(plan)} == set(
+        held(plan)
+    )  # what the rings ask of every plan sees it
     assert all("ignore one of them" in one.todo for one in plan.findings if one.rule in held(plan))
     assert exit_status(plan, strict=False) == 1
 
 
 def test_rule_that_has_its_value_is_ok_and_the_other_is_held_by_its_name(others):
-    plan = session(read_record(H100), site_a="vm.swappiness exactly 60").plan()  # as the kernel has it
+    plan = session(
+        read_record(H100), site_a="vm.swappiness exactly 60"
+    ).plan()  # as the kernel has it
     assert set(held(plan)) == {"memory-swappiness", "site-a"}  # no file of the boot says 60 yet
     assert planned(plan) == others - {"memory-swappiness"}
 
@@ -96,21 +108,29 @@ def test_third_rule_on_the_same_key_goes_its_way(others):
         read_record(H100), site_a="vm.dirty_background_ratio at_least 50", site_b="vm.dirty_background_ratio at_most 5",
         site_c="vm.dirty_background_ratio at_least 60", site_d="vm.min_free_kbytes at_least 200000",
     ).plan()  # fmt: skip
-    assert held(plan)["site-b"].startswith("it contradicts site-a and site-c on sysctl vm.dirty_background_ratio")
+    assert held(plan)["site-b"].startswith(
+        "it contradicts site-a and site-c on sysctl vm.dirty_background_ratio"
+    )
     assert held(plan)["site-c"].startswith("it contradicts site-b on sysctl")
     assert planned(plan) == others | {"site-d"}
 
 
 def test_rule_that_contradicts_itself_holds_itself(others):
-    plan = session(read_record(H100), site_a="vm.swappiness at_least 50, vm.swappiness at_most 40").plan()
+    plan = session(
+        read_record(H100), site_a="vm.swappiness at_least 50, vm.swappiness at_most 40"
+    ).plan()
     assert "itself" in held(plan)["site-a"] or "memory-swappiness" in held(plan)["site-a"]
     assert planned(plan) == others - {"memory-swappiness"}
 
 
 def test_rules_that_undo_each_other_are_found_by_trying_them(others):
-    """vm.dirty_bytes and vm.dirty_ratio are one setting: each one that is set takes the other one away."""
+    """vm.dirty_bytes and vm.dirty_ratio are one setting: each one that is set takes the other one
+    away.
+    """
     plan = session(
-        read_record(H100), site_a="vm.dirty_bytes exactly 1073741824", site_b="vm.dirty_ratio exactly 7"
+        read_record(H100),
+        site_a="vm.dirty_bytes exactly 1073741824",
+        site_b="vm.dirty_ratio exactly 7",
     ).plan()
     assert set(held(plan)) == {"site-a", "site-b"}
     assert "site-b" in held(plan)["site-a"]
@@ -159,8 +179,14 @@ def test_rule_adds_to_its_file_what_a_later_stage_brings():
     first = examine(overlay, builtin_catalog(), policy)
     plan = first.plan()
     assert held(plan) == {}
-    written = [change.after for change in plan.changes if change.address.name.endswith("storage-readahead.rules")]
-    lines = [one.content.decode().count("read_ahead_kb") for one in written if isinstance(one, FileValue)]
+    written = [
+        change.after
+        for change in plan.changes
+        if change.address.name.endswith("storage-readahead.rules")
+    ]
+    lines = [
+        one.content.decode().count("read_ahead_kb") for one in written if isinstance(one, FileValue)
+    ]
     assert lines == [1, 2]
     assert apply(first, overlay, plan).verified
     assert examine(overlay, builtin_catalog(), policy).plan().changes == ()

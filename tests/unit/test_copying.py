@@ -1,4 +1,6 @@
-"""What grows with foreign input is not copied for each part that comes: that takes quadratic time."""
+"""What grows with foreign input is not copied for each part that comes: that takes quadratic
+time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from hosttune.engine.rules.shapes import policy_faults
 from hosttune.engine.rules.yamlio import load_document
 from tests.patterns import PACKAGE
 
-# What has a bound: ports and GPUs of a machine, fields of a row, errors that are known, proofs, our own tables.
+# What has a bound: ports and GPUs of a machine, fields of a row, errors that are known, proofs, our
+# own tables.
 BOUNDED = {
     "facts/gpu/gpu_errors.py", "facts/gpu/health_smi.py", "facts/gpu/pcie.py",
     "resources/storage/fstab_tables.py",
@@ -44,10 +47,17 @@ def test_no_list_is_copied_for_each_of_its_items():
 def test_mounts_of_all_hosts_are_looked_at_once_and_not_for_each_section(monkeypatch):
     looked_at = []
     monkeypatch.setattr(mount_faults, "clean_path", lambda path: looked_at.append(path) or path)
-    mounts = "".join(f"  - {{source: LABEL=a{number}, target: /data/{number}}}\n" for number in range(20))
-    sections = "".join(
-        f"  b{number}: {{data_mounts: [{{source: LABEL=b, target: /data/{number}}}]}}\n" for number in range(10)
+    mounts = "".join(
+        f"  - {{source: LABEL=a{number}, target: /data/{number}}}\n" for number in range(20)
     )
-    faults = policy_faults(load_document(f"data_mounts:\n{mounts}hosts:\n{sections}", "p.yaml"), builtin_catalog())
-    assert [fault.where.field for fault in faults] == [f"hosts.b{number}.data_mounts[0].target" for number in range(10)]
+    sections = "".join(
+        f"  b{number}: {{data_mounts: [{{source: LABEL=b, target: /data/{number}}}]}}\n"
+        for number in range(10)
+    )
+    faults = policy_faults(
+        load_document(f"data_mounts:\n{mounts}hosts:\n{sections}", "p.yaml"), builtin_catalog()
+    )
+    assert [fault.where.field for fault in faults] == [
+        f"hosts.b{number}.data_mounts[0].target" for number in range(10)
+    ]
     assert len(looked_at) == 2 * (20 + 10)

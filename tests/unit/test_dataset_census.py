@@ -1,4 +1,6 @@
-"""Every size of a data set: files that are gone, closed, linked or many; what ends the count, and that nothing fits then."""
+"""Every size of a data set: files that are gone, closed, linked or many; what ends the count, and
+that nothing fits then.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +42,28 @@ def counted(folder, patience=None, **words):
     return census
 
 
-@pytest.mark.parametrize(("error", "is_whole"), [(FileNotFoundError, True), (PermissionError, False), (OSError, False)])
+@pytest.mark.parametrize(
+    ("error", "is_whole"), [(FileNotFoundError, True), (PermissionError, False), (OSError, False)]
+)
 def test_file_that_cannot_be_looked_at_is_no_part_of_a_whole_unless_it_is_gone(error, is_whole):
     census = Census()
-    FileCounter(census, Tally(), "/x", Patience(), with_headers=False).take("/x", [Refusing(error)], "JPEG")
+    FileCounter(census, Tally(), "/x", Patience(), with_headers=False).take(
+        "/x", [Refusing(error)], "JPEG"
+    )
     assert (census.is_whole, census.files) == (is_whole, 0)
 
 
 def test_file_that_is_closed_to_the_user_gives_no_verdict(tmp_path, monkeypatch):
     (tmp_path / "a.jpg").write_bytes(jpeg(10, 10))
-    monkeypatch.setattr(look_module.FileCounter, "take", lambda self, *_: setattr(self._census, "denied", 1))
+    monkeypatch.setattr(
+        look_module.FileCounter, "take", lambda self, *_: setattr(self._census, "denied", 1)
+    )
     found = look(str(tmp_path), Facts(LiveReader()), Patience())
-    assert (found.page_cache.answer, found.page_cache.why, found.look.denied) == ("unknown", "sizes", 1)
+    assert (found.page_cache.answer, found.page_cache.why, found.look.denied) == (
+        "unknown",
+        "sizes",
+        1,
+    )
 
 
 def test_census_counts_formats_links_and_what_links_lead_to_once(tmp_path):

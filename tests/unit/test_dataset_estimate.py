@@ -7,7 +7,14 @@ from random import Random
 import pytest
 
 from hosttune.measure.dataset.census import Census
-from hosttune.measure.dataset.estimate import Pair, Stratum, combined_ratio, estimate, half_interval, split_in_runs
+from hosttune.measure.dataset.estimate import (
+    Pair,
+    Stratum,
+    combined_ratio,
+    estimate,
+    half_interval,
+    split_in_runs,
+)
 
 PAGE = 4096
 
@@ -31,13 +38,17 @@ def test_estimate_margin_holds_in_nineteen_of_twenty_samples():
     true = sum(population)
     held = 0
     for _ in range(400):
-        found = estimate((Stratum("JPEG", len(population), tuple(random.sample(population, 1000))),), PAGE)
+        found = estimate(
+            (Stratum("JPEG", len(population), tuple(random.sample(population, 1000))),), PAGE
+        )
         held += abs(found.total_bytes - true) <= found.margin_bytes
     assert 0.91 * 400 <= held <= 400
 
 
 def test_estimate_of_few_large_shards_is_not_lost_between_small_files():
-    sizes = estimate((Stratum("JPEG", 1_000_000, (1000,) * 500), Stratum("tar", 10, (10 << 30,) * 10)), PAGE)
+    sizes = estimate(
+        (Stratum("JPEG", 1_000_000, (1000,) * 500), Stratum("tar", 10, (10 << 30,) * 10)), PAGE
+    )
     assert sizes.total_bytes == 1_000_000_000 + (100 << 30)
     assert sizes.margin_bytes == 0
     assert sizes.median_bytes == 1000
@@ -63,8 +74,17 @@ def test_exact_replaces_the_estimate_but_the_median():
     for key, size in (("JPEG", 10), ("JPEG", 5000), ("tar", 1 << 20)):
         exact.take(key, [size])
     found = exact.correct_sizes(estimate((Stratum("JPEG", 2, (10,)), Stratum("tar", 1, ())), PAGE))
-    assert (found.total_bytes, found.margin_bytes, found.is_exact, found.looked_at) == (5010 + (1 << 20), 0, True, 3)
-    assert (found.page_bytes, found.largest_bytes, found.median_bytes) == (4096 * 3 + (1 << 20), 1 << 20, 10)
+    assert (found.total_bytes, found.margin_bytes, found.is_exact, found.looked_at) == (
+        5010 + (1 << 20),
+        0,
+        True,
+        3,
+    )
+    assert (found.page_bytes, found.largest_bytes, found.median_bytes) == (
+        4096 * 3 + (1 << 20),
+        1 << 20,
+        10,
+    )
     assert found.small_share == pytest.approx(2 / 3)
     assert exact.bytes == {"JPEG": 5010, "tar": 1 << 20}
 
@@ -91,7 +111,9 @@ def test_runs_are_cut_by_folder_and_size_with_about_as_many_bytes_and_files():
 
 
 def test_combined_ratio_by_hand():
-    """Cochran's formula for two strata, worked out on paper: R = (10 x 30 + 4 x 8) / (10 x 3 + 4 x 4)."""
+    """Cochran's formula for two strata, worked out on paper: R = (10 x 30 + 4 x 8) / (10 x 3 + 4 x
+    4).
+    """
     groups = [(10, [Pair(2, 20), Pair(4, 40)]), (4, [Pair(4, 6), Pair(4, 10)])]
     found = combined_ratio(groups, 14, 46)
     ratio = (10 * 30 + 4 * 8) / (10 * 3 + 4 * 4)
@@ -103,7 +125,9 @@ def test_combined_ratio_by_hand():
 
 def test_combined_ratio_of_all_files_has_no_variance_but_their_own_errors():
     assert combined_ratio([(2, [Pair(2, 20), Pair(4, 8)])], 2, 6).variance == 0
-    assert combined_ratio([(2, [Pair(2, 20, 3), Pair(4, 8, 4)])], 2, 6).variance == pytest.approx(25)
+    assert combined_ratio([(2, [Pair(2, 20, 3), Pair(4, 8, 4)])], 2, 6).variance == pytest.approx(
+        25
+    )
     assert combined_ratio([(0, [])], 0, 0).ratio == 0
 
 
@@ -113,13 +137,22 @@ def test_combined_ratio_margin_holds_in_nineteen_of_twenty_samples():
     population = []
     for number in range(3_000):
         size = int(random.lognormvariate(9, 0.7))
-        population.append((f"{number // 300}", size, size * (4 if number % 300 < 200 else 40) * random.uniform(0.5, 2)))
+        population.append(
+            (
+                f"{number // 300}",
+                size,
+                size * (4 if number % 300 < 200 else 40) * random.uniform(0.5, 2),
+            )
+        )
     true = sum(one[2] for one in population)
     total = sum(one[1] for one in population)
     strata = split_in_runs(population, 40, lambda one: (one[0], one[1]))
     held = 0
     for _ in range(300):
-        groups = [(len(run), [Pair(*one[1:]) for one in random.sample(run, min(8, len(run)))]) for run in strata]
+        groups = [
+            (len(run), [Pair(*one[1:]) for one in random.sample(run, min(8, len(run)))])
+            for run in strata
+        ]
         found = combined_ratio(groups, 3_000, total)
         looks = sum(len(pairs) for _, pairs in groups)
         held += abs(found.ratio * total - true) <= half_interval(found.variance, looks)

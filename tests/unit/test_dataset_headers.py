@@ -1,4 +1,6 @@
-"""Headers tell the decoded size; whatever else a file holds, reading is bounded, never fails and believes no nonsense."""
+"""Headers tell the decoded size; whatever else a file holds, reading is bounded, never fails and
+believes no nonsense.
+"""
 
 from __future__ import annotations
 
@@ -40,20 +42,38 @@ def segment(marker, length):
 
 
 def png(width, height, colour=2, depth=8):
-    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBB", 13, b"IHDR", width, height, depth, colour) + bytes(7)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I4sIIBB", 13, b"IHDR", width, height, depth, colour)
+        + bytes(7)
+    )
 
 
 def bmp(width, height, bits=24):
-    return b"BM" + struct.pack("<IHHI", 0, 0, 0, 54) + struct.pack("<IiiHH", 40, width, height, 1, bits) + bytes(24)
+    return (
+        b"BM"
+        + struct.pack("<IHHI", 0, 0, 0, 54)
+        + struct.pack("<IiiHH", 40, width, height, 1, bits)
+        + bytes(24)
+    )
 
 
 def tiff(pages, order="<", *, big=False):
     """Each page: (width, height, bits, samples). Several bits values lie outside of their entry."""
     mark = b"II" if order == "<" else b"MM"
     start = 16 if big else 8
-    out = mark + (struct.pack(order + "HHHQ", 43, 8, 0, start) if big else struct.pack(order + "HI", 42, start))
+    out = mark + (
+        struct.pack(order + "HHHQ", 43, 8, 0, start)
+        if big
+        else struct.pack(order + "HI", 42, start)
+    )
     for number, (width, height, bits, samples) in enumerate(pages):
-        tags = [(256, 4, 1, width), (257, 3, 1, height), (258, 3, samples, bits), (277, 3, 1, samples)]
+        tags = [
+            (256, 4, 1, width),
+            (257, 3, 1, height),
+            (258, 3, samples, bits),
+            (277, 3, 1, samples),
+        ]
         entry, inner = (20, 8) if big else (12, 4)
         table = len(out) + (8 if big else 2) + len(tags) * entry + inner
         body = struct.pack(order + ("Q" if big else "H"), len(tags))
@@ -87,9 +107,16 @@ def flac(samples, channels=2, bits=16):
 
 
 def npy(shape="(10, 20)", descr="'<f4'", held=800, version=1):
-    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
+    text = (
+        f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117)
+        + b"\n"
+    )
     return (
-        b"\x93NUMPY" + bytes((version, 0)) + len(text).to_bytes(2 if version == 1 else 4, "little") + text + bytes(held)
+        b"\x93NUMPY"
+        + bytes((version, 0))
+        + len(text).to_bytes(2 if version == 1 else 4, "little")
+        + text
+        + bytes(held)
     )
 
 
@@ -113,7 +140,11 @@ def shard(*members):
 
 WEBP_LOSSY = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 500, 375)
 WEBP_LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 499 | 374 << 14 | 1 << 28)
-WEBP_EXTENDED = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x10\0\0\0" + (499).to_bytes(3, "little") + (374).to_bytes(3, "little")
+WEBP_EXTENDED = (
+    b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x10\0\0\0"
+    + (499).to_bytes(3, "little")
+    + (374).to_bytes(3, "little")
+)
 PICTURE = 500 * 375
 
 CASES = {
@@ -157,8 +188,12 @@ def test_header_of_sound_is_what_its_data_holds():
 
 def test_header_of_arrays_is_what_the_file_holds():
     assert look(npy()) == Header("npy", 800, 800, len(npy()))
-    assert look(npy("(100,)", "'|u1'", 100)) == Header("npy", 100, 400, len(npy("(100,)", "'|u1'", 100)))
-    assert look(npy("()", "'<f8'", 8, version=2)) == Header("npy", 8, 4, len(npy("()", "'<f8'", 8, version=2)))
+    assert look(npy("(100,)", "'|u1'", 100)) == Header(
+        "npy", 100, 400, len(npy("(100,)", "'|u1'", 100))
+    )
+    assert look(npy("()", "'<f8'", 8, version=2)) == Header(
+        "npy", 8, 4, len(npy("()", "'<f8'", 8, version=2))
+    )
     records = npy("(100,)", "[('a', '<f4'), ('b', '<i8')]", 1200)
     assert look(records).native_bytes == 1200
     assert look(npy("(10, 21)")) == Header("npy")
@@ -170,7 +205,9 @@ def test_header_of_arrays_is_what_the_file_holds():
             archive.writestr("a.npy", npy("(100,)", "'|u1'", 100))
             archive.writestr("b.npy", npy("(100,)", "'<f8'", 800))
         content = packed.getvalue()
-        assert look(content) == Header("npz", 900, 800, len(content))  # 100 and 100 numbers of four bytes
+        assert look(content) == Header(
+            "npz", 900, 800, len(content)
+        )  # 100 and 100 numbers of four bytes
 
 
 def safetensors(table, held):
@@ -228,10 +265,14 @@ def test_header_of_hdf5_is_what_one_row_of_the_largest_array_costs(name, unit):
 
 
 def test_a_node_of_hdf5_that_names_itself_has_an_end():
-    """What is in the start of a file costs no read, so that the bound of reads alone never comes."""
+    """What is in the start of a file costs no read, so that the bound of reads alone never
+    comes.
+    """
     content = bytearray(4096)
     content[:16] = b"\x89HDF\r\n\x1a\n" + bytes((0, 0, 0, 0, 0, 8, 8, 0))
-    content[64:72] = struct.pack("<Q", 128)  # the root group, whose only message is a table of symbols
+    content[64:72] = struct.pack(
+        "<Q", 128
+    )  # the root group, whose only message is a table of symbols
     content[128:160] = struct.pack("<BxxxxxxxIxxxxHHBxxxQ", 1, 24, 17, 16, 0, 256)
     content[256:264] = b"TREE\0\0" + struct.pack("<H", 200)
     content[288 : 288 + 3200] = struct.pack("<QQ", 256, 0) * 200
@@ -244,7 +285,9 @@ def test_header_of_parquet_is_the_size_of_a_row_group():
     assert look(packed("blobs.parquet")) == Header("Parquet", unit=ReadUnit(4, 517, 129))
     content = packed("table.parquet")
     assert look(content[:-4] + b"PARE") == Header("Parquet")  # an encrypted footer
-    assert look(content[:-8] + b"\xff\xff\xff\x7fPAR1") == Header("Parquet")  # a footer longer than the file
+    assert look(content[:-8] + b"\xff\xff\xff\x7fPAR1") == Header(
+        "Parquet"
+    )  # a footer longer than the file
 
 
 @pytest.mark.parametrize("name", ["groups.h5", "groups_latest.h5", "wide.h5", "table.parquet"])
@@ -262,7 +305,9 @@ def test_header_of_a_broken_container_is_bounded(name, data):
 def test_header_of_shard_is_the_ratio_of_its_members():
     picture = jpeg(500, 375).ljust(30_000, b"\1")
     members = [
-        (f"{number}.{end}", content) for number in range(200) for end, content in (("jpg", picture), ("cls", b"7"))
+        (f"{number}.{end}", content)
+        for number in range(200)
+        for end, content in (("jpg", picture), ("cls", b"7"))
     ]
     found = look(shard(*members))
     assert found.format == "tar"
@@ -288,8 +333,14 @@ def test_header_of_a_shard_whose_kinds_lie_one_after_the_other_is_that_of_both(f
 def test_header_of_a_whole_shard_is_read_to_its_end():
     kinds = [jpeg(500, 375).ljust(5_000, b"\1"), jpeg(50, 30).ljust(7_000, b"\1")]
     content = shard(*((f"{n}.jpg", kinds[n // 200]) for n in range(400)))
-    found = read_header(Source(len(content), lambda offset, length: content[offset : offset + length], is_whole=True))
-    assert found == Header("tar", 200 * (PICTURE * 3 + 4_500), 200 * (PICTURE * 12 + 18_000), len(content), headers=400)
+    found = read_header(
+        Source(
+            len(content), lambda offset, length: content[offset : offset + length], is_whole=True
+        )
+    )
+    assert found == Header(
+        "tar", 200 * (PICTURE * 3 + 4_500), 200 * (PICTURE * 12 + 18_000), len(content), headers=400
+    )
 
 
 def tar_header(size, kind=b"0"):
@@ -302,20 +353,31 @@ def tar_header(size, kind=b"0"):
 
 def whole(content, **words):
     return read_header(
-        Source(len(content), lambda offset, length: content[offset : offset + length], is_whole=True, **words)
+        Source(
+            len(content),
+            lambda offset, length: content[offset : offset + length],
+            is_whole=True,
+            **words,
+        )
     )
 
 
-@pytest.mark.parametrize("size", [b"-0000001000", b"+0000000010", b"0o10", b"1_0", b"1 0", b"\xff" * 12, b"8"])
+@pytest.mark.parametrize(
+    "size", [b"-0000001000", b"+0000000010", b"0o10", b"1_0", b"1 0", b"\xff" * 12, b"8"]
+)
 def test_members_of_a_size_that_is_no_octal_number_end_a_shard(size):
-    assert whole(tar_header(b"5", b"0") + bytes(512) + tar_header(size, b"5") + bytes(10_240)) == Header("tar")
+    assert whole(
+        tar_header(b"5", b"0") + bytes(512) + tar_header(size, b"5") + bytes(10_240)
+    ) == Header("tar")
 
 
 def test_shards_inside_of_shards_count_as_they_are_however_deep():
     content = jpeg(500, 375).ljust(1024, b"\1")
     for _ in range(2_000):
         content = tar_header(b"%011o" % len(content)) + content
-    found = whole(content + tar_header(b"%011o" % 512) + jpeg(500, 375).ljust(512, b"\1") + bytes(1024))
+    found = whole(
+        content + tar_header(b"%011o" % 512) + jpeg(500, 375).ljust(512, b"\1") + bytes(1024)
+    )
     assert (found.headers, found.native_bytes) == (1, 1024 + 1_999 * 512 + PICTURE * 3)
 
 
@@ -351,7 +413,8 @@ def test_header_that_cannot_be_true_is_not_believed(content):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"x", b"hello world, this is text", b"\xff\xd8", b"BM is no picture here at all"]
+    "content",
+    [b"", b"x", b"hello world, this is text", b"\xff\xd8", b"BM is no picture here at all"],
 )
 def test_header_of_anything_else_is_none(content):
     assert look(content) is None

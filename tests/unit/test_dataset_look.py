@@ -70,8 +70,15 @@ def test_look_at_pictures_tells_number_size_and_decoded_size(data, facts):
     found = look(str(data), facts, Patience())
     assert (found.stopped, found.names_done) == ("", True)
     assert (found.names.files, found.names.folders) == (61, 4)
-    assert [(one.name, one.files, one.bytes) for one in found.formats] == [("JPEG", 60, 1_800_000), ("CSV", 1, 40)]
-    assert (found.sizes.is_exact, found.sizes.total_bytes, found.sizes.median_bytes) == (True, 1_800_040, 30_000)
+    assert [(one.name, one.files, one.bytes) for one in found.formats] == [
+        ("JPEG", 60, 1_800_000),
+        ("CSV", 1, 40),
+    ]
+    assert (found.sizes.is_exact, found.sizes.total_bytes, found.sizes.median_bytes) == (
+        True,
+        1_800_040,
+        30_000,
+    )
     assert found.sizes.page_bytes == 60 * 32_768 + 4096
     assert found.decoded.k == pytest.approx(18.75)
     assert found.decoded.native_bytes == 60 * 500 * 375 * 3
@@ -167,24 +174,34 @@ def kinds_in_order(place, is_turned):
 
 @pytest.mark.parametrize("is_turned", [False, True])
 @pytest.mark.parametrize("is_exact", [False, True])
-def test_look_at_kinds_one_after_the_other_tells_the_truth_in_both_orders(tmp_path, facts, is_turned, is_exact):
+def test_look_at_kinds_one_after_the_other_tells_the_truth_in_both_orders(
+    tmp_path, facts, is_turned, is_exact
+):
     truth = kinds_in_order(tmp_path / "data", is_turned)
     found = look(str(tmp_path / "data"), facts, Patience(), is_exact=is_exact)
     assert found.decoded.native_bytes == pytest.approx(truth, rel=0.02)
     assert abs(found.decoded.native_bytes - truth) <= found.decoded.margin_bytes
     if is_exact:
-        assert (found.decoded.native_bytes, found.decoded.margin_bytes, found.decoded.is_exact) == (truth, 0, True)
+        assert (found.decoded.native_bytes, found.decoded.margin_bytes, found.decoded.is_exact) == (
+            truth,
+            0,
+            True,
+        )
         assert found.decoded.told == 1_800
 
 
 @pytest.mark.parametrize("order", [range(10), range(9, -1, -1)])
-def test_look_at_class_folders_of_growing_pictures_tells_the_truth(tmp_path, facts, order, monkeypatch):
+def test_look_at_class_folders_of_growing_pictures_tells_the_truth(
+    tmp_path, facts, order, monkeypatch
+):
     truth = 0
     for step in order:
         edge = 100 + 150 * step
         (tmp_path / f"class{step}").mkdir()
         for number in range(150):
-            (tmp_path / f"class{step}" / f"{number}.jpg").write_bytes(jpeg(edge, edge).ljust(2_000 + number, b"\1"))
+            (tmp_path / f"class{step}" / f"{number}.jpg").write_bytes(
+                jpeg(edge, edge).ljust(2_000 + number, b"\1")
+            )
             truth += edge * edge * 3
     monkeypatch.setattr(sample_module, "OPENED", 400)  # of 1,500
     monkeypatch.setattr(look_module, "MOST_HEADERS", 1_000)
@@ -195,7 +212,9 @@ def test_look_at_class_folders_of_growing_pictures_tells_the_truth(tmp_path, fac
 
 
 def test_look_weighs_what_is_in_the_page_cache_by_bytes(tmp_path, facts, monkeypatch):
-    """Half of the bytes in many small files that are there, half in a few large ones that are not."""
+    """Half of the bytes in many small files that are there, half in a few large ones that are
+    not.
+    """
     for number in range(400):
         (tmp_path / f"{number}.jpg").write_bytes(PICTURE[:4_096])
     for number in range(16):
@@ -203,7 +222,9 @@ def test_look_weighs_what_is_in_the_page_cache_by_bytes(tmp_path, facts, monkeyp
     monkeypatch.setattr(sample_module, "OPENED", 200)
     monkeypatch.setattr(look_module, "MOST_HEADERS", 300)
     monkeypatch.setattr(
-        sample_module.page_cache, "resident_bytes", lambda _, info: info.st_size if info.st_size < 5_000 else 0
+        sample_module.page_cache,
+        "resident_bytes",
+        lambda _, info: info.st_size if info.st_size < 5_000 else 0,
     )
     found = look(str(tmp_path), facts, Patience())
     assert found.resident.files < 416
@@ -234,7 +255,9 @@ def test_look_counts_a_file_with_several_names_once(tmp_path, facts, is_exact):
     assert found.sizes.linked_bytes == 0
 
 
-def test_look_at_a_sample_of_hard_links_leaves_open_where_the_others_lie(tmp_path, facts, monkeypatch):
+def test_look_at_a_sample_of_hard_links_leaves_open_where_the_others_lie(
+    tmp_path, facts, monkeypatch
+):
     (tmp_path / "b").mkdir()
     for number in range(60):
         path = tmp_path / f"{number}.jpg"
@@ -259,7 +282,9 @@ def test_look_at_a_sample_of_hard_links_leaves_open_where_the_others_lie(tmp_pat
         ("a.mp4", b"\0\0\0 ftyp", "the frames of a video take a hundred times its file"),
     ],
 )
-def test_look_gives_no_verdict_where_no_header_tells_and_says_what_would(tmp_path, facts, name, head, way):
+def test_look_gives_no_verdict_where_no_header_tells_and_says_what_would(
+    tmp_path, facts, name, head, way
+):
     (tmp_path / name).write_bytes(head.ljust(9_000, b"\xf1"))
     found = look(str(tmp_path), facts, Patience())
     assert (found.decoded_fit.answer, found.decoded_fit.why, found.decoded_fit.high_bytes) == (
@@ -276,7 +301,9 @@ def test_look_gives_no_verdict_where_no_header_tells_and_says_what_would(tmp_pat
 
 def test_look_that_was_cut_short_gives_no_verdict(data, facts):
     patience = Patience()
-    found = look(str(data), facts, patience, tell=lambda text: patience.stop() if "folders" in text else None)
+    found = look(
+        str(data), facts, patience, tell=lambda text: patience.stop() if "folders" in text else None
+    )
     assert (found.page_cache.answer, found.page_cache.why) == ("unknown", "partial")
     assert found.decoded_fit.answer == "unknown"
     assert "not known whether it fits: a part was not seen" in dataset_text(found)
@@ -301,7 +328,11 @@ def test_look_knows_every_size_and_gives_no_verdict_where_it_does_not(data, fact
     assert ("dataset --exact" in dataset_text(sampled), exact.page_cache.answer) == (True, "fits")
     assert faults(dataset_json(sampled), "dataset") == []
     assert (sampled.sizes.is_exact, exact.sizes.is_exact) == (False, True)
-    assert (exact.sizes.looked_at, exact.sizes.total_bytes, exact.sizes.margin_bytes) == (61, 2_400_040, 0)
+    assert (exact.sizes.looked_at, exact.sizes.total_bytes, exact.sizes.margin_bytes) == (
+        61,
+        2_400_040,
+        0,
+    )
     assert abs(sampled.sizes.total_bytes - 2_400_040) < 2 * sampled.sizes.margin_bytes
     assert "± " in dataset_text(sampled)
     assert "± " not in dataset_text(exact)
@@ -328,20 +359,31 @@ def test_look_past_files_that_vanish_or_may_not_be_seen_goes_on(data, facts, mon
 
 def npy(folder, name, size):
     """An array of so many bytes, the rest of the file a hole."""
-    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({size},), }}".encode().ljust(117) + b"\n"
+    text = (
+        f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({size},), }}".encode().ljust(117)
+        + b"\n"
+    )
     with (folder / f"{name}.npy").open("wb") as file:
         file.write(b"\x93NUMPY\x01\0" + len(text).to_bytes(2, "little") + text)
         file.truncate(128 + size)
 
 
-def test_look_at_a_giant_that_no_sample_meets_does_not_say_that_it_fits(tmp_path, facts, monkeypatch):
-    """One file is nearly all of the data, between others of another ratio; its name is in neither sample."""
+def test_look_at_a_giant_that_no_sample_meets_does_not_say_that_it_fits(
+    tmp_path, facts, monkeypatch
+):
+    """One file is nearly all of the data, between others of another ratio; its name is in neither
+    sample.
+    """
     for number in range(300):
-        (tmp_path / f"{number}.npy").write_bytes(b"\x93NUMPY" + bytes(4_000))  # tells nothing that can be true
+        (tmp_path / f"{number}.npy").write_bytes(
+            b"\x93NUMPY" + bytes(4_000)
+        )  # tells nothing that can be true
     npy(tmp_path, "giant", 1 << 40)
     monkeypatch.setattr(look_module, "Tally", lambda: Tally(sample=15, of_each=10))
     found = look(str(tmp_path), facts, Patience())
-    assert not any(one.path.endswith("/giant.npy") for one in look_module.choose_samples(counted(tmp_path)))
+    assert not any(
+        one.path.endswith("/giant.npy") for one in look_module.choose_samples(counted(tmp_path))
+    )
     assert (found.sizes.is_exact, found.sizes.total_bytes) == (True, 300 * 4_006 + 128 + (1 << 40))
     assert (found.page_cache.answer, found.decoded_fit.answer) == ("too large", "too large")
     assert found.decoded.native_bytes == pytest.approx(1 << 40, rel=0.001)
@@ -354,7 +396,9 @@ def counted(folder):
     return tally
 
 
-def test_look_takes_the_ratio_of_large_files_from_themselves_and_of_the_others_from_a_sample(tmp_path, facts):
+def test_look_takes_the_ratio_of_large_files_from_themselves_and_of_the_others_from_a_sample(
+    tmp_path, facts
+):
     for number in range(200):
         (tmp_path / f"{number}.jpg").write_bytes(jpeg(100, 100).ljust(1_000, b"\1"))
     (tmp_path / "large.jpg").write_bytes(jpeg(100, 100).ljust(400_000, b"\1"))
@@ -372,7 +416,9 @@ def test_picture_of_one_colour_among_thousands_is_met_in_a_small_set(tmp_path, f
     assert found.decoded.native_bytes == 3_000 * 30_000 + 3 * 2_000**2
 
 
-def test_large_files_for_which_there_was_no_time_are_a_stratum_of_the_sample(tmp_path, facts, monkeypatch):
+def test_large_files_for_which_there_was_no_time_are_a_stratum_of_the_sample(
+    tmp_path, facts, monkeypatch
+):
     """Of 150 shards of one kind some are asked; the rest is as these are, with an interval."""
     for number in range(150):
         edge = 100 + number
@@ -393,13 +439,17 @@ def test_large_files_for_which_there_was_no_time_are_a_stratum_of_the_sample(tmp
     assert 0 < abs(found.decoded.native_bytes - truth) <= found.decoded.margin_bytes < 0.3 * truth
 
 
-def test_look_at_a_picture_that_is_one_of_the_largest_files_and_becomes_nearly_all_of_it(tmp_path, facts, monkeypatch):
+def test_look_at_a_picture_that_is_one_of_the_largest_files_and_becomes_nearly_all_of_it(
+    tmp_path, facts, monkeypatch
+):
     for number in range(400):
         (tmp_path / f"{number}.jpg").write_bytes(jpeg(100, 100).ljust(5_000, b"\1"))
     (tmp_path / "flat.jpg").write_bytes(jpeg(6_000, 6_000).ljust(30_000, b"\1"))
     monkeypatch.setattr(look_module, "Tally", lambda: Tally(sample=150, of_each=10))
     found = look(str(tmp_path), facts, Patience())
-    assert found.decoded.native_bytes == pytest.approx(3 * (6_000 * 6_000 + 400 * 100 * 100), rel=0.001)
+    assert found.decoded.native_bytes == pytest.approx(
+        3 * (6_000 * 6_000 + 400 * 100 * 100), rel=0.001
+    )
 
 
 def test_look_at_few_files_of_which_one_is_empty_is_exact(tmp_path, facts):
@@ -439,7 +489,9 @@ def test_look_with_a_budget_ends_with_what_was_seen(data, facts):
 
 def test_look_that_is_interrupted_ends_with_what_was_seen(data, facts):
     patience = Patience()
-    found = look(str(data), facts, patience, tell=lambda text: patience.stop() if "folders" in text else None)
+    found = look(
+        str(data), facts, patience, tell=lambda text: patience.stop() if "folders" in text else None
+    )
     assert (found.stopped, found.names_done) == ("interrupted", False)
     assert 0 < found.names.files < 61
     assert found.sizes is not None
@@ -447,7 +499,9 @@ def test_look_that_is_interrupted_ends_with_what_was_seen(data, facts):
 
 def test_look_that_is_interrupted_in_the_sample_keeps_the_numbers(data, facts):
     patience = Patience()
-    found = look(str(data), facts, patience, tell=lambda text: patience.stop() if "sizes" in text else None)
+    found = look(
+        str(data), facts, patience, tell=lambda text: patience.stop() if "sizes" in text else None
+    )
     assert (found.stopped, found.names_done, found.names.files) == ("interrupted", True, 61)
     assert found.sizes.total_bytes == 1_800_040
     assert found.decoded.headers == 0
@@ -514,7 +568,9 @@ def test_text_shows_names_from_outside_escaped(tmp_path, facts):
         assert "bad\\x1b[31mname" in text
 
 
-def test_look_at_video_guesses_nothing_for_it_and_at_empty_sound_divides_by_nothing(tmp_path, facts):
+def test_look_at_video_guesses_nothing_for_it_and_at_empty_sound_divides_by_nothing(
+    tmp_path, facts
+):
     for number in range(3):
         (tmp_path / f"{number}.wav").write_bytes(sound(0))
     text = dataset_text(look(str(tmp_path), facts, Patience()))
@@ -534,7 +590,9 @@ def test_look_at_misnamed_files_says_what_they_are(tmp_path, facts):
     (tmp_path / "a.wav").write_bytes(sound())
     found = look(str(tmp_path), facts, Patience())
     assert found.look.odd_formats == (("PNG", "JPEG", 3),)
-    assert "3 files of the sample named as PNG are JPEG by the header" in dataset_text(found, Page(screen=Screen(100)))
+    assert "3 files of the sample named as PNG are JPEG by the header" in dataset_text(
+        found, Page(screen=Screen(100))
+    )
 
 
 def test_decode_weighs_formats_by_their_bytes_and_names_the_rest():
@@ -556,7 +614,16 @@ NVME = Underneath("/data", "ext4", "/dev/nvme0n1", "disk", "relatime", is_read_o
 SMALL = Sizes(100, False, GIB, 1, GIB, 1000, 5000, 0.9)
 
 
-def advice(place=NVME, *, files=100_000, sizes=SMALL, keys=("JPEG",), answer="fits", native="too large", **more):
+def advice(
+    place=NVME,
+    *,
+    files=100_000,
+    sizes=SMALL,
+    keys=("JPEG",),
+    answer="fits",
+    native="too large",
+    **more,
+):
     decoded = Decoded(1, 1, 1.0, 20.0, 80.0, 20 * GIB, 80 * GIB, 0, 0, ())
     return verdict.advise(
         files=files, sizes=sizes, keys=keys, place=place, page_cache=Fit(GIB, 0.1, answer, GIB, GIB), decoded=decoded,
@@ -594,7 +661,9 @@ def said(*found):
 def test_advice_on_what_is_fine_is_silent_but_for_how_to_try_the_workers():
     large = Sizes(100, True, GIB, 0, GIB, 1 << 20, 1 << 21, 0.0)
     assert [one.command for one in advice(sizes=large, native="fits")] == ["bench read --decode"]
-    assert [one.command for one in advice(sizes=large, native="fits", keys=("tar",))] == ["bench read"]
+    assert [one.command for one in advice(sizes=large, native="fits", keys=("tar",))] == [
+        "bench read"
+    ]
     for more in ({"is_measured": True}, {"is_folder": False}, {"files": 11}):
         assert advice(sizes=large, native="fits", **more) == ()
     assert said(*advice(on(kind="memory"), native="fits")) == [""]
@@ -606,13 +675,21 @@ def test_advice_on_small_files_says_what_helps_and_when():
     (small,) = (one for one in advice(native="fits") if one.rule == "framework-input-pipeline")
     assert "4.3 times" in small.text
     assert "only the first epoch gains" in small.text
-    (small,) = (one for one in advice(answer="too large", native="fits") if one.rule == "framework-input-pipeline")
+    (small,) = (
+        one
+        for one in advice(answer="too large", native="fits")
+        if one.rule == "framework-input-pipeline"
+    )
     assert "only the first epoch" not in small.text
 
 
 def test_advice_on_many_small_arrays_is_to_pack_them_too():
     """EveryVoice issue 472: features of each utterance as a file of torch.save."""
-    (small,) = (one for one in advice(keys=("PyTorch",), native="fits") if one.rule == "framework-input-pipeline")
+    (small,) = (
+        one
+        for one in advice(keys=("PyTorch",), native="fits")
+        if one.rule == "framework-input-pipeline"
+    )
     assert "inode" in small.text
 
 
@@ -620,38 +697,65 @@ def test_advice_on_many_small_arrays_is_to_pack_them_too():
     ("place", "header_s", "more", "is_said"),
     [
         (on(kind="network", fstype="lustre"), 0.0, {}, True),
-        (on(kind="network", fstype="lustre"), 0.0, {"answer": "too large"}, False),  # the place is advised on already
+        (
+            on(kind="network", fstype="lustre"),
+            0.0,
+            {"answer": "too large"},
+            False,
+        ),  # the place is advised on already
         (on(kind="network", fstype="lustre"), 0.0, {"files": 900}, False),
         (on(kind="network", fstype="lustre"), 0.0, {"keys": ("tar",)}, False),
         (on(kind="unknown", fstype="fuse.geesefs"), 0.009, {}, True),
-        (on(kind="unknown", fstype="fuse.mergerfs"), 0.0001, {}, False),  # of this host, as quick as a disk
+        (
+            on(kind="unknown", fstype="fuse.mergerfs"),
+            0.0001,
+            {},
+            False,
+        ),  # of this host, as quick as a disk
         (NVME, 0.009, {}, False),
     ],
 )
 def test_advice_on_files_that_a_server_opens_one_by_one(place, header_s, more, is_said):
-    """The rf-detr pull request 1396: loose pictures cost an open each over a network, on a local NVMe disk nothing."""
+    """The rf-detr pull request 1396: loose pictures cost an open each over a network, on a local
+    NVMe disk nothing.
+    """
     found = [one.text for one in advice(place, native="fits", header_s=header_s, **more)]
     assert any(text.startswith("each file waits for an answer") for text in found) is is_said
     assert any("(9 ms in this look)" in text for text in found) is (is_said and header_s == 0.009)
 
 
 def test_advice_on_pictures_that_are_much_larger_than_what_models_take(tmp_path, facts):
-    """The yolov5 issue 11863: pictures of 20 million pixels; 16 times smaller ones ended the slow scan."""
-    (large,) = (one for one in advice(native="fits", picture_bytes=57.0 * (1 << 20)) if "decoded, and" in one.text)
+    """The yolov5 issue 11863: pictures of 20 million pixels; 16 times smaller ones ended the slow
+    scan.
+    """
+    (large,) = (
+        one
+        for one in advice(native="fits", picture_bytes=57.0 * (1 << 20))
+        if "decoded, and" in one.text
+    )
     assert "57 MiB decoded" in large.text
     assert "make smaller copies" in large.text
-    assert not any("decoded, and" in one.text for one in advice(native="fits", picture_bytes=3.0 * (1 << 20)))
+    assert not any(
+        "decoded, and" in one.text for one in advice(native="fits", picture_bytes=3.0 * (1 << 20))
+    )
     (tmp_path / "a.jpg").write_bytes(jpeg(5472, 3648).ljust(30_000, b"\1"))
-    (found,) = (one.text for one in look(str(tmp_path), facts, Patience()).advice if "decoded, and" in one.text)
+    (found,) = (
+        one.text
+        for one in look(str(tmp_path), facts, Patience()).advice
+        if "decoded, and" in one.text
+    )
     assert "57 MiB" in found
 
 
 @pytest.mark.parametrize(
-    ("keys", "names"), [(("Ogg", "MP3"), "MP3 and Ogg sound is"), (("WAV",), ""), (("JPEG", "FLAC"), "FLAC sound is")]
+    ("keys", "names"),
+    [(("Ogg", "MP3"), "MP3 and Ogg sound is"), (("WAV",), ""), (("JPEG", "FLAC"), "FLAC sound is")],
 )
 def test_advice_on_packed_sound_is_to_keep_it_at_the_rate_of_the_model(keys, names):
     """The Speech issue 3336 of NVIDIA-NeMo: opus and mp3 load 2 to 30 times slower than WAV."""
-    found = [one.text for one in advice(keys=keys, native="fits") if "decoded in every epoch" in one.text]
+    found = [
+        one.text for one in advice(keys=keys, native="fits") if "decoded in every epoch" in one.text
+    ]
     assert len(found) == bool(names)
     assert all(text.startswith(names) for text in found)
 
@@ -665,22 +769,36 @@ def test_advice_on_hdf5_names_what_shows_its_chunks():
 def test_advice_on_hdf5_says_what_a_row_costs_where_its_header_shows_that():
     """h5py issue 2568: pictures in chunks of 12 with gzip, which are read one at a time."""
     wide = {"HDF5": ReadUnit(12, 1_806_336, 150_528, "gzip")}
-    (found,) = (one.text for one in advice(keys=("HDF5",), native="fits", units=wide) if "HDF5 reads" in one.text)
+    (found,) = (
+        one.text
+        for one in advice(keys=("HDF5",), native="fits", units=wide)
+        if "HDF5 reads" in one.text
+    )
     assert "takes 147 KiB" in found
     assert "unpacks 1.7 MiB (chunks of 12 rows, gzip)" in found
     fine = {"HDF5": ReadUnit(1, 150_528, 150_528)}
-    assert not any("HDF5 reads" in one.text for one in advice(keys=("HDF5",), native="fits", units=fine))
+    assert not any(
+        "HDF5 reads" in one.text for one in advice(keys=("HDF5",), native="fits", units=fine)
+    )
     values = {"HDF5": ReadUnit(4096, 1 << 20, 256)}  # of rows this small a sample takes many
-    assert any("h5ls -rv" in one.text for one in advice(keys=("HDF5",), native="fits", units=values))
+    assert any(
+        "h5ls -rv" in one.text for one in advice(keys=("HDF5",), native="fits", units=values)
+    )
 
 
 def test_advice_on_parquet_is_for_row_groups_that_cost_much_for_one_row(tmp_path, facts):
     """LUMI-AI-Guide pull request 117: rows of Parquet at random."""
     large = {"Parquet": ReadUnit(600_000, 11_534_336, 19)}
-    (found,) = (one.text for one in advice(keys=("Parquet",), native="fits", units=large) if "row group" in one.text)
+    (found,) = (
+        one.text
+        for one in advice(keys=("Parquet",), native="fits", units=large)
+        if "row group" in one.text
+    )
     assert "600,000 rows here (11.0 MiB unpacked)" in found
     small = {"Parquet": ReadUnit(1_000, 20_000, 20)}
-    assert not any("row group" in one.text for one in advice(keys=("Parquet",), native="fits", units=small))
+    assert not any(
+        "row group" in one.text for one in advice(keys=("Parquet",), native="fits", units=small)
+    )
     (tmp_path / "a.parquet").write_bytes(packed("table.parquet"))
     assert not any("row group" in one.text for one in look(str(tmp_path), facts, Patience()).advice)
 
@@ -693,7 +811,10 @@ def test_advice_on_a_place_counts_where_the_data_does_not_stay():
 
 def test_advice_on_a_wide_margin_is_to_look_at_all():
     wide = Sizes(100, False, GIB, GIB, GIB, 1 << 20, 1 << 30, 0.0)
-    assert [one.command for one in advice(sizes=wide, native="fits")] == ["dataset --exact", "bench read --decode"]
+    assert [one.command for one in advice(sizes=wide, native="fits")] == [
+        "dataset --exact",
+        "bench read --decode",
+    ]
 
 
 def test_look_at_an_empty_path_is_refused(facts):
@@ -719,7 +840,10 @@ def tried(data, tmp_path, monkeypatch):
 def test_look_starts_with_the_workers_that_bench_read_found_here(data, facts, tried):
     tried({"limit": "decode", "python": "/usr/bin/python3"})
     found = look(str(data), facts, Patience(), gpu_processes=1)
-    assert (found.workers.start, found.workers.formula) == (3, "3 as bench read found here / 1 GPU process")
+    assert (found.workers.start, found.workers.formula) == (
+        3,
+        "3 as bench read found here / 1 GPU process",
+    )
     assert found.workers.limits[-1].startswith("measured 2")
     assert [one.command for one in found.advice] == []
     assert look(str(data), facts, Patience(), gpu_processes=2).workers.start == 1
@@ -739,7 +863,10 @@ def test_look_passes_over_a_bench_read_that_does_not_speak_for_it(data, facts, t
     found = look(str(data), facts, Patience(), gpu_processes=1)
     assert "bench read found" not in found.workers.formula
     assert [one.command for one in found.advice] == ["bench read --decode"]
-    assert "-> how many workers pay here, and whether disk or decoding limits: try it" in dataset_text(found)
+    assert (
+        "-> how many workers pay here, and whether disk or decoding limits: try it"
+        in dataset_text(found)
+    )
     assert f"bench read --decode {data})" in dataset_text(found)
 
 
@@ -771,7 +898,11 @@ def test_lmdb_as_long_as_its_map_counts_by_what_was_written(tmp_path, facts):
         os.fsync(file.fileno())
         file.truncate(1 << 40)
     found = look(str(tmp_path), facts, Patience())
-    assert found.sizes.total_bytes in range(200_000, 300_000) or found.place.fstype not in {"ext4", "xfs", "tmpfs"}
+    assert found.sizes.total_bytes in range(200_000, 300_000) or found.place.fstype not in {
+        "ext4",
+        "xfs",
+        "tmpfs",
+    }
     assert found.page_cache.answer == "fits" or found.place.fstype not in {"ext4", "xfs", "tmpfs"}
 
 
@@ -779,7 +910,9 @@ def test_files_of_the_hub_count_by_the_names_that_link_to_them(tmp_path, facts):
     (tmp_path / "blobs").mkdir()
     for snapshot in ("a", "b"):
         (tmp_path / "snapshots" / snapshot).mkdir(parents=True)
-        (tmp_path / "snapshots" / snapshot / "train-00000-of-00001.parquet").symlink_to("../../blobs/0123abcd")
+        (tmp_path / "snapshots" / snapshot / "train-00000-of-00001.parquet").symlink_to(
+            "../../blobs/0123abcd"
+        )
     (tmp_path / "blobs" / "0123abcd").write_bytes(b"PAR1" + bytes(50_000))
     found = look(str(tmp_path), facts, Patience())
     assert [(one.name, one.bytes) for one in found.formats] == [("Parquet", 50_004)]

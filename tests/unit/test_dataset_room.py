@@ -45,13 +45,26 @@ def test_room_within_a_control_group_is_its_limit(tmp_path, cgroup, files, limit
 
 
 def test_room_within_a_wide_limit_is_available_memory(tmp_path):
-    files = {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "0::/a\n", "/sys/fs/cgroup/a/memory.max": "107374182400\n"}
-    assert read_room(root=tree(tmp_path, **files)) == Room(40 * GIB, 40 * GIB, 100 * GIB, "available memory")
+    files = {
+        "/proc/meminfo": MEMINFO,
+        "/proc/self/cgroup": "0::/a\n",
+        "/sys/fs/cgroup/a/memory.max": "107374182400\n",
+    }
+    assert read_room(root=tree(tmp_path, **files)) == Room(
+        40 * GIB, 40 * GIB, 100 * GIB, "available memory"
+    )
 
 
 @pytest.mark.parametrize(
     ("needs", "answer"),
-    [(0, "fits"), (599, "fits"), (600, "tight"), (800, "tight"), (801, "too large"), (9999, "too large")],
+    [
+        (0, "fits"),
+        (599, "fits"),
+        (600, "tight"),
+        (800, "tight"),
+        (801, "too large"),
+        (9999, "too large"),
+    ],
 )
 def test_fit_ends_at_sixty_and_eighty_percent(needs, answer):
     assert fit(needs, Room(1000, 1000, None, "")).answer == answer

@@ -37,12 +37,25 @@ def test_key_of_suffix_is_its_format(suffix, key):
 def test_formats_share_no_suffix():
     suffixes = [suffix for one in FORMATS for suffix in one.suffixes]
     assert len(suffixes) == len(set(suffixes))
-    assert {kind_of(one.name) for one in FORMATS} == {"picture", "sound", "video", "array", "shard", "text", "packed"}
+    assert {kind_of(one.name) for one in FORMATS} == {
+        "picture",
+        "sound",
+        "video",
+        "array",
+        "shard",
+        "text",
+        "packed",
+    }
 
 
 def test_tally_of_odd_names_counts_each_once():
     tally = Tally()
-    tally.take("/d", entries("a.jpg", "b.JPG", "jpg", ".jpg", "c.tar.gz", "frame.0001", "x.", "ends.in\n", "d.png"))
+    tally.take(
+        "/d",
+        entries(
+            "a.jpg", "b.JPG", "jpg", ".jpg", "c.tar.gz", "frame.0001", "x.", "ends.in\n", "d.png"
+        ),
+    )
     assert tally.files == 9
     assert tally.counts == {"JPEG": 3, NONE: 4, "gzip": 1, "PNG": 1}
 
@@ -62,7 +75,9 @@ def test_tally_of_a_few_shards_between_many_files_keeps_all_shards():
     for number in range(100):
         tally.take(f"/d/{number}", entries(*(f"{name}.jpg" for name in range(1000))))
     tally.take("/d", entries(*(f"{name}.tar" for name in range(12))))
-    assert {named.path for named in tally.strata["tar"].items} == {f"/d/{name}.tar" for name in range(12)}
+    assert {named.path for named in tally.strata["tar"].items} == {
+        f"/d/{name}.tar" for name in range(12)
+    }
     assert len(tally.sample.items) == 100
 
 
@@ -74,13 +89,16 @@ def test_tally_of_mixed_chunks_samples_the_right_names():
     for key, stratum in tally.strata.items():
         assert len(stratum.items) == 50
         assert all(
-            named.path.endswith({"PNG": ".png", "JPEG": ".jpg"}[key]) and named.key == key for named in stratum.items
+            named.path.endswith({"PNG": ".png", "JPEG": ".jpg"}[key]) and named.key == key
+            for named in stratum.items
         )
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 def test_reservoir_takes_every_place_equally_often(chunk):
-    """Over 3,000 runs each of 100 places is drawn with chance 1/10: 300 times, standard deviation 16."""
+    """Over 3,000 runs each of 100 places is drawn with chance 1/10: 300 times, standard deviation
+    16.
+    """
     drawn = [0] * 100
     for seed in range(3_000):
         reservoir = Reservoir(10, Random(seed))  # noqa: S311 - no secret

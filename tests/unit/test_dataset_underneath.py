@@ -15,7 +15,9 @@ from tests.unit.fake_reader import FakeReader
 ROOT = "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw"
 
 
-def disk(name, device, kind="disk", *, parents=(), disks=(), transport="", rotational=False, path=""):
+def disk(
+    name, device, kind="disk", *, parents=(), disks=(), transport="", rotational=False, path=""
+):
     return Disk(
         name,
         path or f"/dev/{name}",
@@ -53,12 +55,16 @@ DISKS = (
 
 def host(*lines, files=None, links=None, folders=(), is_vm=False, zfs=()):
     reader = FakeReader(
-        {"/proc/self/mountinfo": "\n".join((ROOT, *lines)) + "\n", **(files or {})}, links=links, folders=folders
+        {"/proc/self/mountinfo": "\n".join((ROOT, *lines)) + "\n", **(files or {})},
+        links=links,
+        folders=folders,
     )
     facts = Facts(reader)
     facts.__dict__["host"] = SimpleNamespace(is_vm=is_vm)
     facts.__dict__["disks"] = SimpleNamespace(
-        all=DISKS, by_device={one.device: one for one in DISKS}, by_name={one.name: one for one in DISKS}
+        all=DISKS,
+        by_device={one.device: one for one in DISKS},
+        by_name={one.name: one for one in DISKS},
     )
     facts.__dict__["filesystems"] = SimpleNamespace(all=zfs)
     return facts
@@ -99,7 +105,9 @@ def test_underneath_in_a_virtual_machine_rotation_is_nobodys_word():
         "32 20 259:1 / /fast rw - ext4 /dev/nvme1n1 rw",
     ]
     facts = host(*lines, is_vm=True)
-    assert [find_underneath(path, facts).disks[0].medium for path in ("/data", "/more", "/fast")] == ["", "", "flash"]
+    assert [
+        find_underneath(path, facts).disks[0].medium for path in ("/data", "/more", "/fast")
+    ] == ["", "", "flash"]
     assert not find_underneath("/more", facts).is_rotating
     assert find_underneath("/data", host(*lines)).disks[0].medium == ""
     assert find_underneath("/data", facts).transports == ("virtio",)
@@ -108,7 +116,9 @@ def test_underneath_in_a_virtual_machine_rotation_is_nobodys_word():
 def test_underneath_zfs_are_the_members_of_its_pool():
     member = SimpleNamespace(path="/dev/nvme0n1p1", fstype="zfs_member", label="tank")
     other = SimpleNamespace(path="/dev/sda", fstype="zfs_member", label="other")
-    found = find_underneath("/data", host("30 20 0:53 / /data rw - zfs tank/data rw", zfs=(member, other)))
+    found = find_underneath(
+        "/data", host("30 20 0:53 / /data rw - zfs tank/data rw", zfs=(member, other))
+    )
     assert [one.name for one in found.disks] == ["nvme0n1"]
 
 
@@ -144,7 +154,10 @@ def test_underneath_an_overlay_is_where_its_upper_folder_lies():
     found = find_underneath("/merged/set", host(*lines, folders=("/store/up",)))
     assert (found.kind, found.layers) == ("disk", ("overlay", "ext4 on /store"))
     hidden = find_underneath("/merged/set", host(lines[0]))
-    assert (hidden.kind, hidden.note) == ("unknown", "an overlay whose folders are not visible from here")
+    assert (hidden.kind, hidden.note) == (
+        "unknown",
+        "an overlay whose folders are not visible from here",
+    )
 
 
 def test_overlay_places_are_those_of_all_layers_and_none_where_one_is_hidden():
@@ -166,7 +179,9 @@ def test_overlay_places_are_those_of_all_layers_and_none_where_one_is_hidden():
 
 def test_underneath_follows_links_and_tells_what_is_unknown():
     facts = host(
-        "30 20 259:2 / /fast rw - ext4 /dev/nvme0n1p1 rw", links={"/home/set": "/fast/set"}, folders=("/fast/set",)
+        "30 20 259:2 / /fast rw - ext4 /dev/nvme0n1p1 rw",
+        links={"/home/set": "/fast/set"},
+        folders=("/fast/set",),
     )
     assert find_underneath("/home/set", facts).target == "/fast"
     facts.__dict__["disks"] = SimpleNamespace(all=make_unread("x"))

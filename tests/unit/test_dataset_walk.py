@@ -1,4 +1,6 @@
-"""All names of a tree: links, odd things, what may not be read; nothing is counted twice, nothing hangs."""
+"""All names of a tree: links, odd things, what may not be read; nothing is counted twice, nothing
+hangs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from hosttune.measure.dataset.walk import Walk, one_file
 
 def names(walk: Walk) -> list[str]:
     return sorted(
-        f"{folder}/{entry.name}".removeprefix(walk.root) for folder, entries in walk.chunks() for entry in entries
+        f"{folder}/{entry.name}".removeprefix(walk.root)
+        for folder, entries in walk.chunks()
+        for entry in entries
     )
 
 
@@ -28,7 +32,11 @@ def fill(folder, *paths):
 
 def test_walk_of_a_tree_yields_every_file_once(tmp_path, monkeypatch):
     monkeypatch.setattr(walk_module, "CHUNK", 7)
-    paths = [f"{number % 5}/{number % 3}/f{number}" for number in range(100)] + ["a", ".hidden/b", "new\nline"]
+    paths = [f"{number % 5}/{number % 3}/f{number}" for number in range(100)] + [
+        "a",
+        ".hidden/b",
+        "new\nline",
+    ]
     fill(tmp_path, *paths)
     walk = Walk(str(tmp_path))
     assert names(walk) == sorted(f"/{path}" for path in paths)
@@ -70,7 +78,11 @@ def test_probe_opens_nothing_but_regular_files(tmp_path, monkeypatch):
 
 def test_walk_of_a_deep_tree_keeps_few_folders_open(tmp_path, monkeypatch):
     monkeypatch.setattr(walk_module, "_OPEN_LEVELS", 4)
-    fill(tmp_path, "/".join(["d"] * 200) + "/f", *("/".join(["d"] * depth) + f"/e{depth}/g" for depth in range(1, 200)))
+    fill(
+        tmp_path,
+        "/".join(["d"] * 200) + "/f",
+        *("/".join(["d"] * depth) + f"/e{depth}/g" for depth in range(1, 200)),
+    )
     before = len(os.listdir("/proc/self/fd"))
     most = 0
     walk = Walk(str(tmp_path))
@@ -116,11 +128,18 @@ def test_walk_counts_links_to_files_and_follows_none_to_folders(tmp_path):
 def test_walk_that_follows_visits_each_place_once(tmp_path):
     fill(tmp_path, "data/a.jpg", "data/sub/b.jpg", "outside/c.jpg", "outside/deep/d.jpg")
     data = tmp_path / "data"
-    for name, target in (("one", "outside"), ("two", "outside"), ("three", "outside/deep"), ("up", ".")):
+    for name, target in (
+        ("one", "outside"),
+        ("two", "outside"),
+        ("three", "outside/deep"),
+        ("up", "."),
+    ):
         (data / name).symlink_to(tmp_path / target)
     (tmp_path / "outside" / "back").symlink_to(data)
     walk = Walk(str(data), follow=True)
-    found = sorted(f"{folder}/{entry.name}" for folder, entries in walk.chunks() for entry in entries)
+    found = sorted(
+        f"{folder}/{entry.name}" for folder, entries in walk.chunks() for entry in entries
+    )
     assert len(found) == len(set(found)) == 4
     assert walk.seen.linked_folders == 1  # from above: it would count all again
 
@@ -180,11 +199,17 @@ def test_walk_of_somebody_elses_tree_opens_it_plainly_and_tells_moved_times(tmp_
 def test_one_file_is_a_data_set(tmp_path):
     fill(tmp_path, "shard.tar")
     folder, (entry,) = one_file(str(tmp_path / "shard.tar"))
-    assert (folder, entry.name, entry.inode()) == (str(tmp_path), "shard.tar", (tmp_path / "shard.tar").stat().st_ino)
+    assert (folder, entry.name, entry.inode()) == (
+        str(tmp_path),
+        "shard.tar",
+        (tmp_path / "shard.tar").stat().st_ino,
+    )
     assert one_file(str(tmp_path)) is None
 
 
-@pytest.mark.parametrize(("path", "message"), [("nothing", "does not exist"), ("pipe", "neither a folder nor a file")])
+@pytest.mark.parametrize(
+    ("path", "message"), [("nothing", "does not exist"), ("pipe", "neither a folder nor a file")]
+)
 def test_one_file_that_is_none_is_an_error(tmp_path, path, message):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(HosttuneError, match=message):

@@ -1,4 +1,6 @@
-"""What an administrator decided (a mask, a hold, a pin, a file in /etc) is named, and no text tells to undo it by the way."""
+"""What an administrator decided (a mask, a hold, a pin, a file in /etc) is named, and no text tells
+to undo it by the way.
+"""
 
 import re
 from pathlib import Path
@@ -21,7 +23,11 @@ MASK = "/etc/systemd/system/x.timer"
 
 
 def found(pattern):
-    return [f"{path.relative_to(SOURCE)}:{number}" for path, number, line in LINES if re.search(pattern, line)]
+    return [
+        f"{path.relative_to(SOURCE)}:{number}"
+        for path, number, line in LINES
+        if re.search(pattern, line)
+    ]
 
 
 def test_no_text_tells_to_unmask_a_unit():
@@ -33,19 +39,32 @@ def test_a_hold_goes_only_when_it_has_served():
     told = [where.partition(":")[0] for where in found("apt-mark unhold")]
     assert told == ["facts/apt_decisions.py", "resources/packages/package_set.py"]
     for path in told:
-        lines = [line for line in (SOURCE / path).read_text(encoding="utf-8").splitlines() if "apt-mark unhold" in line]
+        lines = [
+            line
+            for line in (SOURCE / path).read_text(encoding="utf-8").splitlines()
+            if "apt-mark unhold" in line
+        ]
         assert all("has served" in line for line in lines)
 
 
 def test_no_text_takes_a_file_out_of_etc_unseen():
-    """A file that an administrator wrote is named where it is to be changed; none is removed by a pattern."""
-    assert found(r"\b(?:rm|unlink) (?:-\w+ )*/etc/(?:systemd|apt|modprobe\.d|sysctl\.d|udev)/?[\w./]*\*") == []
+    """A file that an administrator wrote is named where it is to be changed; none is removed by a
+    pattern.
+    """
+    assert (
+        found(
+            r"\b(?:rm|unlink) (?:-\w+ )*/etc/(?:systemd|apt|modprobe\.d|sysctl\.d|udev)/?[\w./]*\*"
+        )
+        == []
+    )
     assert found(r"find who sets vm\.|grep -r \w+ /etc/sysctl\.d") == []
 
 
 @pytest.mark.parametrize("is_shown", [True, False])
 def test_the_mask_of_a_unit_is_known_by_its_file(is_shown):
-    shown = "Id=x.timer\nNames=x.timer\nLoadState=masked\nActiveState=inactive\nUnitFileState=masked\n"
+    shown = (
+        "Id=x.timer\nNames=x.timer\nLoadState=masked\nActiveState=inactive\nUnitFileState=masked\n"
+    )
     running = {"/run/systemd/system/a": ""} if is_shown else {}
     reader = FakeReader(
         {"/usr/lib/systemd/system/x.timer": "[Timer]\n", **running}, links={MASK: "/dev/null"},
@@ -73,7 +92,9 @@ def test_a_file_that_cannot_be_read_leaves_the_advice():
 
 
 def test_option_of_a_module_is_told_with_its_file():
-    seen = Facts(FakeReader({"/etc/modprobe.d/site.conf": "options nvidia NVreg_EnableGpuFirmware=0\n"}))
+    seen = Facts(
+        FakeReader({"/etc/modprobe.d/site.conf": "options nvidia NVreg_EnableGpuFirmware=0\n"})
+    )
     assert seen.module_options["nvidia.NVreg_EnableGpuFirmware"].set_by == (
         "/etc/modprobe.d/site.conf:1 sets it, an administrator's decision"
     )

@@ -1,4 +1,6 @@
-"""JSON of others that is nested too deeply, or holds a number of thousands of digits, is unknown and no fault."""
+"""JSON of others that is nested too deeply, or holds a number of thousands of digits, is unknown
+and no fault.
+"""
 
 from __future__ import annotations
 

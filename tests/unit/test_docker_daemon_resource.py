@@ -1,4 +1,6 @@
-"""Keys of docker's daemon.json: merged, kept, refused; and the way back that takes these keys alone."""
+"""Keys of docker's daemon.json: merged, kept, refused; and the way back that takes these keys
+alone.
+"""
 
 import pytest
 
@@ -13,7 +15,9 @@ from tests.unit.wish_host import One, host
 
 PATH = "/etc/docker/daemon.json"
 UNIT = "/usr/lib/systemd/system/docker.service"
-SERVICE = {UNIT: "[Service]\nExecStart=/usr/bin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock\n"}
+SERVICE = {
+    UNIT: "[Service]\nExecStart=/usr/bin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock\n"
+}
 SHM = "- docker-daemon: default-shm-size\n  exactly: 1G"
 LOGS = '- docker-daemon: log-opts\n  object: {max-size: 100m, max-file: "3"}'
 
@@ -25,7 +29,17 @@ def machine(text=None, files=None, **kwargs):
 
 def dockerd(started):
     return Process(
-        7, "dockerd", "root", ("/usr/bin/dockerd",), 0, 0, (), "/", started, uid=0, program="/usr/bin/dockerd"
+        7,
+        "dockerd",
+        "root",
+        ("/usr/bin/dockerd",),
+        0,
+        0,
+        (),
+        "/",
+        started,
+        uid=0,
+        program="/usr/bin/dockerd",
     )
 
 
@@ -65,7 +79,8 @@ def test_file_of_somebody_keeps_all_its_bytes():
 def test_members_of_members_are_merged():
     wish = "- docker-daemon: default-ulimits\n  object: {memlock/Name: memlock, memlock/Hard: -1}"
     one = One(
-        machine('{"default-ulimits": {"core": {"Hard": 0}}}'), f"{wish}\n- docker-daemon: features/cdi\n  exactly: true"
+        machine('{"default-ulimits": {"core": {"Hard": 0}}}'),
+        f"{wish}\n- docker-daemon: features/cdi\n  exactly: true",
     )
     one.apply()
     assert one.kept() == {
@@ -166,7 +181,11 @@ class Asked(Overlay):
 
 @pytest.mark.parametrize(
     ("says", "took"),
-    [("", True), ("unknown flag: --validate", True), ("directives are invalid: default-shm-sise", False)],
+    [
+        ("", True),
+        ("unknown flag: --validate", True),
+        ("directives are invalid: default-shm-sise", False),
+    ],
 )
 def test_dockerd_looks_at_the_file_before_it_is_put_in_place(says, took):
     one = One(machine("{}", {"/usr/bin/dockerd": ""}), SHM)

@@ -1,6 +1,7 @@
-"""The colours that the site of the documents sets itself have the contrast of WCAG 2.2 AA for text (1.4.3): 4.5:1, on
-the page, on a block of code, and on the tint of the page that is open. The theme's own colours were computed once, from
-the stylesheet of Zensical 0.0.67: all of its text has 4.5:1 or more, other than these.
+"""The colours that the site of the documents sets itself have the contrast of WCAG 2.2 AA for text
+(1.4.3): 4.5:1, on the page, on a block of code, and on the tint of the page that is open. The
+theme's own colours were computed once, from the stylesheet of Zensical 0.0.67: all of its text has
+4.5:1 or more, other than these.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def channels(colour: str) -> tuple[float, ...]:
 
 def luminance(colour: tuple[float, ...]) -> float:
     """Relative luminance, as WCAG defines it."""
-    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in colour)
+    red, green, blue = (
+        one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in colour
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -40,11 +43,15 @@ def test_contrast_is_that_of_known_pairs():
 
 @pytest.mark.parametrize("scheme", BEHIND)
 def test_accent_of_the_site_can_be_read(scheme):
-    assert yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["extra_css"] == ["colours.css"]
+    assert yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["extra_css"] == [
+        "colours.css"
+    ]
     own = re.search(rf'\[data-md-color-scheme="{scheme}"\] {{(.*?)}}', CSS, re.DOTALL)[1]
     accent = re.search(r"--md-accent-fg-color: (#[0-9a-f]{6});", own)[1]
     assert f"--md-accent-fg-color--transparent: {accent}1a;" in own  # 1a: a tenth of it
     for page in map(channels, BEHIND[scheme]):
-        tint = tuple(0.1 * top + 0.9 * below for top, below in zip(channels(accent), page, strict=True))
+        tint = tuple(
+            0.1 * top + 0.9 * below for top, below in zip(channels(accent), page, strict=True)
+        )
         assert contrast(channels(accent), page) >= LEAST
         assert contrast(channels(accent), tint) >= LEAST

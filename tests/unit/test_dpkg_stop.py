@@ -95,7 +95,10 @@ INSTEAD = (
 
 @pytest.mark.parametrize(
     "half",
-    [(DKMS, DRIVER), (paragraph("nvidia-dkms-580-open"), paragraph(f"linux-image-{NEW}", "6.8.0-48.48", HALF))],
+    [
+        (DKMS, DRIVER),
+        (paragraph("nvidia-dkms-580-open"), paragraph(f"linux-image-{NEW}", "6.8.0-48.48", HALF)),
+    ],
     ids=["the driver", "only a kernel"],
 )
 def test_failed_build_gives_way_to_prebuilt_modules_of_every_kernel_that_needs_one(half):
@@ -112,28 +115,38 @@ def test_failed_build_gives_way_to_prebuilt_modules_of_every_kernel_that_needs_o
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /", "write ubuntu2404 there"),
+        (
+            "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /",
+            "write ubuntu2404 there",
+        ),
         ("file:///var/cuda-repo-ubuntu2404-12-4-local /", "install the package cuda-keyring"),
         ("https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /", ""),
     ],
 )
 def test_build_that_failed_leads_to_the_archive_that_has_newer_drivers(source, words):
-    """NVIDIA/open-gpu-kernel-modules issue 855, GoogleCloudDataproc/initialization-actions pull request 1400. An archive
-    of NVIDIA's without any supported branch is no way out."""
+    """NVIDIA/open-gpu-kernel-modules issue 855, GoogleCloudDataproc/initialization-actions pull
+    request 1400. An archive of NVIDIA's without any supported branch is no way out.
+    """
     cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
             (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
-    facts = host(*cuda, META, dkms=(FAILED,), ubuntu=False)  # Ubuntu's own driver would be the way out before
+    facts = host(
+        *cuda, META, dkms=(FAILED,), ubuntu=False
+    )  # Ubuntu's own driver would be the way out before
     facts.os.name = "Ubuntu"
     kinds = (
         "nvidia-open",
-        *(f"nvidia-{kind}-{branch}" for kind in ("driver-pinning", "open") for branch in (580, 595)),
+        *(
+            f"nvidia-{kind}-{branch}"
+            for kind in ("driver-pinning", "open")
+            for branch in (580, 595)
+        ),
     )
     facts.archives.lacking = kinds
     facts.apt.sources = (Placed(source, "/etc/apt/sources.list.d/cuda.list", 1),)
     ways = find_stop(facts).repair.splitlines()
-    assert ways[0].startswith("a supported branch, at a maintenance: /etc/apt/sources.list.d/cuda.list:1 has") is bool(
-        words
-    )
+    assert ways[0].startswith(
+        "a supported branch, at a maintenance: /etc/apt/sources.list.d/cuda.list:1 has"
+    ) is bool(words)
     assert words in ways[0]
     assert any(way.endswith(f"fix what {FAILED.log} names") for way in ways)
 
@@ -141,7 +154,10 @@ def test_build_that_failed_leads_to_the_archive_that_has_newer_drivers(source, w
 def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
     cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
             (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
-    image = paragraph(f"linux-image-{NEW}", "6.8.0-48.48"), paragraph(f"linux-headers-{NEW}", "6.8.0-48.48")
+    image = (
+        paragraph(f"linux-image-{NEW}", "6.8.0-48.48"),
+        paragraph(f"linux-headers-{NEW}", "6.8.0-48.48"),
+    )
     stop = find_stop(host(*cuda, META, *image, dkms=(FAILED,)))
     remove = f"sudo apt-get remove linux-headers-{NEW} linux-image-{NEW}"
     assert stop.repair == (
@@ -150,9 +166,14 @@ def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
         f"until the driver builds for it, remove that kernel: {remove}\nor fix what {FAILED.log} names\nsudo dpkg "
         "--configure -a"
     )
-    meta = paragraph("linux-image-generic", "6.8.0-48.48", Depends=f"linux-image-{NEW} (= 6.8.0-48.48)")
+    meta = paragraph(
+        "linux-image-generic", "6.8.0-48.48", Depends=f"linux-image-{NEW} (= 6.8.0-48.48)"
+    )
     takes = find_stop(host(*cuda, meta, *image, dkms=(FAILED,))).repair
-    assert f"{remove}\nthat takes linux-image-generic along, which bring later kernels: install them again" in takes
+    assert (
+        f"{remove}\nthat takes linux-image-generic along, which bring later kernels: install them again"
+        in takes
+    )
     only = find_stop(host(*cuda, META, *image, dkms=(FAILED,), with_module=()))
     assert "remove that kernel" not in only.repair
 
@@ -161,7 +182,13 @@ def test_compiler_that_the_build_lacked_comes_before_any_other_way():
     """Another version of the driver, or an older kernel, would leave it as it is."""
     cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
             (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
-    stop = find_stop(host(*cuda, META, dkms=(replace(FAILED, error=BuildError("error: -f", OLD_COMPILER, "gcc-12")),)))
+    stop = find_stop(
+        host(
+            *cuda,
+            META,
+            dkms=(replace(FAILED, error=BuildError("error: -f", OLD_COMPILER, "gcc-12")),),
+        )
+    )
     assert stop.repair == (
         "bring gcc-12, which built the kernel: sudo apt-get install gcc-12\nsudo update-alternatives --install "
         "/usr/bin/gcc gcc /usr/bin/gcc-12 12\nsudo dpkg --configure -a"
@@ -178,20 +205,30 @@ def test_compiler_that_the_build_lacked_comes_before_any_other_way():
         (FULL, "make room where it is missing"),
         (NO_TOOL, "bring what builds it: sudo apt-get install "),
         (NO_SOURCES, "bring the kernel's headers: sudo apt-get install linux-headers-"),
-        (NO_HEADERS, "bring the kernel's headers back whole: sudo apt-get install --reinstall linux-headers-"),
+        (
+            NO_HEADERS,
+            "bring the kernel's headers back whole: sudo apt-get install --reinstall linux-headers-",
+        ),
         (NEWER_RELEASE, "the headers of "),
         (NO_KEY, "make the key that modules are signed with"),
     ],
 )
 def test_build_that_failed_as_its_host_is_gets_no_other_version(cause, first):
-    """NVIDIA/open-gpu-kernel-modules issue 1128: one version after the other, and the compiler crashed."""
+    """NVIDIA/open-gpu-kernel-modules issue 1128: one version after the other, and the compiler
+    crashed.
+    """
     cuda = [paragraph(name, "590.48.01-1ubuntu1", state) for name, state in
             (("nvidia-kernel-common", "installed"), ("nvidia-dkms-open", HALF), ("nvidia-driver-590-open", UNPACKED))]  # fmt: skip
     stop = find_stop(
         host(
             *cuda,
             META,
-            dkms=(replace(FAILED, error=BuildError("error: x", cause, "gcc-13" if cause == NO_TOOL else "")),),
+            dkms=(
+                replace(
+                    FAILED,
+                    error=BuildError("error: x", cause, "gcc-13" if cause == NO_TOOL else ""),
+                ),
+            ),
         )
     )
     assert stop.repair.startswith(first)
@@ -201,17 +238,26 @@ def test_build_that_failed_as_its_host_is_gets_no_other_version(cause, first):
 
 
 def test_script_that_asks_for_a_password_is_not_run_again_where_ubuntu_has_signed_modules():
-    """Azure/azure-linux-extensions issue 1754: the extension waits for the question of Secure Boot for ever."""
+    """Azure/azure-linux-extensions issue 1754: the extension waits for the question of Secure Boot
+    for ever.
+    """
     stopped = host(COMMON, DKMS, META, secure_boot=True)
     stop = find_stop(stopped)
     assert stop.cause is Cause.OTHER
-    assert "no key of this host is enrolled, so that the script of nvidia-dkms-580-open asks" in stop.evidence
+    assert (
+        "no key of this host is enrolled, so that the script of nvidia-dkms-580-open asks"
+        in stop.evidence
+    )
     lines = stop.repair.splitlines()
     assert lines[1].endswith(" nvidia-dkms-580-open-")
-    assert lines[2].startswith("or answer, with a console at the next boot: sudo dpkg --configure -a")
+    assert lines[2].startswith(
+        "or answer, with a console at the next boot: sudo dpkg --configure -a"
+    )
 
 
-@pytest.mark.parametrize("more", [{}, {"secure_boot": True, "enrolled": True}, {"secure_boot": True, "ubuntu": False}])
+@pytest.mark.parametrize(
+    "more", [{}, {"secure_boot": True, "enrolled": True}, {"secure_boot": True, "ubuntu": False}]
+)
 def test_script_of_dkms_that_asks_nothing_gets_the_generic_repair(more):
     assert find_stop(host(COMMON, DKMS, META, **more)).repair == REPAIR
 
@@ -227,12 +273,21 @@ def test_interruption_without_a_cause_gets_the_generic_repair():
 
 
 def test_build_that_failed_for_no_half_way_package_stops_nothing():
-    facts = host(COMMON, paragraph("nvidia-dkms-580-open"), paragraph("vim", state=HALF), dkms=(BUILT, FAILED))
+    facts = host(
+        COMMON,
+        paragraph("nvidia-dkms-580-open"),
+        paragraph("vim", state=HALF),
+        dkms=(BUILT, FAILED),
+    )
     assert find_stop(facts) is None
 
 
 @pytest.mark.parametrize(
-    "waits", [paragraph(f"linux-image-{NEW}", state=HALF), paragraph("initramfs-tools", state="triggers-pending")]
+    "waits",
+    [
+        paragraph(f"linux-image-{NEW}", state=HALF),
+        paragraph("initramfs-tools", state="triggers-pending"),
+    ],
 )
 def test_full_boot_is_the_cause_that_leads(waits):
     stop = find_stop(host(COMMON, waits, full=True, dkms=(FAILED,)))
@@ -262,24 +317,34 @@ THEIRS = paragraph("nvidia-firmware-590-590.48.01", UBUNTU)
     "coming",
     [
         (paragraph("nvidia-firmware", NVIDIA, "half-installed", "reinstreq"),),
-        (paragraph("nvidia-kernel-common", NVIDIA, UNPACKED, Depends=f"nvidia-firmware (= {NVIDIA})"),),
+        (
+            paragraph(
+                "nvidia-kernel-common", NVIDIA, UNPACKED, Depends=f"nvidia-firmware (= {NVIDIA})"
+            ),
+        ),
     ],
     ids=["half-installed", "missed by another"],
 )
 def test_of_two_packages_with_one_file_the_one_goes_that_is_packaged_otherwise(coming):
     stop = find_stop(host(*CUDA, THEIRS, *coming))
     assert stop.cause is Cause.FILES
-    assert stop.repair == "sudo dpkg --remove --force-depends nvidia-firmware-590-590.48.01; sudo apt-get -f install"
+    assert (
+        stop.repair
+        == "sudo dpkg --remove --force-depends nvidia-firmware-590-590.48.01; sudo apt-get -f install"
+    )
 
 
 def test_interrupted_switch_between_branches_is_no_conflict_of_files():
-    coming = paragraph("nvidia-utils-595-server", "595.58.03-0ubuntu1", "half-installed", "reinstreq")
+    coming = paragraph(
+        "nvidia-utils-595-server", "595.58.03-0ubuntu1", "half-installed", "reinstreq"
+    )
     assert find_stop(host(paragraph("nvidia-utils-580-server"), coming)).cause is Cause.OTHER
 
 
 def test_package_that_comes_goes_where_the_rest_is_of_the_other_archive():
     ubuntu = [
-        paragraph(name, UBUNTU) for name in ("nvidia-utils-590", "libnvidia-compute-590", "nvidia-kernel-common-590")
+        paragraph(name, UBUNTU)
+        for name in ("nvidia-utils-590", "libnvidia-compute-590", "nvidia-kernel-common-590")
     ]
     coming = paragraph("nvidia-firmware", NVIDIA, "half-installed", "reinstreq")
     stop = find_stop(host(*ubuntu, THEIRS, coming))
@@ -291,7 +356,11 @@ def test_package_that_comes_goes_where_the_rest_is_of_the_other_archive():
     ("dkms", "modules", "way"),
     [
         ((FAILED,), (), "sudo dkms remove nvidia/580.142 --all, as no kernel"),
-        ((FAILED, BUILT), (MODULE,), f"sudo dkms remove nvidia/580.142 -k {NEW}, which has a prebuilt module"),
+        (
+            (FAILED, BUILT),
+            (MODULE,),
+            f"sudo dkms remove nvidia/580.142 -k {NEW}, which has a prebuilt module",
+        ),
     ],
     ids=["no module of it", "the running kernel has its module"],
 )
@@ -301,9 +370,11 @@ def test_all_builds_go_only_while_no_kernel_uses_one(dkms, modules, way):
 
 
 def test_prebuilt_is_said_only_where_a_prebuilt_module_is():
-    said = dkms_failed(host(COMMON, paragraph("nvidia-dkms-580-open"), META, dkms=(FAILED, BUILT), modules=(MODULE,)))[
-        1
-    ]
+    said = dkms_failed(
+        host(
+            COMMON, paragraph("nvidia-dkms-580-open"), META, dkms=(FAILED, BUILT), modules=(MODULE,)
+        )
+    )[1]
     assert "dkms remove" not in said
     assert said.startswith(INSTEAD)
 
@@ -311,9 +382,18 @@ def test_prebuilt_is_said_only_where_a_prebuilt_module_is():
 @pytest.mark.parametrize("log", [True, False], ids=["the kernel refused it", "Secure Boot is on"])
 @pytest.mark.parametrize("known", [True, False], ids=["DKMS knows it", "DKMS knows nothing"])
 def test_leftover_before_the_prebuilt_module_goes_and_no_package_does(log, known):
-    here = [paragraph(f"{PREBUILT}-{RUNNING}"), paragraph("nvidia-headless-no-dkms-580-open"), COMMON]
+    here = [
+        paragraph(f"{PREBUILT}-{RUNNING}"),
+        paragraph("nvidia-headless-no-dkms-580-open"),
+        COMMON,
+    ]
     facts = host(
-        *here, dkms=(BUILT,) if known else (), modules=(MODULE,), loaded="", secure_boot=not log, rejected_key=log
+        *here,
+        dkms=(BUILT,) if known else (),
+        modules=(MODULE,),
+        loaded="",
+        secure_boot=not log,
+        rejected_key=log,
     )
     said, way = tell_of_rejected(facts)
     assert "updates/dkms/nvidia.ko.zst belongs to no package" in said
@@ -342,7 +422,9 @@ def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions,
         dkms=(DkmsBuild("nvidia", "580.142", RUNNING, is_installed=False, failed=True),), loaded="570.133", ubuntu=False,
     )  # fmt: skip
     facts.driver.is_mismatched = True
-    offers = {"nvidia-kernel-open-dkms": SimpleNamespace(versions=versions, installed_from="NVIDIA")}
+    offers = {
+        "nvidia-kernel-open-dkms": SimpleNamespace(versions=versions, installed_from="NVIDIA")
+    }
     facts.archives = SimpleNamespace(packages=offers, updates=(), origins=("NVIDIA",))
     back = "back to 570.133, which was built here: sudo apt-get update && sudo apt-get install --allow-downgrades libcuda1=570.133-1"
     repair = find_stop(facts).repair
@@ -360,14 +442,18 @@ def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions,
     ],
 )  # fmt: skip
 def test_driver_that_builds_for_no_kernel_here_has_another_way_than_its_log(versions, words):
-    """NVIDIA/open-gpu-kernel-modules issue 855 (570.133.20 did build), pop-os/beta issue 310 (no other version)."""
+    """NVIDIA/open-gpu-kernel-modules issue 855 (570.133.20 did build), pop-os/beta issue 310 (no
+    other version).
+    """
     error = BuildError("error: 'struct drm_device' has no member named 'irq_enabled'")
     failed = DkmsBuild("nvidia", "575.51.03", RUNNING, is_installed=False, failed=True, error=error)
     facts = host(
         paragraph("nvidia-kernel-open-dkms", "575.51.03-1", state=HALF), paragraph("libcuda1", "575.51.03-1"),
         dkms=(failed,), loaded="", ubuntu=False, with_module=(),
     )  # fmt: skip
-    offers = {"nvidia-kernel-open-dkms": SimpleNamespace(versions=versions, installed_from="Debian")}
+    offers = {
+        "nvidia-kernel-open-dkms": SimpleNamespace(versions=versions, installed_from="Debian")
+    }
     facts.archives = SimpleNamespace(packages=offers, updates=(), origins=("Debian",))
     repair = find_stop(facts).repair
     assert repair.startswith(words)
@@ -375,10 +461,14 @@ def test_driver_that_builds_for_no_kernel_here_has_another_way_than_its_log(vers
 
 
 def test_other_module_that_does_not_build_for_the_same_kernel_is_named_too():
-    """pop-os/system76-driver issue 325: with the driver's log solved, `dpkg --configure -a` ends at the next module."""
+    """pop-os/system76-driver issue 325: with the driver's log solved, `dpkg --configure -a` ends at
+    the next module.
+    """
     other = DkmsBuild("system76", "1.0.17", NEW, is_installed=False, failed=True)
     kernel = paragraph(f"linux-image-{NEW}", "6.8.0-48.48", HALF)
-    stop = find_stop(host(paragraph("nvidia-dkms-580-open"), kernel, dkms=(BUILT, FAILED), others=(other,)))
+    stop = find_stop(
+        host(paragraph("nvidia-dkms-580-open"), kernel, dkms=(BUILT, FAILED), others=(other,))
+    )
     assert stop.evidence.endswith(f"; nor could it build system76 1.0.17 ({other.log})")
     assert f"\nfix what {other.log} names, too\nsudo dpkg --configure -a" in stop.repair
 
@@ -399,7 +489,10 @@ def test_work_grows_with_the_packages_and_not_with_their_square(monkeypatch):
     counts = []
     for size in (10, 40):
         facts = host(
-            COMMON, DRIVER, *(paragraph(f"libnvidia-x{n}-580", state=UNPACKED) for n in range(size)), dkms=(FAILED,)
+            COMMON,
+            DRIVER,
+            *(paragraph(f"libnvidia-x{n}-580", state=UNPACKED) for n in range(size)),
+            dkms=(FAILED,),
         )
         facts.packages = CountedPackages(
             facts.packages.entries, depends=facts.packages.depends, provided=facts.packages.provided
@@ -417,7 +510,9 @@ def test_packages_are_not_gone_through_again_for_each_broken_one(monkeypatch):
         for name in ("role_of", "parse_package"):
             made = getattr(module, name, None)
             if made:
-                monkeypatch.setattr(module, name, lambda name, made=made: parsed.append(1) or made(name))
+                monkeypatch.setattr(
+                    module, name, lambda name, made=made: parsed.append(1) or made(name)
+                )
     facts = host(*(paragraph(f"nvidia-part{n}x-580", state="unpacked") for n in range(300)))
     assert find_stop(facts).cause is Cause.OTHER
     assert len(parsed) < 10 * 300
@@ -426,22 +521,31 @@ def test_packages_are_not_gone_through_again_for_each_broken_one(monkeypatch):
 def test_members_of_a_driver_are_compared_by_name(monkeypatch):
     compared = []
     equal = DriverMember.__eq__
-    monkeypatch.setattr(DriverMember, "__eq__", lambda one, other: compared.append(1) or equal(one, other))
-    facts = host(*(paragraph(f"nvidia-part{n}x-580", version=f"580.{n % 9}.{n}-1") for n in range(200)))
+    monkeypatch.setattr(
+        DriverMember, "__eq__", lambda one, other: compared.append(1) or equal(one, other)
+    )
+    facts = host(
+        *(paragraph(f"nvidia-part{n}x-580", version=f"580.{n % 9}.{n}-1") for n in range(200))
+    )
     mix = mixture_of(facts)
     assert len(mix.own) + len(mix.strangers) == len(mix.members) == 200
     assert len(compared) < 200
 
 
 def test_name_that_is_an_option_is_no_package_and_comes_into_no_command():
-    """A record or an image may name a package so that apt runs what it says (apt-get(8), -o and -c)."""
+    """A record or an image may name a package so that apt runs what it says (apt-get(8), -o and
+    -c).
+    """
     text = (
         paragraph("-oDPkg::Pre-Invoke::=x-dkms", state="half-configured")
         + "\n"
         + paragraph("nvidia-utils-580", Depends="-c/tmp/x, libgone")
     )
     assert list(parse_status(text.encode())) == ["nvidia-utils-580"]
-    assert parse_held_absent(b"Package: -c/tmp/x\nStatus: hold ok not-installed\n\nPackage: a\n\n") == ()
+    assert (
+        parse_held_absent(b"Package: -c/tmp/x\nStatus: hold ok not-installed\n\nPackage: a\n\n")
+        == ()
+    )
     assert unmet_of(host(text).packages, "nvidia-utils-580") == ("libgone",)
     policy = "-c/tmp/x:\n  Installed: 1\n  Candidate: 2\n  Version table:\n     2 500\n        500 http://h x\n"
     assert not parse_policy(policy, {})
@@ -491,7 +595,9 @@ def on_kernel(kernel, *more, running=RUNNING, error=None, **given):
 
 def test_kernel_of_another_archive_gives_way_to_ubuntus_before_its_log_is_to_be_solved():
     """xanmod/linux issue 292: the next kernel; the running one is Ubuntu's and has a module."""
-    repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, kernels=(RUNNING, XANMOD), next_kernel=XANMOD)).repair
+    repair = find_stop(
+        on_kernel(XANMOD, *OF_XANMOD, kernels=(RUNNING, XANMOD), next_kernel=XANMOD)
+    ).repair
     assert repair.startswith(
         f"{XANMOD} is not a kernel of Ubuntu's archive; use {RUNNING}, which has a module: sudo apt-get remove "
         f"linux-headers-{XANMOD} linux-image-{XANMOD}\nor fix what"
@@ -499,10 +605,17 @@ def test_kernel_of_another_archive_gives_way_to_ubuntus_before_its_log_is_to_be_
 
 
 def test_running_kernel_of_another_archive_stays_where_it_has_a_module():
-    """damentz/liquorix-package issue 185: only the newer of two kernels of that archive has no module."""
+    """damentz/liquorix-package issue 185: only the newer of two kernels of that archive has no
+    module.
+    """
     older = "6.17.9-x64v3-xanmod1"
     facts = on_kernel(
-        XANMOD, *OF_XANMOD, running=older, kernels=(older, XANMOD), with_module=(older,), next_kernel=XANMOD
+        XANMOD,
+        *OF_XANMOD,
+        running=older,
+        kernels=(older, XANMOD),
+        with_module=(older,),
+        next_kernel=XANMOD,
     )
     assert find_stop(facts).repair.startswith(
         f"{XANMOD} is not a kernel of Ubuntu's archive; use {older}, which has a module: sudo apt-get remove "
@@ -520,36 +633,64 @@ def test_running_kernel_of_another_archive_stays_where_it_has_a_module():
 )
 def test_running_kernel_of_another_archive_leads_to_an_own_one(cloud, ubuntu, metas):
     """M-Bab/linux-kernel-amdgpu-binaries issue 101: no other kernel is here."""
-    facts = on_kernel(XANMOD, *OF_XANMOD, running=XANMOD, kernels=(XANMOD,), with_module=(), loaded="", ubuntu=ubuntu)
+    facts = on_kernel(
+        XANMOD,
+        *OF_XANMOD,
+        running=XANMOD,
+        kernels=(XANMOD,),
+        with_module=(),
+        loaded="",
+        ubuntu=ubuntu,
+    )
     facts.host.cloud = cloud
     repair = find_stop(facts).repair
-    assert f"sudo apt-get update && sudo apt-get install {metas} linux-headers-{XANMOD}-\nboot that kernel" in repair
-    assert f"and remove {XANMOD} there: sudo apt-get remove linux-image-{XANMOD}\nor fix what" in repair
+    assert (
+        f"sudo apt-get update && sudo apt-get install {metas} linux-headers-{XANMOD}-\nboot that kernel"
+        in repair
+    )
+    assert (
+        f"and remove {XANMOD} there: sudo apt-get remove linux-image-{XANMOD}\nor fix what"
+        in repair
+    )
     facts.archives.lacking = tuple(metas.split())
     assert "no kernel of" not in find_stop(facts).repair
 
 
 @pytest.mark.parametrize(
-    "kernel", [NEW, "6.1.0-28-amd64", "6.12.48+deb13-cloud-amd64", "6.1.0-0.deb11.13-amd64", "6.12.22-amd64", PVE]
+    "kernel",
+    [
+        NEW,
+        "6.1.0-28-amd64",
+        "6.12.48+deb13-cloud-amd64",
+        "6.1.0-0.deb11.13-amd64",
+        "6.12.22-amd64",
+        PVE,
+    ],
 )
 def test_kernel_of_a_distribution_is_not_replaced(kernel):
     assert "no kernel of" not in find_stop(on_kernel(kernel, kernels=(RUNNING, kernel))).repair
 
 
 @pytest.mark.parametrize(
-    "kernel", ["6.11.0-061100-generic", "6.13.0-061300rc5-generic", "7.1.3-4-liquorix-amd64", "6.8.0"]
+    "kernel",
+    ["6.11.0-061100-generic", "6.13.0-061300rc5-generic", "7.1.3-4-liquorix-amd64", "6.8.0"],
 )
 def test_kernel_that_no_package_brought_is_not_of_ubuntu(kernel):
     repair = find_stop(on_kernel(kernel, kernels=(RUNNING, kernel))).repair
     assert (
-        f"{kernel} is not a kernel of Ubuntu's archive; use {RUNNING}, which has a module\nlet {RUNNING} boot" in repair
+        f"{kernel} is not a kernel of Ubuntu's archive; use {RUNNING}, which has a module\nlet {RUNNING} boot"
+        in repair
     )
 
 
 def test_compiler_of_another_kernel_leads_and_headers_of_a_newer_release_do_not():
-    repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, error=BuildError("error: -f", OLD_COMPILER, "gcc-16"))).repair
+    repair = find_stop(
+        on_kernel(XANMOD, *OF_XANMOD, error=BuildError("error: -f", OLD_COMPILER, "gcc-16"))
+    ).repair
     assert repair.startswith("bring gcc-16") and f"\nor {XANMOD} is not a kernel of" in repair  # noqa: PT018 - one sentence
-    repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, error=BuildError("libc.so.6", NEWER_RELEASE))).repair
+    repair = find_stop(
+        on_kernel(XANMOD, *OF_XANMOD, error=BuildError("libc.so.6", NEWER_RELEASE))
+    ).repair
     assert repair.startswith(f"{XANMOD} is not a kernel of")
 
 
@@ -559,7 +700,10 @@ def test_proxmoxs_kernel_of_no_other_with_a_module_leads_to_its_default_one():
         facts.driver.kernels_with_module = ()
         return find_stop(facts).repair
 
-    assert "install proxmox-default-kernel proxmox-default-headers\nboot it: sudo proxmox-boot-tool" in repair()
+    assert (
+        "install proxmox-default-kernel proxmox-default-headers\nboot it: sudo proxmox-boot-tool"
+        in repair()
+    )
     default = paragraph("proxmox-default-kernel", "1", Depends="proxmox-kernel-6.14")
     assert "take Proxmox VE's default kernel" in repair(default)
     default = paragraph("proxmox-default-kernel", "1", Depends="proxmox-kernel-6.17")
@@ -575,8 +719,17 @@ def test_driver_whose_branch_is_over_in_nvidias_archive_gives_way_to_ubuntus(mon
     new = ("nvidia-headless-no-dkms-535-server", "linux-modules-nvidia-535-server-generic")
     old = [paragraph(name, "510.39.01-0ubuntu1", state) for name, state in
            (("libnvidia-compute-510", "installed"), ("nvidia-dkms-510", HALF), ("nvidia-kernel-common-510", "installed"), ("nvidia-modprobe", "installed"))]  # fmt: skip
-    facts = host(*old, META, dkms=(replace(FAILED, version="510.39.01"),), origins=("NVIDIA",), with_module=())
-    choices = {"install": DriverChoice("install", new, (), "535", "server"), "refuse": DriverChoice("refuse", (), ())}
+    facts = host(
+        *old,
+        META,
+        dkms=(replace(FAILED, version="510.39.01"),),
+        origins=("NVIDIA",),
+        with_module=(),
+    )
+    choices = {
+        "install": DriverChoice("install", new, (), "535", "server"),
+        "refuse": DriverChoice("refuse", (), ()),
+    }
     for action, is_named in (("install", True), ("refuse", False)):
         monkeypatch.setattr(install, "choose_install", lambda *_, action=action: choices[action])
         facts.archives.lacking = Everything()
@@ -596,15 +749,23 @@ SERVERS = ("nvidia-driver-580-server", "libnvidia-compute-580-server")
 
 
 def test_firmware_of_the_former_series_goes_from_a_switch_that_stopped():
-    needs = paragraph("nvidia-kernel-common-580-server", state=UNPACKED, Depends="nvidia-firmware-580-server-580.142")
-    stop = find_stop(host(paragraph(FORMER), needs, *(paragraph(name, state=UNPACKED) for name in SERVERS)))
+    needs = paragraph(
+        "nvidia-kernel-common-580-server",
+        state=UNPACKED,
+        Depends="nvidia-firmware-580-server-580.142",
+    )
+    stop = find_stop(
+        host(paragraph(FORMER), needs, *(paragraph(name, state=UNPACKED) for name in SERVERS))
+    )
     assert stop.cause is Cause.FILES
     assert stop.repair == f"sudo dpkg --remove --force-depends {FORMER}; sudo apt-get -f install"
 
 
 def test_firmware_that_the_driver_needs_stays():
     common = paragraph("nvidia-kernel-common-580", Depends=FORMER)
-    coming = paragraph("nvidia-firmware-580-server-580.142", state="half-installed", flag="reinstreq")
+    coming = paragraph(
+        "nvidia-firmware-580-server-580.142", state="half-installed", flag="reinstreq"
+    )
     stop = find_stop(host(paragraph(FORMER), common, coming))
     assert stop.cause is Cause.FILES
     assert "nvidia-firmware-580-server-580.142" in stop.repair
@@ -612,7 +773,9 @@ def test_firmware_that_the_driver_needs_stays():
 
 
 def test_firmware_of_another_version_has_other_files():
-    needs = paragraph("nvidia-kernel-common-580", state=UNPACKED, Depends="nvidia-firmware-580-580.150")
+    needs = paragraph(
+        "nvidia-kernel-common-580", state=UNPACKED, Depends="nvidia-firmware-580-580.150"
+    )
     assert find_stop(host(paragraph(FORMER), needs)).cause is Cause.OTHER
 
 
@@ -623,7 +786,10 @@ def test_half_way_packages_of_another_version_go_to_the_version_of_the_rest():
         paragraph("nvidia-dkms-580", newer, UNPACKED, **needs),
         paragraph("nvidia-driver-580", newer, UNPACKED, **needs),
     )
-    rest = [paragraph(f"{name}-580") for name in ("nvidia-kernel-common", "libnvidia-compute", "nvidia-utils")]
+    rest = [
+        paragraph(f"{name}-580")
+        for name in ("nvidia-kernel-common", "libnvidia-compute", "nvidia-utils")
+    ]
     facts = host(*rest, *half)
     stop = find_stop(facts)
     assert stop.cause is Cause.VERSIONS

@@ -1,5 +1,5 @@
-"""The years to come, as built hosts with a date: branches and GPUs that no table of ours has, told by Ubuntu's packages
-alone.
+"""The years to come, as built hosts with a date: branches and GPUs that no table of ours has, told
+by Ubuntu's packages alone.
 """
 
 from __future__ import annotations
@@ -44,13 +44,20 @@ def day(text):
 
 
 def shown(archive):
-    """What apt lists: closed packages of branches that have none are empty steps to the open ones."""
+    """What apt lists: closed packages of branches that have none are empty steps to the open
+    ones.
+    """
     found = []
     for branch, (support, closed, opened) in archive.items():
         for flavour in FLAVOURS:
-            name, ids = f"nvidia-driver-{branch}{flavour}", opened if flavour.endswith("open") else closed
+            name, ids = (
+                f"nvidia-driver-{branch}{flavour}",
+                opened if flavour.endswith("open") else closed,
+            )
             steps = {} if ids else {"depends": f"{name}-open", "section": "multiverse/oldlibs"}
-            found.append(stanza(name, f"{branch}.50.01-0ubuntu1", ids, support if ids else "", **steps))
+            found.append(
+                stanza(name, f"{branch}.50.01-0ubuntu1", ids, support if ids else "", **steps)
+            )
         found.append(stanza(f"nvidia-fabricmanager-{branch}", f"{branch}.50.01-0ubuntu1"))
     return "".join(found)
 
@@ -66,12 +73,17 @@ def listed(archive, gpus, tells=True):
     sections = "".join(
         f"== /sys/devices/pci0000:00/0000:0{slot}:00.0 ==\n"
         f"modalias : pci:v000010DEd0000{one[2:].upper()}sv000010DEsd00000000bc03sc02i00\nvendor   : NVIDIA Corporation\n"
-        + "".join(f"driver   : {name} - distro non-free\n" for name in (offered if slot == len(gpus) else ()))
+        + "".join(
+            f"driver   : {name} - distro non-free\n"
+            for name in (offered if slot == len(gpus) else ())
+        )
         + "\n"
         for slot, one in enumerate(gpus, 1)
     )
     modules = {
-        name: f"nvidia-dkms-{rest}" if rest.startswith("615") else f"linux-modules-nvidia-{rest}-generic"
+        name: f"nvidia-dkms-{rest}"
+        if rest.startswith("615")
+        else f"linux-modules-nvidia-{rest}-generic"
         for name in offered
         if (rest := name.removeprefix("nvidia-driver-"))
     }
@@ -80,9 +92,12 @@ def listed(archive, gpus, tells=True):
 
 
 def host(archive, gpus, month, *, installed="", tells=True, working=True, files=None):
-    """A server of that month with these GPUs; `installed` is the flavour of a driver that is there: 580-server-open."""
+    """A server of that month with these GPUs; `installed` is the flavour of a driver that is there:
+    580-server-open.
+    """
     specs = tuple(
-        GpuSpec(f"0000:{16 * slot:02x}:00.0", one, "nvidia" if installed else "") for slot, one in enumerate(gpus, 1)
+        GpuSpec(f"0000:{16 * slot:02x}:00.0", one, "nvidia" if installed else "")
+        for slot, one in enumerate(gpus, 1)
     )
     version = f"{installed.partition('-')[0]}.50.01"
     base = installed.removesuffix("-open")
@@ -152,11 +167,17 @@ def test_record_without_apts_lists_takes_what_ubuntu_drivers_lists_for_one_kind_
     mixed = choose(host(AUGUST_2028, [A100, RUBIN], "2028-08", tells=False), PARAMS)
     assert mixed.action == "refuse"
     assert "which branch drives all GPUs" in mixed.reason
-    assert choose(host(AUTUMN_2026, [A100, H100], "2026-11", tells=False), PARAMS).name == "580-server-open"
+    assert (
+        choose(host(AUTUMN_2026, [A100, H100], "2026-11", tells=False), PARAMS).name
+        == "580-server-open"
+    )
 
 
 def test_table_past_its_date_is_told_only_where_apt_does_not_tell():
-    assert "a newer hosttune may know more" in choose(host(A580, [H100], "2027-11", tells=False), PARAMS).reason
+    assert (
+        "a newer hosttune may know more"
+        in choose(host(A580, [H100], "2027-11", tells=False), PARAMS).reason
+    )
     assert "a newer hosttune" not in choose(host(A580, [H100], "2027-11"), PARAMS).reason
 
 
@@ -165,7 +186,9 @@ def names(facts):
 
 
 def test_installed_580_is_fine_in_2027_and_over_in_2028():
-    assert "outdated branch" not in names(host(NOVEMBER_2027, [H100], "2027-11", installed="580-server-open"))
+    assert "outdated branch" not in names(
+        host(NOVEMBER_2027, [H100], "2027-11", installed="580-server-open")
+    )
     later = host(AUGUST_2028, [H100], "2028-08", installed="580-server-open")
     assert "outdated branch" in names(later)
     choice = choose(later, PARAMS | {"switch_branch": True})
@@ -173,7 +196,10 @@ def test_installed_580_is_fine_in_2027_and_over_in_2028():
     assert choice.reason.startswith(
         "NVIDIA's support of branch 580 has ended (in 2028-06); switch from 580-server-open to 640"
     )
-    assert driver_table(later, PARAMS).rows[0].installed == "580-server-open, 580.50.01 (long-term, ended 2028-06)"
+    assert (
+        driver_table(later, PARAMS).rows[0].installed
+        == "580-server-open, 580.50.01 (long-term, ended 2028-06)"
+    )
 
 
 def test_branch_that_ubuntu_replaced_is_over_though_no_table_has_it():
@@ -183,11 +209,15 @@ def test_branch_that_ubuntu_replaced_is_over_though_no_table_has_it():
     facts = host(A580, [H100], "2028-02", installed="640-server-open")
     facts.reader._queries[QUERY]["stdout"] = steps + shown(A580 | {650: ("PB", (), TURING)})
     (said,) = [one.evidence for one in states(facts, {}).states if one.name == "outdated branch"]
-    assert said.startswith("Ubuntu has replaced branch 640: its packages are empty steps to nvidia-driver-650")
+    assert said.startswith(
+        "Ubuntu has replaced branch 640: its packages are empty steps to nvidia-driver-650"
+    )
 
 
 def test_branch_that_ubuntu_calls_legacy_is_over_where_no_table_has_it():
-    facts = host(A580 | {640: ("Legacy", (), TURING)}, [H100], "2028-02", installed="640-server-open")
+    facts = host(
+        A580 | {640: ("Legacy", (), TURING)}, [H100], "2028-02", installed="640-server-open"
+    )
     (said,) = [one.evidence for one in states(facts, {}).states if one.name == "outdated branch"]
     assert said == "Ubuntu's packages call branch 640 a legacy one"
     assert choose(facts, PARAMS | {"switch_branch": True}).name == "580-server-open"
@@ -197,7 +227,9 @@ def test_driver_page_names_the_ends_and_marks_ended_ones():
     facts = host(A580 | A595 | A615 | A640, [H100], "2027-11")
     table = driver_table(facts, PARAMS)
     assert "branches 580 (long-term, supported until 2028-06), 595 (production, ended 2027-03), 615 (new-feature, end not known), 640 (long-term, end not known)" in table.rows[0].available  # fmt: skip
-    assert "(production, ended 2027-03)" in " ".join(driver_text(table, Page(screen=Screen(80))).split())
+    assert "(production, ended 2027-03)" in " ".join(
+        driver_text(table, Page(screen=Screen(80))).split()
+    )
     rubin = driver_table(host(AUGUST_2028, [A100, RUBIN], "2028-08"), PARAMS)
     assert [row.available for row in rubin.rows] == [
         "branches 580 (long-term, ended 2028-06), 640 (long-term, end not known), 655 (production, end not known)",
@@ -208,8 +240,16 @@ def test_driver_page_names_the_ends_and_marks_ended_ones():
 def test_row_of_the_site_is_named_as_the_source():
     files = {"/etc/hosttune/driver-branches.tsv": "branch 640 lts 2031-01 turing blackwell\n"}
     facts = host(NOVEMBER_2027, [H100], "2027-11", files=files)
-    assert "supported until 2031-01, as /etc/hosttune/driver-branches.tsv says" in choose(facts, PARAMS).reason
-    bad = host(NOVEMBER_2027, [H100], "2027-11", files={"/etc/hosttune/driver-branches.tsv": "branch 640 LTS - - -\n"})
+    assert (
+        "supported until 2031-01, as /etc/hosttune/driver-branches.tsv says"
+        in choose(facts, PARAMS).reason
+    )
+    bad = host(
+        NOVEMBER_2027,
+        [H100],
+        "2027-11",
+        files={"/etc/hosttune/driver-branches.tsv": "branch 640 LTS - - -\n"},
+    )
     refused = choose(bad, PARAMS)
     assert refused.action == "refuse"
     assert "driver-branches.tsv:1: kind: 'LTS' is no kind of branch (one of lts" in refused.reason
@@ -267,8 +307,12 @@ def test_file_of_the_maker_that_others_may_write_is_not_followed():
         ("440", "0x1eb8"), ("460", "0x1eb8"), ("460-server", A100), ("515-open", A100), ("700-open", RUBIN),
     ],
 )  # fmt: skip
-def test_no_working_host_is_told_that_its_branch_does_not_drive_its_gpu(installed, device, monkeypatch):
-    monkeypatch.setitem(__import__("tests.hosts.driver", fromlist=["NAMES"]).NAMES, device, "NVIDIA X")
+def test_no_working_host_is_told_that_its_branch_does_not_drive_its_gpu(
+    installed, device, monkeypatch
+):
+    monkeypatch.setitem(
+        __import__("tests.hosts.driver", fromlist=["NAMES"]).NAMES, device, "NVIDIA X"
+    )
     facts = host(A580, [device], "2026-11", installed=installed)
     assert facts.driver.name == installed
     assert [one.slot for one in facts.nvidia.gpus] == ["0000:10:00.0"]
@@ -307,11 +351,14 @@ BOTH_615 = (
 
 
 def host_615(names=BOTH_615, archive=AUTUMN_2026, month="2026-11"):
-    """A workstation whose 615 came by the old name, which is an empty step to nvidia-driver-615-open."""
+    """A workstation whose 615 came by the old name, which is an empty step to
+    nvidia-driver-615-open.
+    """
     facts = host(archive, [RTX5090], month, installed="615-open", working=False)
     version = "615.50.01-0ubuntu1"
     stanzas = [
-        f"Package: {one}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n" for one in names
+        f"Package: {one}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n"
+        for one in names
     ]
     kept = facts.reader.data["files"]["/var/lib/dpkg/status"].split("\n\n")
     own = [one for one in kept if "615" not in one]
@@ -333,6 +380,9 @@ def test_615_by_its_transitional_name_is_the_open_one_and_stays(track, switch):
 def test_615_alone_is_named_as_what_it_is_by_ubuntu_drivers_and_compiled_by_consent_only():
     facts = host({615: A615[615]}, [RTX5090], "2026-11")
     refused = choose(facts, PARAMS)
-    assert (refused.action, "modules are offered only by DKMS" in refused.reason) == ("refuse", True)
+    assert (refused.action, "modules are offered only by DKMS" in refused.reason) == (
+        "refuse",
+        True,
+    )
     compiled = choose(facts, PARAMS | {"allow_dkms": True})
     assert compiled.packages[2:] == ("nvidia-dkms-615-server-open", "linux-headers-generic")

@@ -1,4 +1,6 @@
-"""The matrix of driver_matrix.yaml: GPU sets, releases and policies, each with the choice and what follows from it."""
+"""The matrix of driver_matrix.yaml: GPU sets, releases and policies, each with the choice and what
+follows from it.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,13 @@ CASES = [
 def archive(release):
     found = []
     for branch, how in MATRIX["archives"][release].items():
-        for flavour in ("", "-server") if how == "dkms" else ("", "-open", "-server", "-server-open"):
+        for flavour in (
+            ("", "-server") if how == "dkms" else ("", "-open", "-server", "-server-open")
+        ):
             name = f"{branch}{flavour}"
-            modules = f"nvidia-dkms-{name}" if how == "dkms" else f"linux-modules-nvidia-{name}-generic"
+            modules = (
+                f"nvidia-dkms-{name}" if how == "dkms" else f"linux-modules-nvidia-{name}-generic"
+            )
             found.append(candidate(f"nvidia-driver-{name}", modules))
     return tuple(found)
 
@@ -60,9 +66,14 @@ def test_choice_and_what_follows_from_it(one, release, policy, expected):
     assert choice.name in choice.reason
     if not choice.needs_dkms:
         fabric = (
-            ("nvidia-fabricmanager-{0}", "libnvidia-nscq-{0}") if one.get("nvswitches") or one.get("fabric") else ()
+            ("nvidia-fabricmanager-{0}", "libnvidia-nscq-{0}")
+            if one.get("nvswitches") or one.get("fabric")
+            else ()
         )
-        assert choice.packages == (*main_packages(expected), *(name.format(choice.branch) for name in fabric))
+        assert choice.packages == (
+            *main_packages(expected),
+            *(name.format(choice.branch) for name in fabric),
+        )
     common = f"nvidia-kernel-common-{choice.name.removesuffix('-open')}"
     again = choose(host(one, release, (*choice.packages, common)), params)
     assert (again.action, again.name) == ("keep", choice.name), again.reason

@@ -38,18 +38,24 @@ from tests.unit.fake_reader import FakeReader
 
 KERNEL, NEXT, VERSION = "6.8.0-60-generic", "6.8.0-71-generic", "580.126.20"
 FALLEN = SilentGpu("0000:1b:00.0", "has fallen off the bus (Xid 79)", "log")
-LEFT_OUT = SilentGpu("0000:43:00.0", "is on the PCI bus and does not answer (nvidia-smi lists 7 of 8)", "left out")
+LEFT_OUT = SilentGpu(
+    "0000:43:00.0", "is on the PCI bus and does not answer (nvidia-smi lists 7 of 8)", "left out"
+)
 HALF = "dpkg stopped half-way with nvidia-dkms-580 (half-configured)"
 PIN = Pin(("nvidia-utils-*",), "version 580.126*", 1001, "/etc/apt/preferences.d/driver", 3)
 SWITCHED_OFF = Placed(
-    "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /", "/etc/apt/cuda.list", 2
+    "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /",
+    "/etc/apt/cuda.list",
+    2,
 )
 PACKAGE = "580.126.20-0ubuntu0.24.04.1"
 
 
 def module(kernel=KERNEL, *, version=VERSION, source="prebuilt", is_open=True):
     path = "updates/dkms/nvidia.ko" if source == "dkms" else "kernel/nvidia-580srv-open/nvidia.ko"
-    return SimpleNamespace(kernel=kernel, path=path, source=source, version=version, is_open=is_open)
+    return SimpleNamespace(
+        kernel=kernel, path=path, source=source, version=version, is_open=is_open
+    )
 
 
 class Driver(SimpleNamespace):
@@ -79,7 +85,10 @@ class Driver(SimpleNamespace):
 
     @property
     def is_mismatched(self):
-        return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
+        return (
+            bool(self.loaded_version and self.userspace_version)
+            and self.loaded_version != self.userspace_version
+        )
 
 
 def host(
@@ -132,14 +141,20 @@ def host(
         driver=Driver(**plain | driver),
         gpus=SimpleNamespace(
             generations=generations,
-            ours=tuple(SimpleNamespace(generation=one, slot="", title=one, device_id="") for one in generations),
+            ours=tuple(
+                SimpleNamespace(generation=one, slot="", title=one, device_id="")
+                for one in generations
+            ),
             nvswitches=nvswitches,
             undriven=undriven,
             devices=(),
             is_on_grace="grace" in here,
             open_alone=tuple(
                 word
-                for word, is_so in (("Grace Hopper", "grace" in here), ("Blackwell", "blackwell" in generations))
+                for word, is_so in (
+                    ("Grace Hopper", "grace" in here),
+                    ("Blackwell", "blackwell" in generations),
+                )
                 if is_so
             ),
             drivers=("nvidia", "") if undriven else ("nvidia",),
@@ -159,10 +174,14 @@ def host(
             hostname="gpu01",
             cloud="azure" if "azure" in here else "",
         ),
-        managers=SimpleNamespace(gpu_operator="operator" in here, kubelet="kubelet" in here, slurm=False),
+        managers=SimpleNamespace(
+            gpu_operator="operator" in here, kubelet="kubelet" in here, slurm=False
+        ),
         processes=defaultdict(lambda: SimpleNamespace(commands=())),
         dcgm=SimpleNamespace(version=""),
-        role=SimpleNamespace(vendor_image="DGX OS" if "dgx" in here else "", is_desktop="desktop" in here),
+        role=SimpleNamespace(
+            vendor_image="DGX OS" if "dgx" in here else "", is_desktop="desktop" in here
+        ),
         containers=SimpleNamespace(
             has_operator_toolkit="operator toolkit" in here,
             has_toolkit="hook" in here or "cdi" in here,
@@ -175,13 +194,26 @@ def host(
         ),
         kernel=SimpleNamespace(release=KERNEL, architecture="x86_64", command_line=tuple(words)),
         cmdline=SimpleNamespace(removed=(), added=()),
-        units={SERVICE: SimpleNamespace(is_active=fabric == "active", active_state=fabric, load_state="loaded")},
+        units={
+            SERVICE: SimpleNamespace(
+                is_active=fabric == "active", active_state=fabric, load_state="loaded"
+            )
+        },
         os=SimpleNamespace(
-            is_ubuntu=ubuntu, id="ubuntu" if ubuntu else "other", version_id="24.04", name="Ubuntu 24.04"
+            is_ubuntu=ubuntu,
+            id="ubuntu" if ubuntu else "other",
+            version_id="24.04",
+            name="Ubuntu 24.04",
         ),
         boot=SimpleNamespace(**files | (boot or {})),
         archives=GivenArchives(
-            **{"origins": ("Ubuntu",), "updates": (), "kept_back": (), "without_origin": (), "packages_there": there}
+            **{
+                "origins": ("Ubuntu",),
+                "updates": (),
+                "kept_back": (),
+                "without_origin": (),
+                "packages_there": there,
+            }
             | (archives or {}),
         ),
         nvidia=SimpleNamespace(**quiet | (nvidia or {})),
@@ -198,10 +230,16 @@ def host(
         boot_room=SimpleNamespace(is_full=False),
         health=SimpleNamespace(gpus=(), is_stuck=False),
         reader=SimpleNamespace(
-            now=lambda: now, has_tried_packages=False, persistent_only=True, stat=lambda *_, **__: ABSENT
+            now=lambda: now,
+            has_tried_packages=False,
+            persistent_only=True,
+            stat=lambda *_, **__: ABSENT,
         ),
         apt=SimpleNamespace(
-            pins=(PIN,), disabled_sources=(SWITCHED_OFF,), sources=(), would=defaultdict(lambda: Transaction(would))
+            pins=(PIN,),
+            disabled_sources=(SWITCHED_OFF,),
+            sources=(),
+            would=defaultdict(lambda: Transaction(would)),
         ),
     )
 
@@ -232,7 +270,9 @@ def test_healthy_host_is_current():
     ],
 )  # fmt: skip
 def test_update_that_costs_a_package_is_advised_as_plan_would_take_it(name, way):
-    """Ubuntu's libnvidia-gl-580 conflicts with libnvidia-egl-gbm1 since 580.126, and Fabric Manager comes later."""
+    """Ubuntu's libnvidia-gl-580 conflicts with libnvidia-egl-gbm1 since 580.126, and Fabric Manager
+    comes later.
+    """
     (state,) = states(host(archives={"updates": (offer(),)}, would=(PackageStep(name, "1", ""),)))
     assert state.name == "update offered"
     assert state.way_out.startswith(way)
@@ -241,13 +281,21 @@ def test_update_that_costs_a_package_is_advised_as_plan_would_take_it(name, way)
 
 @pytest.mark.parametrize(
     "site",
-    ["https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages", "file:/var/cuda-repo"],
+    [
+        "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages",
+        "file:/var/cuda-repo",
+    ],
 )
 def test_upgrade_that_takes_ubuntus_driver_from_nvidias_archive_is_kept_away_by_a_pin(site):
-    """By NVIDIA's own cuda-repository-pin-600, or as its version is newer; Ubuntu's prebuilt modules would stay."""
+    """By NVIDIA's own cuda-repository-pin-600, or as its version is newer; Ubuntu's prebuilt
+    modules would stay.
+    """
     names = ("libnvidia-compute-580", "nvidia-utils-580")
     versions, new = {"580.142-0ubuntu1": "NVIDIA"}, "580.142-0ubuntu1"
-    offers = tuple(Offer(one, PACKAGE, new, "Ubuntu", "NVIDIA", versions, new, 100, ((new, site),)) for one in names)
+    offers = tuple(
+        Offer(one, PACKAGE, new, "Ubuntu", "NVIDIA", versions, new, 100, ((new, site),))
+        for one in names
+    )
     (state,) = states(host(archives={"updates": offers}))
     assert state.evidence.startswith(
         "the next `apt upgrade` takes the driver from NVIDIA in the place of Ubuntu's: libnv"
@@ -257,13 +305,20 @@ def test_upgrade_that_takes_ubuntus_driver_from_nvidias_archive_is_kept_away_by_
     pin = r"printf '\nPackage: libnvidia-compute* nvidia-utils*\nPin: origin developer.download.nvidia.com\nPin-Priority: -1\n' | sudo tee -a"
     is_known = site.startswith("https")
     assert (pin in first) is is_known
-    assert first.startswith("decide for one archive: apt-cache policy libnvidia-compute-580 shows both") is not is_known
+    assert (
+        first.startswith(
+            "decide for one archive: apt-cache policy libnvidia-compute-580 shows both"
+        )
+        is not is_known
+    )
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        {"nvidia": {"smi": "answers"}},  # a container's own, or one that lies where no known file is
+        {
+            "nvidia": {"smi": "answers"}
+        },  # a container's own, or one that lies where no known file is
         {"userspace_version": VERSION},
         {"kernels_with_module": (KERNEL,)},
         {"here": ("operator",)},
@@ -275,7 +330,9 @@ def test_loaded_driver_of_which_something_is_known_is_not_gone(more):
 
 @pytest.mark.parametrize("has_headers", [False, True])
 def test_repair_of_dkms_brings_no_module_to_a_kernel_without_headers(has_headers):
-    """It builds for the kernels that have some, and ends well: then a reboot would start a kernel without a module."""
+    """It builds for the kernels that have some, and ends well: then a reboot would start a kernel
+    without a module.
+    """
     dkms = "nvidia-dkms-580-server-open"
     found = {
         one.name: one.way_out
@@ -291,7 +348,10 @@ def test_repair_of_dkms_brings_no_module_to_a_kernel_without_headers(has_headers
             )
         )
     }
-    way, install = found["module missing for the next kernel"], f"sudo apt-get install linux-headers-{NEXT}"
+    way, install = (
+        found["module missing for the next kernel"],
+        f"sudo apt-get install linux-headers-{NEXT}",
+    )
     assert way.startswith("do not reboot before: what solves `broken packages`")
     assert (install in way) is not has_headers
     assert found["mismatch"].startswith(
@@ -316,7 +376,9 @@ def test_missing_cuda_device_is_no_fault_where_something_makes_it_or_nothing_nee
 
 def packages(*names, **versions):
     there = dict.fromkeys(names, PACKAGE) | versions
-    return tuple(DriverPackage(name, version, False, "installed") for name, version in there.items())
+    return tuple(
+        DriverPackage(name, version, False, "installed") for name, version in there.items()
+    )
 
 
 COMPUTE, UTILS, KERNEL_COMMON = (
@@ -450,14 +512,20 @@ def test_metapackage_that_moves_needs_a_full_upgrade():
 
 def test_branch_that_does_not_drive_every_gpu_is_named():
     state = moving("cuda-drivers", generations=("volta", "ampere"))["other branch offered"]
-    assert state.evidence.endswith("; branch 595 does not drive volta, and these GPUs would stop working")
+    assert state.evidence.endswith(
+        "; branch 595 does not drive volta, and these GPUs would stop working"
+    )
     assert "does not drive" not in moving("cuda-drivers")["other branch offered"].evidence
 
 
 def test_tools_and_modules_name_no_branch():
-    """Ubuntu's nvidia-settings is 510 beside every driver, and modules are versioned as their kernel."""
+    """Ubuntu's nvidia-settings is 510 beside every driver, and modules are versioned as their
+    kernel.
+    """
     assert "other branch offered" not in moving("nvidia-settings", candidate="510.47.03-1")
-    assert "other branch offered" not in moving("linux-modules-nvidia-580-generic", candidate="6.8.0-146.146")
+    assert "other branch offered" not in moving(
+        "linux-modules-nvidia-580-generic", candidate="6.8.0-146.146"
+    )
     assert "other branch offered" not in moving("nvlsm", candidate="2025.10.11-1")
 
 
@@ -472,16 +540,28 @@ HELD = ("libnvidia-compute-570", "nvidia-driver-570-open")
 @pytest.mark.parametrize("held", [(), HELD])
 def test_hold_in_the_way_of_another_branch_comes_before_its_commands(held):
     """GoogleCloudDataproc/initialization-actions pull 1323: all packages of the driver are held."""
-    there = tuple(DriverPackage(name, "570.86.15-0ubuntu1", bool(held), "installed") for name in HELD)
-    driver = {"branch": "570", "flavour": "open", "name": "570-open", "packages": there, "held": held}
+    there = tuple(
+        DriverPackage(name, "570.86.15-0ubuntu1", bool(held), "installed") for name in HELD
+    )
+    driver = {
+        "branch": "570",
+        "flavour": "open",
+        "name": "570-open",
+        "packages": there,
+        "held": held,
+    }
     found = {one.name: one for one in states(host(archives={"origins": ("NVIDIA",)}, **driver))}
     steps = found["outdated branch"].way_out.splitlines()
-    assert steps[: len(steps) - 2] == [f"when the hold has served: sudo apt-mark unhold {' '.join(held)}"] * bool(held)
+    assert steps[: len(steps) - 2] == [
+        f"when the hold has served: sudo apt-mark unhold {' '.join(held)}"
+    ] * bool(held)
     assert "sudo apt-get install" in steps[-2]
 
 
 def test_pin_that_keeps_the_driver_out_of_another_branch_is_not_said():
-    newer = Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", newest="595.71.05-1")
+    newer = Offer(
+        "nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", newest="595.71.05-1"
+    )
     assert names(host(archives={"kept_back": (newer,)})) == ["current"]
 
 
@@ -492,28 +572,40 @@ def test_package_of_others_that_misses_one_can_go_where_it_is_new():
     entries = {**facts.packages.entries, "xserver-xlibre": ("25.0-1", "install ok unpacked")}
     needs = defaultdict(tuple, {"xserver-xlibre": ("xserver-xlibre-core",)})
     for is_new in (True, False):
-        facts.packages = Packages(entries, depends=needs, is_new=defaultdict(lambda new=is_new: new))
+        facts.packages = Packages(
+            entries, depends=needs, is_new=defaultdict(lambda new=is_new: new)
+        )
         way = states(facts)[0].way_out
-        assert way.startswith(f"{REPAIR}\nif dpkg ends with the same error, see why: /var/log/apt/term.log")
+        assert way.startswith(
+            f"{REPAIR}\nif dpkg ends with the same error, see why: /var/log/apt/term.log"
+        )
         assert way.endswith(": sudo apt-get remove xserver-xlibre") is is_new
 
 
 def test_archive_of_nvidia_that_is_switched_off_is_named():
-    (state,) = states(host(archives={"origins": (), "without_origin": ("nvidia-open", "nvidia-driver-open")}))
+    (state,) = states(
+        host(archives={"origins": (), "without_origin": ("nvidia-open", "nvidia-driver-open")})
+    )
     assert state.evidence.startswith(
         "no archive has the installed version of nvidia-open and 1 more: /etc/apt/cuda.list:2"
     )
-    assert state.way_out == "take the # away in line 2 of /etc/apt/cuda.list, then sudo apt-get update"
+    assert (
+        state.way_out == "take the # away in line 2 of /etc/apt/cuda.list, then sudo apt-get update"
+    )
 
 
 NVIDIA_SOURCE = Placed(
-    "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /", "/etc/apt/cuda.list", 1
+    "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /",
+    "/etc/apt/cuda.list",
+    1,
 )
 
 
 @pytest.mark.parametrize("generation", ["hopper", "volta"])
 def test_archive_of_nvidia_of_which_apt_has_no_list_is_named(generation):
-    """github.com/NVIDIA/cuda-repo-management/issues/39: nothing is known then of the branches that it has."""
+    """github.com/NVIDIA/cuda-repo-management/issues/39: nothing is known then of the branches that
+    it has.
+    """
     version, undriven = "595.71.05-1ubuntu1", generation == "volta"
     facts = host(
         packages=(DriverPackage("nvidia-driver", version, False, "installed"),), branch="595", name="595", flavour="",
@@ -521,21 +613,33 @@ def test_archive_of_nvidia_of_which_apt_has_no_list_is_named(generation):
         nvidia={"smi": "refused" if undriven else "answers"},
         archives={"origins": (), "without_origin": ("nvidia-driver",), "lacking": ("cuda-drivers", "cuda-keyring", "nvidia-open", "nvidia-driver-pinning-580", "cuda-drivers-580")},
     )  # fmt: skip
-    other = Placed("https://developer.download.nvidia.com/devtools/repos/ubuntu2404/amd64/ /", "/etc/apt/a.list", 1)
+    other = Placed(
+        "https://developer.download.nvidia.com/devtools/repos/ubuntu2404/amd64/ /",
+        "/etc/apt/a.list",
+        1,
+    )
     facts.apt.sources = (other, NVIDIA_SOURCE)
     found = {one.name: one for one in states(facts)}
     missing = f"apt has no list of {NVIDIA_SOURCE.value} (/etc/apt/cuda.list:1)"
     update = "sudo apt-get update, and solve what it says of that archive"
-    assert found["kept back"].evidence == f"no archive has the installed version of nvidia-driver: {missing}"
+    assert (
+        found["kept back"].evidence
+        == f"no archive has the installed version of nvidia-driver: {missing}"
+    )
     assert found["kept back"].way_out == update
     if undriven:  # no purge for an archive that is not known
-        assert found["unsupported GPU"].way_out == f"a branch that does: {missing}: {update}, then look again"
+        assert (
+            found["unsupported GPU"].way_out
+            == f"a branch that does: {missing}: {update}, then look again"
+        )
 
 
 def test_phased_update_is_said_to_be_one():
     phased = replace(offer(), phased=20)
     (state,) = states(host(archives={"updates": (phased,)}))
-    assert state.evidence.endswith("phased, to 20% of hosts by now: `apt upgrade` may still leave it out")
+    assert state.evidence.endswith(
+        "phased, to 20% of hosts by now: `apt upgrade` may still leave it out"
+    )
 
 
 def test_states_that_another_rule_reports_name_it():
@@ -547,7 +651,9 @@ def test_states_that_another_rule_reports_name_it():
     assert set(rules.values()) - {""} <= set(builtin_catalog().rules)
 
 
-@pytest.mark.parametrize(("is_vm", "way"), [(False, "boot the kernel that was installed before"), (True, "MSI-X")])
+@pytest.mark.parametrize(
+    ("is_vm", "way"), [(False, "boot the kernel that was installed before"), (True, "MSI-X")]
+)
 def test_gpu_without_an_interrupt(is_vm, way):
     facts = host(**NOT_LOADED | {"nvidia": {"refused": "interrupt"}})
     facts.host.is_vm = is_vm
@@ -575,24 +681,31 @@ def test_what_must_be_solved_first_leads(changes, first, then):
 
 
 def test_one_cause_is_said_once():
-    missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}
+    missing = NOT_LOADED | {
+        "has_module_for_running_kernel": False,
+        "modules": (),
+        "kernels_with_module": (),
+    }
     assert names(host(**missing)) == ["module missing"]
-    assert names(host(**NOT_LOADED, boot={"secure_boot": True}, modules=(module(source="dkms"),))) == [
-        "Secure Boot refuses"
-    ]
+    assert names(
+        host(**NOT_LOADED, boot={"secure_boot": True}, modules=(module(source="dkms"),))
+    ) == ["Secure Boot refuses"]
     pending = {"reboot_required": True, "reboot_packages": ("libnvidia-compute-580",)}
     assert names(host(loaded_version="580.95.05", boot=pending)) == ["mismatch"]
 
 
 def test_kernel_log_adds_what_the_table_does_not_know():
     assert names(host(generations=("unknown",), nvidia={"not_for_open": True})) == ["wrong flavour"]
-    assert names(host(is_open=False, modules=(module(is_open=False),), nvidia={"needs_open": True})) == [
-        "wrong flavour"
-    ]
+    assert names(
+        host(is_open=False, modules=(module(is_open=False),), nvidia={"needs_open": True})
+    ) == ["wrong flavour"]
     (state,) = states(host(**NOT_LOADED, nvidia={"rejected_key": True}))
     assert (state.name, "mokutil" in state.way_out) == ("Secure Boot refuses", True)
     (state,) = states(host(nvidia={"legacy_branch": "470"}))
-    assert (state.name, 'branch: "470" and switch_branch: true' in state.way_out) == ("unsupported GPU", True)
+    assert (state.name, 'branch: "470" and switch_branch: true' in state.way_out) == (
+        "unsupported GPU",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -615,34 +728,61 @@ def test_machine_of_a_cloud_has_no_firmware_setup_to_switch_secure_boot_off(clou
 
 @pytest.mark.parametrize("ubuntu", [True, False])
 def test_absent_driver_is_the_only_state(ubuntu):
-    (state,) = states(host(ubuntu=ubuntu, branch="", name="", loaded_version="", userspace_version="", modules=()))
+    (state,) = states(
+        host(ubuntu=ubuntu, branch="", name="", loaded_version="", userspace_version="", modules=())
+    )
     assert (state.name, state.is_fault) == ("absent", True)
     assert ("non-free-firmware" in state.way_out) is not ubuntu
 
 
 @pytest.mark.parametrize("here", ["container", "wsl", "vfio"])
 def test_driver_that_is_not_this_systems_business_is_no_fault(here):
-    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+    nothing = {
+        "branch": "",
+        "name": "",
+        "loaded_version": "",
+        "userspace_version": "",
+        "modules": (),
+    }
     (state,) = states(host(here=(here,), **nothing))
     assert (state.is_fault, state.way_out) == (False, "")
     assert state.name != "current"
 
 
 def test_node_whose_operator_has_loaded_no_driver_computes_nothing():
-    """NVIDIA/gpu-operator issue 1220: the driver's container fails, and nothing else says so on the node."""
-    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": (), "packages": ()}
+    """NVIDIA/gpu-operator issue 1220: the driver's container fails, and nothing else says so on the
+    node.
+    """
+    nothing = {
+        "branch": "",
+        "name": "",
+        "loaded_version": "",
+        "userspace_version": "",
+        "modules": (),
+        "packages": (),
+    }
     (state,) = states(host(here=("operator",), **nothing))
     assert (state.name, state.is_fault, state.is_dead) == ("driver in a container", True, True)
     assert "kubectl -n gpu-operator logs -c nvidia-driver-ctr" in state.way_out
 
 
 def test_nouveau_that_holds_the_gpu_of_a_driver_container_is_named_first():
-    """kubernetes-sigs/image-builder issue 1468: the container's module cannot have a GPU that nouveau holds."""
-    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+    """kubernetes-sigs/image-builder issue 1468: the container's module cannot have a GPU that
+    nouveau holds.
+    """
+    nothing = {
+        "branch": "",
+        "name": "",
+        "loaded_version": "",
+        "userspace_version": "",
+        "modules": (),
+    }
     nouveau = GpuHolder("nouveau", ("nouveau",), ("0000:00:1e.0",), False, "", False)
     reserved = GpuHolder("pci-stub", (), ("0000:00:1f.0",), True, "", False)
     (state,) = states(host(here=("operator",), **nothing, holders=(reserved, nouveau)))
-    assert state.evidence.endswith("; nouveau holds the GPU at 0000:00:1e.0, and nothing keeps it out")
+    assert state.evidence.endswith(
+        "; nouveau holds the GPU at 0000:00:1e.0, and nothing keeps it out"
+    )
     assert state.way_out.startswith("printf 'blacklist nouveau")
     (state,) = states(host(here=("operator",), **nothing, holders=(reserved,)))
     assert state.way_out.startswith("while the node starts, wait for its driver pod")
@@ -654,10 +794,15 @@ def test_driver_of_the_installer_beside_the_operator_is_the_hosts():
 
 
 def test_driver_of_an_unknown_package_beside_the_operator_is_the_hosts():
-    """NVIDIA/gpu-operator issue 1923: the .deb of a vGPU manager. Libraries of another version are leftovers."""
+    """NVIDIA/gpu-operator issue 1923: the .deb of a vGPU manager. Libraries of another version are
+    leftovers.
+    """
     own = {"branch": "", "name": "", "packages": (), "is_vgpu_manager": True}
     (state,) = states(host(here=("operator", "kubelet"), **own))
-    assert (state.name, state.evidence) == ("current", f"NVIDIA's vGPU manager {VERSION} is installed and loaded")
+    assert (state.name, state.evidence) == (
+        "current",
+        f"NVIDIA's vGPU manager {VERSION} is installed and loaded",
+    )
     (left,) = states(host(here=("operator",), userspace_version="570.211.01", **own))
     assert left.name == "driver in a container"
 
@@ -671,14 +816,24 @@ def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
 
 
 RUNFILE = {"runfile": True, "branch": "", "name": "", "modules": ()}
-MISSING_MODULE = {"loaded_version": "", "has_module_for_running_kernel": False, "kernels_with_module": ()}
+MISSING_MODULE = {
+    "loaded_version": "",
+    "has_module_for_running_kernel": False,
+    "kernels_with_module": (),
+}
 
 
 @pytest.mark.parametrize(
     ("here", "facts"),
     [
-        ((), {"nvidia": {"is_vgpu": True}} | RUNFILE),  # Azure's GRID driver comes by NVIDIA's installer
-        ((), {"nvidia": {"is_vgpu": True}, "branch": "535", "name": "535-grid"}),  # in the release of the hypervisor
+        (
+            (),
+            {"nvidia": {"is_vgpu": True}} | RUNFILE,
+        ),  # Azure's GRID driver comes by NVIDIA's installer
+        (
+            (),
+            {"nvidia": {"is_vgpu": True}, "branch": "535", "name": "535-grid"},
+        ),  # in the release of the hypervisor
         ((), {"nvidia": {"is_vgpu": True}, "archives": {"updates": (offer(),)}}),
         (("dgx",), MIXED_SOURCES),
         (("dgx",), {"archives": {"origins": ("Lambda",)}}),
@@ -741,7 +896,9 @@ def test_update_that_brought_its_module_with_a_new_kernel_is_mended_by_a_reboot(
     facts = host(loaded_version="580.95.05", modules=modules, boot={"next_kernel": NEXT})
     assert names(facts) == ["mismatch"]
     old = host(
-        loaded_version="580.95.05", modules=(module(), module(NEXT, version="580.95.05")), boot={"next_kernel": NEXT}
+        loaded_version="580.95.05",
+        modules=(module(), module(NEXT, version="580.95.05")),
+        boot={"next_kernel": NEXT},
     )
     assert names(old) == ["stale module"]
     assert f"linux-modules-nvidia-580-server-open-{NEXT}" in states(old)[0].way_out
@@ -757,7 +914,10 @@ def test_libraries_of_a_package_that_is_there_are_brought_back_by_installing_it_
     """apt-get install does nothing about a package that is installed."""
     gone = {"userspace_version": "", "nvidia": {"smi": "absent"}}
     (state,) = states(
-        host(**gone, names=("linux-modules-nvidia-580-server-open-generic", "libnvidia-compute-580-server"))
+        host(
+            **gone,
+            names=("linux-modules-nvidia-580-server-open-generic", "libnvidia-compute-580-server"),
+        )
     )
     assert state.way_out == "sudo apt-get install --reinstall libnvidia-compute-580-server"
     (state,) = states(host(**gone))
@@ -766,25 +926,42 @@ def test_libraries_of_a_package_that_is_there_are_brought_back_by_installing_it_
 
 @pytest.mark.parametrize(
     ("there", "library"),
-    [("nvidia-kernel-common", "libnvidia-compute"), ("nvidia-kernel-common-580", "libnvidia-compute-580")],
+    [
+        ("nvidia-kernel-common", "libnvidia-compute"),
+        ("nvidia-kernel-common-580", "libnvidia-compute-580"),
+    ],
 )
 def test_libraries_of_nvidias_archive_come_from_there(there, library):
-    gone = {"userspace_version": "", "nvidia": {"smi": "absent"}, "archives": {"origins": ("NVIDIA",)}}
+    gone = {
+        "userspace_version": "",
+        "nvidia": {"smi": "absent"},
+        "archives": {"origins": ("NVIDIA",)},
+    }
     (state,) = states(host(**gone, packages=packages(there)))
     assert state.way_out == f"sudo apt-get install {library}"
 
 
 def test_module_that_the_running_kernel_gets_is_loaded_then():
-    missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}
+    missing = NOT_LOADED | {
+        "has_module_for_running_kernel": False,
+        "modules": (),
+        "kernels_with_module": (),
+    }
     (state,) = states(host(**missing))
     assert state.way_out.endswith("\nsudo modprobe nvidia")
-    (state,) = states(host(**missing | {"branch": "", "name": "", "runfile": True}, boot={"next_kernel": ""}))[:1]
+    (state,) = states(
+        host(**missing | {"branch": "", "name": "", "runfile": True}, boot={"next_kernel": ""})
+    )[:1]
     assert "modprobe" not in state.way_out
 
 
 def test_compiled_modules_are_compiled_where_one_is_missing():
     debian = {"ubuntu": False, "names": ("nvidia-kernel-dkms",), "name": "580", "flavour": ""}
-    missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": ()}
+    missing = NOT_LOADED | {
+        "has_module_for_running_kernel": False,
+        "modules": (),
+        "kernels_with_module": (),
+    }
     (state,) = states(host(**debian, **missing))
     assert f"dkms autoinstall -k {KERNEL}" in state.way_out
     (state,) = states(host(**debian | {"branch": "535", "name": "535"}))
@@ -796,18 +973,26 @@ def test_refusal_of_nvidia_smi_is_said_once_and_not_guessed():
     assert names(host(loaded_version="580.95.05", nvidia=refused)) == ["mismatch"]
     lost = {"smi": "refused", "refusal": "gpu lost", "problem": "nvidia-smi: GPU is lost"}
     assert names(host(nvidia=lost)) == ["GPU lost"]
-    hidden = {"smi": "refused", "refusal": "no permission", "problem": "nvidia-smi: Insufficient Permissions"}
+    hidden = {
+        "smi": "refused",
+        "refusal": "no permission",
+        "problem": "nvidia-smi: Insufficient Permissions",
+    }
     assert names(host(nvidia=hidden)) == ["not known: nvidia-smi refuses"]
 
 
 def test_xid_79_is_claimed_where_the_kernel_log_has_it_alone():
-    said = {silent.sign: states(host(nvidia={"silent": (silent,)}))[0] for silent in (FALLEN, LEFT_OUT)}
+    said = {
+        silent.sign: states(host(nvidia={"silent": (silent,)}))[0] for silent in (FALLEN, LEFT_OUT)
+    }
     assert "(Xid 79)" in said["log"].evidence
     assert "Xid" not in said["left out"].evidence + said["left out"].way_out
     assert "drain -q -p 0000:43:00.0" in said["left out"].way_out
     both = states(host(nvidia={"silent": (FALLEN, LEFT_OUT)}))[0].evidence
     assert both == f"the GPU at 0000:1b:00.0 {FALLEN.why}; the GPU at 0000:43:00.0 {LEFT_OUT.why}"
-    two = states(host(nvidia={"silent": (FALLEN, SilentGpu("0000:43:00.0", FALLEN.why, "log"))}))[0].evidence
+    two = states(host(nvidia={"silent": (FALLEN, SilentGpu("0000:43:00.0", FALLEN.why, "log"))}))[
+        0
+    ].evidence
     assert two == "2 GPUs, 0000:1b:00.0, 0000:43:00.0: each has fallen off the bus (Xid 79)"
 
 
@@ -817,7 +1002,9 @@ def test_gpu_that_asks_for_a_reset_gets_no_other_way():
 
 
 def test_gpu_that_prints_errors_only_is_not_called_broken_hardware():
-    """pytorch/test-infra pull request 3967; gpustack/runtime pull request 26: after Xid 119 a reset comes first."""
+    """pytorch/test-infra pull request 3967; gpustack/runtime pull request 26: after Xid 119 a reset
+    comes first.
+    """
     words = "does not answer nvidia-smi: [Unknown Error]"
     (state,) = states(host(nvidia={"silent": (SilentGpu("0000:43:00.0", words, "smi"),)}))
     assert (state.name, "it is hardware" in state.way_out) == ("GPU lost", False)
@@ -838,7 +1025,10 @@ def test_closed_module_on_grace_hopper_is_the_wrong_one_for_both_rules():
         "modules": (module(is_open=False),),
     }
     (state,) = states(host(**closed))
-    assert (state.name, "Grace Hopper needs the open one" in state.evidence) == ("wrong flavour", True)
+    assert (state.name, "Grace Hopper needs the open one" in state.evidence) == (
+        "wrong flavour",
+        True,
+    )
     assert names(host(**closed | {"here": ()})) == ["current"]  # an H100 takes either
 
 
@@ -855,7 +1045,9 @@ def test_gpu_that_this_driver_does_not_drive_is_not_called_lost():
 
 
 def test_gpu_of_which_it_is_not_known_whether_it_answers_is_not_well():
-    hidden = SilentGpu("0000:43:00.0", "nvidia-smi may not open the GPU at 0000:43:00.0", "not known")
+    hidden = SilentGpu(
+        "0000:43:00.0", "nvidia-smi may not open the GPU at 0000:43:00.0", "not known"
+    )
     assert names(host(nvidia={"silent": (hidden,)})) == ["not known: GPU lost"]
     assert names(host(nvidia={"silent": (FALLEN, hidden)})) == ["GPU lost"]
 
@@ -872,7 +1064,9 @@ def test_nvidia_smi_that_hangs_is_a_fault():
     hangs = {"smi": "hangs", "problem": "nvidia-smi did not end within 30 s"}
     (state,) = states(host(nvidia=hangs))
     assert (state.name, state.is_fault) == ("nvidia-smi refuses", True)
-    assert state.evidence.startswith("nvidia-smi did not end within 30 s: a GPU or the driver hangs")
+    assert state.evidence.startswith(
+        "nvidia-smi did not end within 30 s: a GPU or the driver hangs"
+    )
 
 
 HANGS = {"smi": "hangs", "problem": "nvidia-smi did not end within 30 s"}
@@ -883,14 +1077,17 @@ def test_task_of_the_driver_that_is_blocked_proves_that_it_is_not_slow():
     others = HungTask("python (4711)", "rpc_wait_bit_killable")
     (state,) = states(host(nvidia=HANGS, hung=(others,)))
     assert "time nvidia-smi" in state.way_out
-    (state,) = states(host(nvidia=HANGS, hung=(others, HungTask("nvidia-smi (12)", "os_acquire_rwlock_write"))))
+    (state,) = states(
+        host(nvidia=HANGS, hung=(others, HungTask("nvidia-smi (12)", "os_acquire_rwlock_write")))
+    )
     assert state.evidence.endswith("the driver hangs, and the kernel calls nvidia-smi (12) blocked")
     assert "time nvidia-smi" not in state.way_out
     assert state.way_out.endswith("if the shutdown does not end, power the host off and on")
 
 
 @pytest.mark.parametrize(
-    ("loses_links", "here", "is_named"), [(True, ("long",), True), (True, (), False), (False, ("long",), False)]
+    ("loses_links", "here", "is_named"),
+    [(True, ("long",), True), (True, (), False), (False, ("long",), False)],
 )
 def test_known_hang_is_named_by_its_lines_and_its_uptime(loses_links, here, is_named):
     """NVIDIA/open-gpu-kernel-modules issue 971; the same lines come with other faults of NVLink."""
@@ -920,7 +1117,10 @@ def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
     facts.nvidia = Silent(*[make_unread("needs root")] * 11)
     found = states(facts)
-    assert [one.name for one in found] == ["mismatch", "not known: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
+    assert [one.name for one in found] == [
+        "mismatch",
+        "not known: GPU lost, nvidia-smi refuses, nvidia-smi missing",
+    ]
     assert found[1].way_out == ""
     with pytest.raises(UnknownFact, match="needs root"):
         assert found[1].is_fault
@@ -943,7 +1143,9 @@ def test_wrong_flavour_is_a_fault_of_the_machine_unless_every_gpu_answers(change
 def test_wrong_flavour_is_not_known_where_it_is_not_known_whether_the_gpus_answer():
     facts = host(generations=("hopper", "volta"))
     facts.nvidia = Silent(*[make_unread("needs root")] * 11)
-    assert names(facts) == ["not known: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"]
+    assert names(facts) == [
+        "not known: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -954,7 +1156,9 @@ def test_wrong_flavour_is_not_known_where_it_is_not_known_whether_the_gpus_answe
         (("nvidia-driver", "nvidia-kernel-dkms"), False, "blackwell", "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-"),
     ],
 )  # fmt: skip
-def test_other_kind_of_module_in_nvidias_archive_is_the_same_version(here, is_open, generation, install):
+def test_other_kind_of_module_in_nvidias_archive_is_the_same_version(
+    here, is_open, generation, install
+):
     version = "580.126.20-1ubuntu1"
     there = tuple(DriverPackage(one, version, False, "installed") for one in sorted(here))
     found = states(
@@ -969,15 +1173,25 @@ def test_other_kind_of_module_in_nvidias_archive_is_the_same_version(here, is_op
 @pytest.mark.parametrize(
     ("here", "lacking", "install"),
     [
-        ("nvidia-kernel-dkms", ("nvidia-open",), "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-\n"),
+        (
+            "nvidia-kernel-dkms",
+            ("nvidia-open",),
+            "nvidia-kernel-open-dkms={0} nvidia-kernel-dkms-\n",
+        ),
         ("nvidia-dkms", (), "nvidia-driver-pinning-590 && sudo apt-get install nvidia-open\ndrain"),
         ("nvidia-kernel-dkms", ("nvidia-open", "nvidia-kernel-open-dkms"), ""),
     ],
 )
-def test_ended_branch_of_the_right_kind_is_better_than_a_module_that_drives_nothing(here, lacking, install):
+def test_ended_branch_of_the_right_kind_is_better_than_a_module_that_drives_nothing(
+    here, lacking, install
+):
     """github.com/metal-stack/metal-images/issues/399; 590 is in no matrix any more."""
     version = "590.48.01-1"
-    others = [f"{name}-{number}" for name in ("nvidia-driver-pinning", "nvidia-open") for number in (580, 595)]
+    others = [
+        f"{name}-{number}"
+        for name in ("nvidia-driver-pinning", "nvidia-open")
+        for number in (580, 595)
+    ]
     found = states(
         host(packages=(DriverPackage(here, version, False, "installed"),), generations=("blackwell",), is_open=False,
              archives={"origins": ("NVIDIA",), "lacking": (*others, "nvidia-open-590", *lacking)}, branch="590", flavour="",
@@ -999,12 +1213,19 @@ def test_probe_that_was_refused_is_mended_by_no_reboot():
     assert not states(facts)[0].waits_for_reboot
     facts.host.is_vm = True
     assert "ask who runs the host of this virtual machine" in states(facts)[0].way_out
-    assert names(host(**NOT_LOADED, nvidia={"refused": "other", "is_vgpu": True, "smi": "not asked"})) == ["vGPU guest"]
+    assert names(
+        host(**NOT_LOADED, nvidia={"refused": "other", "is_vgpu": True, "smi": "not asked"})
+    ) == ["vGPU guest"]
 
 
 def test_nvidia_smi_of_a_branch_that_is_over_comes_with_the_next_branch():
     """elementary/settings-system issue 302: archives have no package of 525 any more."""
-    old = {"branch": "525", "name": "525", "userspace_version": "525.78.01", "loaded_version": "525.78.01"}
+    old = {
+        "branch": "525",
+        "name": "525",
+        "userspace_version": "525.78.01",
+        "loaded_version": "525.78.01",
+    }
     facts = host(**old, nvidia={"smi": "absent"})
     facts.archives.lacking = ("nvidia-utils-525-server",)
     found = {one.name: one.way_out for one in states(facts)}
@@ -1032,18 +1253,26 @@ def test_newer_version_of_the_branch_leads_where_the_build_failed():
 
 
 def test_tool_of_another_branch_is_no_update_within_the_branch():
-    assert names(host(archives={"updates": (offer("nvidia-modprobe", "610.57.04-1ubuntu1"),)})) == ["current"]
+    assert names(host(archives={"updates": (offer("nvidia-modprobe", "610.57.04-1ubuntu1"),)})) == [
+        "current"
+    ]
 
 
 def test_gpus_that_all_fail_in_one_way_speak_against_no_board():
-    facts = host(failures=tuple(GspFailure(f"000{n}:01:00.0", "not set up", "", "", 0, "(0x62)") for n in (1, 2)))
+    facts = host(
+        failures=tuple(
+            GspFailure(f"000{n}:01:00.0", "not set up", "", "", 0, "(0x62)") for n in (1, 2)
+        )
+    )
     facts.gpus.devices = (SimpleNamespace(device_id=""),) * 2
     assert "(VBIOS) of the boards" in states(facts)[0].way_out
 
 
 def test_vgpu_that_its_driver_does_not_set_up_needs_the_driver_of_its_hypervisor():
     failed = (GspFailure("0000:43:00.0", "not set up", "", "", 0, "(0x22)"),)
-    assert names(host(failures=failed, nvidia={"is_vgpu": True, "smi": "refused"})) == ["vGPU guest"]
+    assert names(host(failures=failed, nvidia={"is_vgpu": True, "smi": "refused"})) == [
+        "vGPU guest"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -1053,7 +1282,10 @@ def test_vgpu_that_its_driver_does_not_set_up_needs_the_driver_of_its_hypervisor
             "/lib/modprobe.d/blacklist-nvidia.conf",
             "sudo cp /lib/modprobe.d/blacklist-nvidia.conf /etc/modprobe.d/blacklist-nvidia.conf, which is read in its place",
         ),
-        ("/etc/modprobe.d/blacklist-nvidia.conf", "take it out of /etc/modprobe.d/blacklist-nvidia.conf"),
+        (
+            "/etc/modprobe.d/blacklist-nvidia.conf",
+            "take it out of /etc/modprobe.d/blacklist-nvidia.conf",
+        ),
     ],
 )
 def test_module_that_a_file_keeps_out_is_not_brought_by_a_boot(file, undo):
@@ -1073,11 +1305,17 @@ def test_module_of_another_maker_that_stops_the_packages_of_a_kernel_is_named():
     facts = host(half=kernel, failed_others=failed, boot={"next_kernel": KERNEL})
     (state,) = states(facts)
     assert state.name == "other packages broken"
-    assert "could not build v4l2loopback 0.12.7 (/var/lib/dkms/v4l2loopback/0.12.7/build/make.log)" in state.evidence
+    assert (
+        "could not build v4l2loopback 0.12.7 (/var/lib/dkms/v4l2loopback/0.12.7/build/make.log)"
+        in state.evidence
+    )
     assert "bring a newer version of v4l2loopback in the way it came" in state.way_out
     packaged = host(half=kernel, failed_others=failed, names=("v4l2loopback-dkms",))
     way = states(packaged)[0].way_out
-    assert "or do without it, on all kernels: sudo apt-get remove v4l2loopback-dkms\nsudo dpkg --configure -a" in way
+    assert (
+        "or do without it, on all kernels: sudo apt-get remove v4l2loopback-dkms\nsudo dpkg --configure -a"
+        in way
+    )
     other = (replace(failed[0], kernel="6.8.0-99-generic"),)
     assert "could not build" not in states(host(half=kernel, failed_others=other))[0].evidence
 
@@ -1086,7 +1324,10 @@ def test_module_that_the_kernel_command_line_keeps_out_is_not_brought_by_a_boot(
     word = "module_blacklist=nvidia,nouveau"
     (state,) = states(host(**NOT_LOADED, words=("ro", word)))
     assert (state.name, state.boot) == ("not loaded", BootOutlook.USELESS)
-    assert f"{word} on the kernel command line keeps the module nvidia from being loaded" in state.evidence
+    assert (
+        f"{word} on the kernel command line keeps the module nvidia from being loaded"
+        in state.evidence
+    )
     assert f"take {word} out of GRUB_CMDLINE_LINUX" in state.way_out
     assert "\nsudo update-grub\n" in state.way_out
     for other in ("module_blacklist=nouveau", "nouveau.modeset=0", "nvidia_drm.modeset=1"):
@@ -1096,10 +1337,16 @@ def test_module_that_the_kernel_command_line_keeps_out_is_not_brought_by_a_boot(
 def test_module_that_the_kernel_does_not_take_is_installed_again():
     facts = host(**NOT_LOADED, nvidia={"misfit": ("version magic", "6.8.0-59-generic")})
     (state,) = states(facts)
-    assert (state.name, state.boot, state.waits_for_reboot) == ("not loaded", BootOutlook.USELESS, False)
+    assert (state.name, state.boot, state.waits_for_reboot) == (
+        "not loaded",
+        BootOutlook.USELESS,
+        False,
+    )
     assert f"it was built for another kernel than {KERNEL}" in state.evidence
     first, load = state.way_out.splitlines()
-    assert first.startswith("sudo apt-get install --reinstall linux-modules-nvidia-580-server-open-")
+    assert first.startswith(
+        "sudo apt-get install --reinstall linux-modules-nvidia-580-server-open-"
+    )
     assert load == "sudo modprobe nvidia"
     assert "did not take" not in " ".join(one.evidence for one in states(host()))
 
@@ -1114,7 +1361,8 @@ def test_module_of_the_gpu_operator_that_secure_boot_refuses_is_a_fault():
 
 
 @pytest.mark.parametrize(
-    ("ubuntu", "key"), [(True, "/var/lib/shim-signed/mok/MOK.der"), (False, "/var/lib/dkms/mok.pub")]
+    ("ubuntu", "key"),
+    [(True, "/var/lib/shim-signed/mok/MOK.der"), (False, "/var/lib/dkms/mok.pub")],
 )
 def test_key_to_enrol_is_that_of_the_distribution(ubuntu, key):
     (state,) = states(host(**NOT_LOADED, ubuntu=ubuntu, nvidia={"rejected_key": True}))
@@ -1122,7 +1370,9 @@ def test_key_to_enrol_is_that_of_the_distribution(ubuntu, key):
 
 
 def test_driver_of_no_known_package_is_one():
-    """A cloud's vGPU driver (nvidia-vgpu-kmod) that lost its module: Debian's would not drive the GPU."""
+    """A cloud's vGPU driver (nvidia-vgpu-kmod) that lost its module: Debian's would not drive the
+    GPU.
+    """
     build = DkmsBuild("nvidia", "535.161.07", NEXT, is_installed=True, failed=False)
     lost = {
         "branch": "",
@@ -1149,11 +1399,20 @@ def test_vgpu_manager_is_not_replaced_by_the_plain_driver():
     assert names(host(**BY_RUNFILE, is_vgpu_manager=True)) == ["current"]
     (state,) = states(host(**BY_RUNFILE, is_vgpu_manager=True))
     assert "vGPU manager 580.126.20" in state.evidence
-    old = {"generations": ("pascal",), "nvidia": {"legacy_branch": "580", "refused": "legacy"}, "is_vgpu_manager": True}
+    old = {
+        "generations": ("pascal",),
+        "nvidia": {"legacy_branch": "580", "refused": "legacy"},
+        "is_vgpu_manager": True,
+    }
     said = states(host(**NOT_LOADED, **BY_RUNFILE, **old))[0].way_out
     assert "a vGPU manager that still shares this GPU" in said
     assert "branch 580" not in said
-    closed = {"generations": ("blackwell",), "is_open": False, "is_vgpu_manager": True, "modules": ()}
+    closed = {
+        "generations": ("blackwell",),
+        "is_open": False,
+        "is_vgpu_manager": True,
+        "modules": (),
+    }
     assert "nvidia-uninstall" not in states(host(**BY_RUNFILE, **closed))[0].way_out
 
 
@@ -1163,7 +1422,9 @@ def test_vgpu_manager_is_not_replaced_by_the_plain_driver():
 )  # fmt: skip
 def test_runfile_gives_way_to_packages_by_commands_that_this_system_has(ubuntu, then):
     (state,) = states(host(**BY_RUNFILE, ubuntu=ubuntu))
-    assert state.way_out.startswith("at the next maintenance, sudo nvidia-uninstall\ndrain the host and reboot\n")
+    assert state.way_out.startswith(
+        "at the next maintenance, sudo nvidia-uninstall\ndrain the host and reboot\n"
+    )
     assert state.way_out.endswith(then)
 
 
@@ -1179,11 +1440,11 @@ def test_installer_has_the_other_kind_of_module(generation, is_open, dkms, words
     facts = host(**BY_RUNFILE, modules=(), generations=(generation,), is_open=is_open, dkms=dkms)
     facts.nvidia.smi = "refused"
     found = {one.name: one.way_out for one in states(facts)}
-    installer = (
-        f"/root/NVIDIA-Linux-x86_64-{VERSION}.run"  # in no folder of a user, where that user's file has the name
-    )
+    installer = f"/root/NVIDIA-Linux-x86_64-{VERSION}.run"  # in no folder of a user, where that user's file has the name
     fetch = f"download it from NVIDIA to {installer}, where only root can write"
-    assert found["wrong flavour"].startswith(f"{fetch}\nsudo sh {installer} {words}\ndrain the host")
+    assert found["wrong flavour"].startswith(
+        f"{fetch}\nsudo sh {installer} {words}\ndrain the host"
+    )
     # A module that takes no GPU leaves the kernel again: the one on the disk shows the kind.
     facts = host(
         **BY_RUNFILE | NOT_LOADED, modules=(module(is_open=is_open),), generations=(generation,), dkms=dkms,
@@ -1197,25 +1458,44 @@ def test_installer_has_the_other_kind_of_module(generation, is_open, dkms, words
 def test_libraries_of_apt_beside_a_runfile_are_named():
     theirs = packages(**{"libnvidia-compute": "595.45.04-1ubuntu1"})
     other = SimpleNamespace(
-        kernel=KERNEL, path="kernel/drivers/video/nvidia.ko", source="other", version=VERSION, is_open=True
+        kernel=KERNEL,
+        path="kernel/drivers/video/nvidia.ko",
+        source="other",
+        version=VERSION,
+        is_open=True,
     )
-    state = states(host(**BY_RUNFILE | {"packages": theirs}, modules=(other,), userspace_version="595.45.04"))[0]
+    state = states(
+        host(**BY_RUNFILE | {"packages": theirs}, modules=(other,), userspace_version="595.45.04")
+    )[0]
     assert state.name == "stale module"
     assert "595.45.04 of libnvidia-compute, which apt put beside" in state.evidence
     assert state.way_out.startswith("sudo apt-get remove libnvidia-compute\nsudo ldconfig")
 
 
 def test_kernel_without_headers_in_any_list_is_left_for_one_with_a_module():
-    missing = NOT_LOADED | {"has_module_for_running_kernel": False, "modules": (), "kernels_with_module": (NEXT,)}
+    missing = NOT_LOADED | {
+        "has_module_for_running_kernel": False,
+        "modules": (),
+        "kernels_with_module": (NEXT,),
+    }
     debian = {"ubuntu": False, "names": ("nvidia-kernel-dkms",), "name": "580", "flavour": ""}
     facts = host(**missing, **debian)
     facts.archives.lacking = (f"linux-headers-{KERNEL}", "linux-image-generic")
     (state,) = states(facts)
-    assert state.way_out == f"no list of apt has linux-headers-{KERNEL}: boot {NEXT}, which has a module"
+    assert (
+        state.way_out
+        == f"no list of apt has linux-headers-{KERNEL}: boot {NEXT}, which has a module"
+    )
 
 
 def test_build_that_failed_before_a_driver_was_there_is_named():
-    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+    nothing = {
+        "branch": "",
+        "name": "",
+        "loaded_version": "",
+        "userspace_version": "",
+        "modules": (),
+    }
     build = DkmsBuild("nvidia", "535.230.02", KERNEL, is_installed=False, failed=True)
     for dkms, is_named in (((build,), True), ((), False)):
         (state,) = states(host(**nothing, ubuntu=False, dkms=dkms))
@@ -1234,8 +1514,16 @@ def test_build_that_failed_before_a_driver_was_there_is_named():
     ],
 )  # fmt: skip
 def test_installer_of_nvidia_that_failed_is_named(error, kernel, wanted):
-    """anomixer/proxmox-vgpu-installer issue 21. Debian's packages know no headers of Proxmox' kernels."""
-    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+    """anomixer/proxmox-vgpu-installer issue 21. Debian's packages know no headers of Proxmox'
+    kernels.
+    """
+    nothing = {
+        "branch": "",
+        "name": "",
+        "loaded_version": "",
+        "userspace_version": "",
+        "modules": (),
+    }
     facts = host(**nothing, ubuntu=False, installer_error=error)
     facts.kernel.release = kernel
     (state,) = states(facts)
@@ -1246,17 +1534,27 @@ def test_installer_of_nvidia_that_failed_is_named(error, kernel, wanted):
 def test_pin_that_keeps_fabric_manager_away_is_named_with_it():
     facts = host(nvswitches=4, here=())
     facts.packaging = Packaging({}, "")
-    facts.apt.pins = (Pin(("*fabricmanager*",), "release *", -1, "/etc/apt/preferences.d/fabric", 1),)
+    facts.apt.pins = (
+        Pin(("*fabricmanager*",), "release *", -1, "/etc/apt/preferences.d/fabric", 1),
+    )
     found = {one.name: one.way_out for one in states(facts)}["fabric different"]
-    assert found.startswith("/etc/apt/preferences.d/fabric:1 keeps nvidia-fabricmanager-580 from being installed")
-    assert "edit /etc/apt/preferences.d/fabric (line 1)\nsudo apt-get install 'nvidia-fabricmanager-580=" in found
+    assert found.startswith(
+        "/etc/apt/preferences.d/fabric:1 keeps nvidia-fabricmanager-580 from being installed"
+    )
+    assert (
+        "edit /etc/apt/preferences.d/fabric (line 1)\nsudo apt-get install 'nvidia-fabricmanager-580="
+        in found
+    )
 
 
 @pytest.mark.parametrize(
     ("generations", "says"),
     [
         (("volta",), "branch 580 is the last one that drives Volta GPUs, supported until 2028-06"),
-        (("hopper", "volta"), "branch 580 is the last one that drives Volta GPUs, supported until 2028-06"),
+        (
+            ("hopper", "volta"),
+            "branch 580 is the last one that drives Volta GPUs, supported until 2028-06",
+        ),
         (("hopper",), ""),
         (("kepler",), ""),  # the last one for it is over
         (("unknown",), ""),
@@ -1288,11 +1586,20 @@ def test_installer_on_proxmox_ve_is_no_trouble(dkms, way):
 
 def test_module_that_holds_data_is_never_advised_away():
     """A root or pools on ZFS are gone with its package, for the running kernel, too."""
-    failed = tuple(DkmsBuild(name, "2.2.2", NEXT, is_installed=False, failed=True) for name in ("zfs", "v4l2loopback"))
+    failed = tuple(
+        DkmsBuild(name, "2.2.2", NEXT, is_installed=False, failed=True)
+        for name in ("zfs", "v4l2loopback")
+    )
     facts = host(
-        half="linux-headers-6.8.0-71-generic", failed_others=failed, boot={"next_kernel": KERNEL}, names=("zfs-dkms",)
+        half="linux-headers-6.8.0-71-generic",
+        failed_others=failed,
+        boot={"next_kernel": KERNEL},
+        names=("zfs-dkms",),
     )
     way = states(facts)[0].way_out
     assert "remove" not in way
-    assert "keep zfs-dkms, and boot the kernels that have its module, until a newer version builds" in way
+    assert (
+        "keep zfs-dkms, and boot the kernels that have its module, until a newer version builds"
+        in way
+    )
     assert "bring a newer version of v4l2loopback in the way it came" in way

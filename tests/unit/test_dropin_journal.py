@@ -15,7 +15,9 @@ OURS, OTHER = FileValue(b"vm.a = 1\n"), FileValue(b"vm.a = 2\n")
 
 def context(present, applied=None, problem=""):
     ledger = {ADDRESS: Applied("run-1", "memory-example", applied)} if applied else {}
-    return Context(Facts(FakeReader()), {ADDRESS: present}, ledger, Risk.LOW, Disturbs.NOTHING, problem)
+    return Context(
+        Facts(FakeReader()), {ADDRESS: present}, ledger, Risk.LOW, Disturbs.NOTHING, problem
+    )
 
 
 def compare(*state):

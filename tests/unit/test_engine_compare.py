@@ -1,4 +1,6 @@
-"""One rule's wishes compared as the policy wants it: what is waived apart from the rest, in the words of the wish."""
+"""One rule's wishes compared as the policy wants it: what is waived apart from the rest, in the
+words of the wish.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -33,14 +35,18 @@ def wish(subject, **more):
         ("a", "a", "a", ["a"]),
     ],
 )
-def test_subject_that_is_waived_and_differs_is_compared_by_itself(monkeypatch, subjects, waived, differing, together):
+def test_subject_that_is_waived_and_differs_is_compared_by_itself(
+    monkeypatch, subjects, waived, differing, together
+):
     seen = []
 
     def looked(wishes, context):
         assert context is CONTEXT
         seen.append("".join(one.subject for one in wishes))
         return tuple(
-            Finding(one.rule, one.subject, Verdict.DIFFERS if one.subject in differing else Verdict.OK)
+            Finding(
+                one.rule, one.subject, Verdict.DIFFERS if one.subject in differing else Verdict.OK
+            )
             for one in wishes
         )
 
@@ -53,7 +59,9 @@ def test_subject_that_is_waived_and_differs_is_compared_by_itself(monkeypatch, s
 
 def compared(monkeypatch, findings, wishes, rule=RULE):
     """What is said of these wishes where their kind finds this."""
-    monkeypatch.setattr(module, "wish_kinds", lambda: {"some": SimpleNamespace(compare=lambda *_: tuple(findings))})
+    monkeypatch.setattr(
+        module, "wish_kinds", lambda: {"some": SimpleNamespace(compare=lambda *_: tuple(findings))}
+    )
     return compare(rule, wishes, CONTEXT, Policy())
 
 
@@ -76,7 +84,9 @@ def test_difference_is_told_in_the_words_of_its_wish_and_the_kind_is_evidence(mo
     found = compared(
         monkeypatch,
         (
-            Finding("r", "a", Verdict.DIFFERS, reason="a is |x", evidence=("line 3",), todo="first"),
+            Finding(
+                "r", "a", Verdict.DIFFERS, reason="a is |x", evidence=("line 3",), todo="first"
+            ),
             Finding("r", "a", Verdict.DIFFERS),
             Finding("r", "b", Verdict.DIFFERS, reason="b is off"),
             Finding("r", "c", Verdict.DIFFERS, reason="c is off"),
@@ -104,8 +114,13 @@ def test_what_a_change_weakens_is_said_with_it_before_the_yes(monkeypatch):
     change = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", "open")
     explained = Change(Address("sysctl", "vm.b"), Action.UPDATE, "1", "2", "open", reason="faster")
     finding = Finding("open", "", Verdict.DIFFERS, changes=(change, explained))
-    (told,) = compared(monkeypatch, [finding], (wish("a"),), SimpleNamespace(id="open", exposes="the kernel's log"))
-    assert [one.reason for one in told.changes] == ["exposes the kernel's log", "exposes the kernel's log; faster"]
+    (told,) = compared(
+        monkeypatch, [finding], (wish("a"),), SimpleNamespace(id="open", exposes="the kernel's log")
+    )
+    assert [one.reason for one in told.changes] == [
+        "exposes the kernel's log",
+        "exposes the kernel's log; faster",
+    ]
     assert compared(monkeypatch, [finding], (wish("a"),)) == [finding]
 
 
@@ -119,5 +134,8 @@ def test_waived_finding_asks_for_nothing_and_the_last_waiver_that_ended_is_named
         Waiver("r", "b", until="2026-02-01"),
     )
     counts = waive(finding, ended, "2026-06-01")
-    assert (counts.evidence, counts.is_waiver_over) == (("the waiver expired on 2026-03-04: a", "seen"), True)
+    assert (counts.evidence, counts.is_waiver_over) == (
+        ("the waiver expired on 2026-03-04: a", "seen"),
+        True,
+    )
     assert counts.hold == Hold()

@@ -1,4 +1,6 @@
-"""Findings of one subject made one, changes of several rules made once, holds at their very bounds."""
+"""Findings of one subject made one, changes of several rules made once, holds at their very
+bounds.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -85,7 +87,10 @@ def test_mark_of_one_part_is_one_of_the_subject(mark):
 
 
 def test_fault_is_said_before_the_other_parts():
-    plain, fault = finding(Verdict.DIFFERS, reason="plain"), finding(Verdict.ADVICE, reason="fault", is_fault=True)
+    plain, fault = (
+        finding(Verdict.DIFFERS, reason="plain"),
+        finding(Verdict.ADVICE, reason="fault", is_fault=True),
+    )
     for parts in ((plain, fault), (fault, plain)):
         (merged,) = merge_findings(parts)
         assert merged.reason == "fault; plain"
@@ -95,14 +100,26 @@ def test_who_tells_to_reboot_says_what_comes_before_it():
     reboots = Finding("kernel-cmdline", "", Verdict.DIFFERS, todo="reboot")
     other = Finding("memory-swappiness", "", Verdict.DIFFERS, todo="look at rebooting.conf")
     assert add_reboot_notes((reboots, other)) == (reboots, other)
-    fstab = Finding("storage-fstab", "/data", Verdict.ADVICE, todo="mend it, then reboot", blocks_reboot=True)
+    fstab = Finding(
+        "storage-fstab", "/data", Verdict.ADVICE, todo="mend it, then reboot", blocks_reboot=True
+    )
     driver = Finding("gpu-driver", "", Verdict.DIFFERS, todo="mend it", blocks_reboot=True)
-    noted = replace(reboots, todo="reboot (no reboot before storage-fstab and gpu-driver is solved)")
-    assert add_reboot_notes((fstab, reboots, other, fstab, driver)) == (fstab, noted, other, fstab, driver)
+    noted = replace(
+        reboots, todo="reboot (no reboot before storage-fstab and gpu-driver is solved)"
+    )
+    assert add_reboot_notes((fstab, reboots, other, fstab, driver)) == (
+        fstab,
+        noted,
+        other,
+        fstab,
+        driver,
+    )
 
 
 def test_command_that_names_a_rule_about_reboots_stays_as_it_has_to_be_typed():
-    left = Finding("x", "", Verdict.ADVICE, todo="sudo hosttune undo --rule services-auto-reboot --yes")
+    left = Finding(
+        "x", "", Verdict.ADVICE, todo="sudo hosttune undo --rule services-auto-reboot --yes"
+    )
     blocks = Finding("gpu-driver", "", Verdict.DIFFERS, todo="mend it", blocks_reboot=True)
     assert add_reboot_notes((blocks, left)) == (blocks, left)
 
@@ -113,10 +130,19 @@ def test_findings_of_other_subjects_stay_apart():
 
 
 def test_change_that_two_rules_need_is_made_once_for_the_first():
-    first, second = finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(A), change(B))
-    assert [one.changes for one in drop_double_changes([first, second])] == [(change(A),), (change(B),)]
+    first, second = (
+        finding(Verdict.DIFFERS, change(A)),
+        finding(Verdict.DIFFERS, change(A), change(B)),
+    )
+    assert [one.changes for one in drop_double_changes([first, second])] == [
+        (change(A),),
+        (change(B),),
+    ]
     other = finding(Verdict.DIFFERS, change(A, after="3"))  # not the same change
-    assert [one.changes for one in drop_double_changes([first, other])] == [(change(A),), other.changes]
+    assert [one.changes for one in drop_double_changes([first, other])] == [
+        (change(A),),
+        other.changes,
+    ]
 
 
 IDLE = SimpleNamespace(work=SimpleNamespace(is_gpu_busy=False, evidence=()))
@@ -164,12 +190,17 @@ def test_what_the_policy_lets_be_disturbed_is_and_no_more(disturbs, leave, hold)
 def test_gpu_work_that_runs_or_may_run_holds_what_would_disturb_it(facts):
     disturbing = change(disturbs=Disturbs.GPU_WORK)
     assert held(disturbing, Policy(disturb=Disturbs.GPU_WORK), facts) == (HoldKind.BUSY, False)
-    assert held(disturbing, Policy(disturb=Disturbs.GPU_WORK, break_work=True), facts) == (HoldKind.NONE, True)
+    assert held(disturbing, Policy(disturb=Disturbs.GPU_WORK, break_work=True), facts) == (
+        HoldKind.NONE,
+        True,
+    )
     assert held(change(), Policy(), facts) == (HoldKind.NONE, True)
     assert running_work(facts)
     assert list_unannounced(disturbing, facts) == running_work(facts)
     assert list_unannounced(change(), facts) == ()
-    shown = change(disturbs=Disturbs.GPU_WORK, details=tuple(f"breaks: {one}" for one in running_work(facts)))
+    shown = change(
+        disturbs=Disturbs.GPU_WORK, details=tuple(f"breaks: {one}" for one in running_work(facts))
+    )
     assert list_unannounced(shown, facts) == ()
 
 
@@ -177,7 +208,9 @@ def test_gpu_work_that_runs_or_may_run_holds_what_would_disturb_it(facts):
     ("times", "after", "is_held"),
     [(1, "2", False), (2, "2", True), (3, "2", True), (2, "3", False)],
 )
-def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when(times, after, is_held):
+def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when(
+    times, after, is_held
+):
     ledger = {B: Applied("run-7", "rule", after, times)}
     one = finding(Verdict.DIFFERS, change(A), change(B), todo="look")
     found = hold_back(one, Policy(), IDLE, ledger, {})
@@ -190,7 +223,9 @@ def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when
 
 
 def test_what_a_held_change_of_its_rule_would_have_set_is_held_with_it():
-    """Two values in one drop-in, which only the first finding carries: the second was called a change to come."""
+    """Two values in one drop-in, which only the first finding carries: the second was called a
+    change to come.
+    """
     carrier = finding(Verdict.DIFFERS, change(A))
     other = replace(finding(Verdict.DIFFERS), subject="vm.c", todo="look")
     dead = replace(other, subject="vm.d", is_fault=True)
@@ -210,7 +245,11 @@ def test_hold_says_what_would_allow_it():
     risky, disturbing = change(risk=Risk.HIGH), change(disturbs=Disturbs.SERVICE)
     for one, detail, todo in (
         (risky, "low (risk high)", "allow it with --max-risk high (policy: max_risk: high)"),
-        (disturbing, str(Disturbs.SERVICE), "allow it with --disturb service (policy: disturb: a service)"),
+        (
+            disturbing,
+            str(Disturbs.SERVICE),
+            "allow it with --disturb service (policy: disturb: a service)",
+        ),
     ):
         found = hold_back(finding(Verdict.DIFFERS, one), Policy(max_risk=Risk.LOW), IDLE, {}, {})
         assert (found.hold.detail, found.todo) == (detail, todo)
@@ -239,7 +278,11 @@ def test_only_what_disturbs_gpu_work_says_what_it_breaks():
 
 def test_change_of_the_first_of_three_rules_is_not_made_again_for_the_third():
     first, second = finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(B))
-    assert [one.changes for one in drop_double_changes([first, second, first])] == [(change(A),), (change(B),), ()]
+    assert [one.changes for one in drop_double_changes([first, second, first])] == [
+        (change(A),),
+        (change(B),),
+        (),
+    ]
 
 
 def test_stage_has_each_trigger_of_its_changes_once():
@@ -261,7 +304,10 @@ def test_of_an_image_only_what_a_running_machine_tells_is_deferred():
 
 def test_parts_are_deferred_together_only_where_all_that_is_unknown_is():
     waits = finding(Verdict.UNKNOWN, hold=Hold(HoldKind.DEFERRED))
-    unread, owned = finding(Verdict.UNKNOWN), finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "x"))
+    unread, owned = (
+        finding(Verdict.UNKNOWN),
+        finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "x")),
+    )
     for parts, hold in (
         ((waits, finding(Verdict.OK)), HoldKind.DEFERRED),
         ((waits, unread), HoldKind.NONE),
@@ -276,7 +322,12 @@ def test_parts_are_deferred_together_only_where_all_that_is_unknown_is():
 @pytest.mark.parametrize(
     ("other", "mine", "drained", "is_dropped"),
     [
-        ({"verdict": Verdict.DIFFERS, "is_fault": True, "impairs": True}, {"impairs": True}, (), True),
+        (
+            {"verdict": Verdict.DIFFERS, "is_fault": True, "impairs": True},
+            {"impairs": True},
+            (),
+            True,
+        ),
         ({"verdict": Verdict.ADVICE, "impairs": True}, {"impairs": True}, (), True),
         ({"verdict": Verdict.ADVICE}, {"impairs": True}, (), False),  # the graver one stays
         ({"verdict": Verdict.OK}, {}, (), False),
@@ -285,7 +336,9 @@ def test_parts_are_deferred_together_only_where_all_that_is_unknown_is():
         ({"verdict": Verdict.ADVICE, "impairs": True}, {"impairs": True}, ("later",), False),
     ],
 )
-def test_advice_that_the_rule_before_gives_of_the_same_subject_is_not_repeated(other, mine, drained, is_dropped):
+def test_advice_that_the_rule_before_gives_of_the_same_subject_is_not_repeated(
+    other, mine, drained, is_dropped
+):
     policy = SimpleNamespace(drains=SimpleNamespace(drain_for=frozenset(drained)))
     one = Finding("first", "/data", reason="gone", **other)
     two = Finding("later", "/data", Verdict.ADVICE, reason="not mounted", yields_to="first", **mine)

@@ -1,4 +1,6 @@
-"""No text of a rule gives a value that was not chosen: on every built host and kind of host, for every rule."""
+"""No text of a rule gives a value that was not chosen: on every built host and kind of host, for
+every rule.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.hosts.kinds import NAMES, record_of
 from tests.masked_once import mask_once
 
 CATALOG = builtin_catalog()
-POLICY = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01").only(*CATALOG.rules)
+POLICY = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01").only(
+    *CATALOG.rules
+)
 HOSTS = {**{path.stem: reader for path in (*BUILT, *RECORDED)}, **dict.fromkeys(NAMES, record_of)}
 PATHS = {path.stem: path for path in (*BUILT, *RECORDED)}
 # What an empty or missing value leaves in a sentence or a command, and a size of nothing.
@@ -35,7 +39,9 @@ _NOTHING = re.compile(
 @cache
 def in_general(rule):
     """What `explain` says of a rule where no host is."""
-    general = Explained(CATALOG.rules[rule], Wording(POLICY.params_of(CATALOG.rules[rule], CATALOG)), ())
+    general = Explained(
+        CATALOG.rules[rule], Wording(POLICY.params_of(CATALOG.rules[rule], CATALOG)), ()
+    )
     return general.ways, explain_json(general)["wants"]
 
 
@@ -66,7 +72,9 @@ def told(one, document):
 def test_what_was_not_chosen_gives_no_value(name, masking_once):
     for rule, one in looked_at(name):
         document = explain_json(one)
-        lines = [line for text in told(one, document) for line in text.splitlines()]  # of a way out each is a step
+        lines = [
+            line for text in told(one, document) for line in text.splitlines()
+        ]  # of a way out each is a step
         texts = [line for line in lines if not line.startswith(_UNANSWERED)]
         holes = [text for text in texts if _HOLE.search(text) or _NOTHING.search(text)]
         assert holes == [], (rule.id, holes)

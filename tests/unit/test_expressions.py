@@ -1,4 +1,6 @@
-"""Expressions of rules: what they can say, what they refuse, and that an unknown fact never gives a wrong answer."""
+"""Expressions of rules: what they can say, what they refuse, and that an unknown fact never gives a
+wrong answer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -20,7 +22,14 @@ from hosttune.engine.expressions.expression import (
     parse_text,
 )
 from hosttune.engine.expressions.helpers import gib_text, text_of
-from hosttune.engine.expressions.hints import describe, item_of, name_type, options_of, record, simplify_hint
+from hosttune.engine.expressions.hints import (
+    describe,
+    item_of,
+    name_type,
+    options_of,
+    record,
+    simplify_hint,
+)
 from hosttune.errors import BadInput, HosttuneError, Where
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, make_unread
@@ -205,7 +214,8 @@ def test_expression_type_is_inferred(text, kind):
 
 def test_expression_says_which_facts_and_units_it_uses():
     expression = compile_expression(
-        'units["a.timer"].x and packages["b"].y and any(d.z for d in disks.all) and units["c"].x and gib > 1', WHERE
+        'units["a.timer"].x and packages["b"].y and any(d.z for d in disks.all) and units["c"].x and gib > 1',
+        WHERE,
     )
     assert expression.subjects == {"units", "packages", "disks"}
     assert expression.units == {"a.timer", "c"}
@@ -216,7 +226,10 @@ def test_comprehension_variable_ends_with_its_comprehension():
     expression = compile_expression("[d for d in d]", WHERE)
     assert expression.subjects == {"d"}
     assert expression.evaluate({"d": (1, 2)}) == (1, 2)
-    assert faults_of("any(d.is_rotational for d in disks.all) and d.is_rotational")[0] == "unknown name 'd'"
+    assert (
+        faults_of("any(d.is_rotational for d in disks.all) and d.is_rotational")[0]
+        == "unknown name 'd'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,7 +281,10 @@ def test_comprehension_variable_ends_with_its_comprehension():
         ("params.typs", "params has no field 'typs'"),
         ("host.release.upper", "`host.release` is str and has no field 'upper'"),
         ("disks.all.name", "`disks.all` is list of Disk and has no field 'name'"),
-        ("host.memory_bytes == '64'", "these cannot be compared: `host.memory_bytes` is int, `'64'` is '64'"),
+        (
+            "host.memory_bytes == '64'",
+            "these cannot be compared: `host.memory_bytes` is int, `'64'` is '64'",
+        ),
         ("host.is_vm == 1", "these cannot be compared: "),
         ("host.release > 5", "these cannot be compared: "),
         ("host.release >= '5.4'", "`host.release` and `'5.4'` are texts, which have no order here"),
@@ -280,15 +296,33 @@ def test_comprehension_variable_ends_with_its_comprehension():
         ("host.memory_bytes != None", "`host.memory_bytes` is int, never None"),
         ("1 in params.types", "`1` is int, never in `params.types`, a list of str"),
         ("1 in host.release", "`1` is int, never in `host.release`, a str"),
-        ("'a' in host.branch", "`in` looks into a list, a mapping or a text; `host.branch` is str or None"),
+        (
+            "'a' in host.branch",
+            "`in` looks into a list, a mapping or a text; `host.branch` is str or None",
+        ),
         ("1 in 5", "`in` looks into a list, a mapping or a text; `5` is int"),
-        ("params.types and host.is_vm", "`params.types` is list of str, but a test is true or false"),
+        (
+            "params.types and host.is_vm",
+            "`params.types` is list of str, but a test is true or false",
+        ),
         ("not host.release", "`host.release` is str, but a test is true or false"),
-        ("host.secure_boot or host.is_vm", "`host.secure_boot` is bool or None, but a test is true or false"),
-        ("1 if host.memory_bytes else 2", "`host.memory_bytes` is int, but a test is true or false"),
+        (
+            "host.secure_boot or host.is_vm",
+            "`host.secure_boot` is bool or None, but a test is true or false",
+        ),
+        (
+            "1 if host.memory_bytes else 2",
+            "`host.memory_bytes` is int, but a test is true or false",
+        ),
         ("[d for d in disks.all if d.name]", "`d.name` is str, but a test is true or false"),
-        ("any(d.name for d in disks.all)", "`any((d.name for d in disks.all))`: any does not take list of str"),
-        ("item.size_bytes + 1", "`item.size_bytes + 1`: the operator does not take int or None and int"),
+        (
+            "any(d.name for d in disks.all)",
+            "`any((d.name for d in disks.all))`: any does not take list of str",
+        ),
+        (
+            "item.size_bytes + 1",
+            "`item.size_bytes + 1`: the operator does not take int or None and int",
+        ),
         ("item.size_bytes > 1", "`item.size_bytes` may be None, which has no order"),
         ("host.release + 1", "`host.release + 1`: the operator does not take str and int"),
         ("'a' * 1000", "`'a' * 1000`: the operator does not take str and int"),
@@ -324,7 +358,10 @@ def test_hint_names_the_nearest_valid_name_or_the_way_out():
     assert hint_of("host.is_wm").startswith("did you mean is_vm? valid: branch,")
     assert hint_of("lne(params.types)").startswith("did you mean len?")
     assert hint_of("params.types and True") == "write len(params.types) > 0"
-    assert hint_of("disks.first.name") == "test first: disks.first is not None and disks.first.name ..."
+    assert (
+        hint_of("disks.first.name")
+        == "test first: disks.first is not None and disks.first.name ..."
+    )
 
 
 @pytest.mark.parametrize(
@@ -384,7 +421,9 @@ def test_what_may_still_be_none_is_refused(text):
 def test_what_cannot_be_worked_out_names_place_and_source(text, reason):
     with pytest.raises(HosttuneError) as caught:
         evaluate(text)
-    assert str(caught.value).startswith(f"rule.yaml:7: applies_when[0].if: cannot work out `{text}`: ")
+    assert str(caught.value).startswith(
+        f"rule.yaml:7: applies_when[0].if: cannot work out `{text}`: "
+    )
     assert reason in str(caught.value)
 
 
@@ -405,7 +444,11 @@ def test_unchecked_expression_repeats_and_formats_nothing(text):
 def test_comprehensions_have_a_bound_on_all_their_steps_together():
     names = {"xs": tuple(range(400))}
     assert (
-        len(compile_expression("[1 for a in xs for b in xs if a == b]", WHERE).evaluate({"xs": names["xs"][:300]}))
+        len(
+            compile_expression("[1 for a in xs for b in xs if a == b]", WHERE).evaluate(
+                {"xs": names["xs"][:300]}
+            )
+        )
         == 300
     )
     for text in (
@@ -429,12 +472,17 @@ TEN_THOUSAND = " ".join(f"for {name} in {TEN}" for name in "abcd")
 
 def million(piece):
     """Clauses that make `s`, about a million characters."""
-    grown = " ".join(f"for {new} in [{'+'.join([old] * 10)}]" for old, new in (("s1", "s2"), ("s2", "s3"), ("s3", "s")))
+    grown = " ".join(
+        f"for {new} in [{'+'.join([old] * 10)}]"
+        for old, new in (("s1", "s2"), ("s2", "s3"), ("s3", "s"))
+    )
     return f"for s1 in [{(piece * 999)[:999]!r}] {grown}"
 
 
 def doubled(name):
-    """Clauses that make `{name}30`: a list of two lists of two lists, a thousand million texts if written out."""
+    """Clauses that make `{name}30`: a list of two lists of two lists, a thousand million texts if
+    written out.
+    """
     steps = (f"for {name}{i} in [({name}{i - 1}, {name}{i - 1})]" for i in range(1, 31))
     return f"for {name}0 in [('a', 'b')] {' '.join(steps)}"
 
@@ -443,8 +491,13 @@ def doubled(name):
 def test_types_of_long_lists_are_compared_in_linear_time(item, monkeypatch):
     def asked(count):
         calls = []
-        monkeypatch.setattr(expression_hints, "get_origin", lambda hint: calls.append(1) or get_origin(hint))
-        one, other = (", ".join(item.format(f"{number}{end}", number) for number in range(count)) for end in ("", "x"))
+        monkeypatch.setattr(
+            expression_hints, "get_origin", lambda hint: calls.append(1) or get_origin(hint)
+        )
+        one, other = (
+            ", ".join(item.format(f"{number}{end}", number) for number in range(count))
+            for end in ("", "x")
+        )
         with pytest.raises(BadInput, match="these cannot be compared"):
             parse_expression(f"[{one}] == [1.5, {other}] == [[[1]]]", WHERE, {})
         return len(calls)
@@ -477,7 +530,8 @@ def test_what_an_expression_makes_and_reads_has_a_bound(text):
     """Rules come with records and images: a small one must not take all memory, or hours."""
     names = {"xs": {"a": 1}, "many": ["a"] * 10_000, "gone": make_unread("not there")}
     with pytest.raises(
-        HosttuneError, match=r"^rule.yaml:7: .{,200}: it takes more than 16,777,216 steps and characters"
+        HosttuneError,
+        match=r"^rule.yaml:7: .{,200}: it takes more than 16,777,216 steps and characters",
     ):
         compile_expression(text, WHERE).evaluate(names)
 
@@ -527,7 +581,13 @@ def test_property_of_a_fact_is_asked_once_in_a_rule():
 GONE = make_unread("permission denied")
 PARTLY = NAMES | {
     "host": Host(is_vm=GONE, memory_bytes=GONE, secure_boot=GONE, version=GONE),
-    "disks": Disks((Disk("sda", is_rotational=GONE), Disk("sdb", is_rotational=True), Disk("sdc", parents=GONE))),
+    "disks": Disks(
+        (
+            Disk("sda", is_rotational=GONE),
+            Disk("sdb", is_rotational=True),
+            Disk("sdc", parents=GONE),
+        )
+    ),
 }
 
 
@@ -600,7 +660,12 @@ def test_answer_is_unknown_where_the_unknown_matters(text):
 
 
 def test_the_first_unknown_is_the_one_named():
-    host = Host(is_vm=make_unread("the first"), memory_bytes=make_unread("the second"), secure_boot=GONE, version=GONE)
+    host = Host(
+        is_vm=make_unread("the first"),
+        memory_bytes=make_unread("the second"),
+        secure_boot=GONE,
+        version=GONE,
+    )
     for text in ("host.is_vm and host.memory_bytes > 5", "host.is_vm or host.memory_bytes > 5"):
         with pytest.raises(UnknownFact, match=r"^the first$"):
             evaluate(text, PARTLY | {"host": host})
@@ -650,9 +715,13 @@ world = st.builds(
 
 
 def sources(locals_=(), depth=4):
-    """Strategies for well-typed sources: (ints, bools, texts, lists of int). `locals_` are Item variables in scope."""
+    """Strategies for well-typed sources: (ints, bools, texts, lists of int). `locals_` are Item
+    variables in scope.
+    """
     ints = st.sampled_from(["0", "1", "2", "w.n", "w.m", *[f"{x}.n" for x in locals_]])
-    bools = st.sampled_from(["True", "False", "w.b", "w.c", "w.o is None", *[f"{x}.b" for x in locals_]])
+    bools = st.sampled_from(
+        ["True", "False", "w.b", "w.c", "w.o is None", *[f"{x}.b" for x in locals_]]
+    )
     texts = st.sampled_from(["'a'", "'b'", "w.t", *[f"{x}.t" for x in locals_]])
     lists = st.sampled_from(["w.ns", "(1, 2)", "(w.n,)"])
     if depth == 0:
@@ -663,7 +732,9 @@ def sources(locals_=(), depth=4):
     many = f"for {x} in w.items" if len(locals_) < 2 else "for z in w.items"
     ints |= st.builds("({} {} {})".format, i, st.sampled_from(["+", "-", "*", "//", "%"]), i)
     ints |= (
-        st.builds("({} if {} else {})".format, i, b, i) | i.map("(-{})".format) | st.builds("max({}, {})".format, i, i)
+        st.builds("({} if {} else {})".format, i, b, i)
+        | i.map("(-{})".format)
+        | st.builds("max({}, {})".format, i, i)
     )
     ints |= (
         st.builds(f"sum({{}} {many} if {{}})".format, ei, eb)
@@ -671,27 +742,46 @@ def sources(locals_=(), depth=4):
         | l.map("len({})".format)
     )
     ints |= st.builds("({} if w.o is None else w.o)".format, i)
-    bools |= st.builds("({} {} {})".format, b, st.sampled_from(["and", "or"]), b) | b.map("(not {})".format)
+    bools |= st.builds("({} {} {})".format, b, st.sampled_from(["and", "or"]), b) | b.map(
+        "(not {})".format
+    )
     bools |= st.builds(
-        "({} {} {} {} {})".format, b, st.sampled_from(["and", "or"]), b, st.sampled_from(["and", "or"]), b
+        "({} {} {} {} {})".format,
+        b,
+        st.sampled_from(["and", "or"]),
+        b,
+        st.sampled_from(["and", "or"]),
+        b,
     )
     bools |= st.builds("({} {} {})".format, i, st.sampled_from(["<", "<=", "==", "!=", ">"]), i)
     bools |= st.builds("({} < {} <= {})".format, i, i, i) | st.builds("({} in {})".format, i, l)
     bools |= st.builds("({} == w.t)".format, t) | st.builds("({} in {})".format, t, t)
     bools |= st.builds(f"{{}}({{}} {many})".format, st.sampled_from(["any", "all"]), eb)
     bools |= st.builds(f"{{}}({{}} {many} if {{}})".format, st.sampled_from(["any", "all"]), eb, eb)
-    bools |= st.builds(f"{{}}([{{}} {many} if {{}} if {{}}])".format, st.sampled_from(["any", "all"]), eb, eb, eb)
-    bools |= st.builds("{}([{}, {}])".format, st.sampled_from(["any", "all"]), b, b)
-    bools |= st.builds("({} if {} else {})".format, b, b, b) | st.builds("(w.o is not None and w.o > {})".format, i)
-    texts |= (
-        st.builds("({} + {})".format, t, t) | st.builds("({} if {} else {})".format, t, b, t) | i.map("str({})".format)
+    bools |= st.builds(
+        f"{{}}([{{}} {many} if {{}} if {{}}])".format, st.sampled_from(["any", "all"]), eb, eb, eb
     )
-    lists |= st.builds("({}, {})".format, i, i) | st.builds(f"sorted([{{}} {many} if {{}}])".format, ei, eb)
+    bools |= st.builds("{}([{}, {}])".format, st.sampled_from(["any", "all"]), b, b)
+    bools |= st.builds("({} if {} else {})".format, b, b, b) | st.builds(
+        "(w.o is not None and w.o > {})".format, i
+    )
+    texts |= (
+        st.builds("({} + {})".format, t, t)
+        | st.builds("({} if {} else {})".format, t, b, t)
+        | i.map("str({})".format)
+    )
+    lists |= st.builds("({}, {})".format, i, i) | st.builds(
+        f"sorted([{{}} {many} if {{}}])".format, ei, eb
+    )
     return ints, bools, texts, lists
 
 
 source = st.one_of(*sources())
-HELPER_FUNCTIONS = {name: helper.function for name, helper in HELPERS.items()} | dict(CONSTANTS) | {"__builtins__": {}}
+HELPER_FUNCTIONS = (
+    {name: helper.function for name, helper in HELPERS.items()}
+    | dict(CONSTANTS)
+    | {"__builtins__": {}}
+)
 FAILED = object()
 
 
@@ -713,7 +803,9 @@ def matches(value, kind):
         return any(matches(value, option) for option in options_of(kind))
     if get_origin(kind) is tuple:
         return isinstance(value, tuple) and all(matches(one, item_of(kind)) for one in value)
-    return type(value) is (NoneType if kind is None else kind) or (kind is float and type(value) is int)
+    return type(value) is (NoneType if kind is None else kind) or (
+        kind is float and type(value) is int
+    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -734,10 +826,17 @@ def test_random_expression_gives_what_python_gives_and_has_the_inferred_type(tex
 
 def masked(facts, mask):
     """The facts with some fields unread, also those of the items; `mask` yields which."""
-    values = {field.name: GONE if next(mask) else getattr(facts, field.name) for field in fields(World)}
+    values = {
+        field.name: GONE if next(mask) else getattr(facts, field.name) for field in fields(World)
+    }
     if isinstance(values["items"], tuple):
         values["items"] = tuple(
-            Item(**{field.name: GONE if next(mask) else getattr(one, field.name) for field in fields(Item)})
+            Item(
+                **{
+                    field.name: GONE if next(mask) else getattr(one, field.name)
+                    for field in fields(Item)
+                }
+            )
             for one in values["items"]
         )
     return World(**values)
@@ -774,7 +873,11 @@ def test_certain_answer_holds_whatever_the_unknown_facts_are(text, facts, bits, 
         return
     for number, other in enumerate(others):
         possible = result_of(expression, filled(hidden, other, extra[number * 3 :][:3]))
-        assert possible is FAILED or (possible == certain and type(possible) is type(certain)), (text, hidden, other)
+        assert possible is FAILED or (possible == certain and type(possible) is type(certain)), (
+            text,
+            hidden,
+            other,
+        )
 
 
 # --- texts
@@ -795,7 +898,9 @@ def test_text_that_is_one_expression_keeps_value_and_type():
 
 
 def test_mixed_text_is_a_text_and_collects_what_its_parts_use():
-    made = compile_text('{{ params.percent }}% of {{ units["a"].x }} and {{ packages["b"].y }}{{ 2 }}', WHERE)
+    made = compile_text(
+        '{{ params.percent }}% of {{ units["a"].x }} and {{ packages["b"].y }}{{ 2 }}', WHERE
+    )
     assert made.type is str
     assert made.subjects == {"params", "units", "packages"}
     assert made.units == {"a"}
@@ -845,7 +950,10 @@ def test_text_reports_the_faults_of_all_its_parts():
 
 
 def test_unchecked_text_with_none_is_an_error_and_unknown_stays_unknown():
-    with pytest.raises(HosttuneError, match=r"cannot write `host.branch` into a text: nothing \(None\) cannot stand"):
+    with pytest.raises(
+        HosttuneError,
+        match=r"cannot write `host.branch` into a text: nothing \(None\) cannot stand",
+    ):
         compile_text("n={{ host.branch }}", WHERE).evaluate(NAMES)
     with pytest.raises(UnknownFact):
         compile_text("n={{ host.is_vm }}", WHERE).evaluate(PARTLY)
@@ -911,5 +1019,7 @@ def test_annotations_that_cannot_be_read_are_reported_with_their_class():
     class Broken:
         x: "Nowhere"  # noqa: F821
 
-    with pytest.raises(TypeError, match=r"Broken: name 'Nowhere' is not defined; its annotations must be readable"):
+    with pytest.raises(
+        TypeError, match=r"Broken: name 'Nowhere' is not defined; its annotations must be readable"
+    ):
         parse_expression("b.x", WHERE, {"b": Broken})

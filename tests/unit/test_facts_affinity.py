@@ -15,11 +15,19 @@ def affinity(allowed, *devices, near=True, **options):
     files = {"/dev/nvidia0": "", "/dev/nvidiactl": "", "/proc/driver/nvidia/version": "x"}
     for minor, (slot, cpus) in GPUS.items():
         base = f"/sys/bus/pci/devices/{slot}"
-        files |= {f"{base}/vendor": "0x10de\n", f"{base}/class": "0x030200\n", f"{base}/device": "0x2330\n"}
+        files |= {
+            f"{base}/vendor": "0x10de\n",
+            f"{base}/class": "0x030200\n",
+            f"{base}/device": "0x2330\n",
+        }
         files |= {f"{base}/local_cpulist": f"{cpus}\n"} if near else {}
-        files[f"/proc/driver/nvidia/gpus/{slot}/information"] = f"Model: \t X\nDevice Minor: \t {minor}\n"
+        files[f"/proc/driver/nvidia/gpus/{slot}/information"] = (
+            f"Model: \t X\nDevice Minor: \t {minor}\n"
+        )
     if allowed is not None:
-        files["/proc/7/status"] = f"Name:\tpython\nCpus_allowed:\tff\nCpus_allowed_list:\t{allowed}\n"
+        files["/proc/7/status"] = (
+            f"Name:\tpython\nCpus_allowed:\tff\nCpus_allowed_list:\t{allowed}\n"
+        )
     links = {f"/proc/self/ns/{name}": text for name, text in INITIAL.items()}
     process = Process(7, "python", "ann", ("python",), 0, 0, tuple(devices), "/", 0.0)
     return Facts(FakeReader(files, links=links, processes=(process,), **options)).affinity

@@ -23,10 +23,21 @@ ROOT = "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n"
 DATA = "31 22 259:16 / /data rw shared:9 - ext4 /dev/nvme1n1 rw\n"
 NOW = 1_750_000_000
 OLD = "0123456789abcdef0123456789abcdef"
-BEFORE = HostStanding((Sign(Aspect.MOUNT, "/data", "rw"), Sign(Aspect.DRIVER, "0000:1a:00.0", "nouveau")))
+BEFORE = HostStanding(
+    (Sign(Aspect.MOUNT, "/data", "rw"), Sign(Aspect.DRIVER, "0000:1a:00.0", "nouveau"))
+)
 
 
-def host(*, before=BEFORE, boot="old", uptime="4000.5", at=NOW - 5000, mounts=ROOT, content=None, **kwargs):
+def host(
+    *,
+    before=BEFORE,
+    boot="old",
+    uptime="4000.5",
+    at=NOW - 5000,
+    mounts=ROOT,
+    content=None,
+    **kwargs,
+):
     kept = json.dumps(to_json(KeptStanding(1, boot, at, before))) if content is None else content
     files = {
         "/proc/self/mountinfo": mounts, "/etc/fstab": "/dev/nvme1n1 /data ext4 defaults 0 2\n",
@@ -38,7 +49,12 @@ def host(*, before=BEFORE, boot="old", uptime="4000.5", at=NOW - 5000, mounts=RO
 @pytest.fixture(autouse=True)
 def one_gpu(monkeypatch):
     """Its driver is another one now, which is no loss."""
-    now = {"drivers": (Sign(Aspect.DRIVER, "0000:1a:00.0", "nvidia"),), "gpus": (), "failed_units": (), "services": ()}
+    now = {
+        "drivers": (Sign(Aspect.DRIVER, "0000:1a:00.0", "nvidia"),),
+        "gpus": (),
+        "failed_units": (),
+        "services": (),
+    }
     now |= {"routes": (), "addresses": (), "links": (), "rdma_ports": ()}
     for name, found in now.items():
         monkeypatch.setattr(after_boot.signs, f"read_{name}", lambda *_, found=found: iter(found))
@@ -46,19 +62,33 @@ def one_gpu(monkeypatch):
 
 def test_mount_that_did_not_come_back_is_lost_and_another_driver_is_not():
     seen = host()
-    assert (seen.is_compared, seen.lost, seen.failed) == (True, ("/data is not mounted any more",), ())
+    assert (seen.is_compared, seen.lost, seen.failed) == (
+        True,
+        ("/data is not mounted any more",),
+        (),
+    )
     assert host(mounts=ROOT + DATA).lost == ()
     assert host(mounts=ROOT + DATA.replace(" rw ", " ro ", 1)).lost == ("/data is read-only now",)
 
 
 def test_unit_that_failed_since_is_told_by_itself(monkeypatch):
-    monkeypatch.setattr(after_boot.signs, "read_failed_units", lambda _: iter([Sign(Aspect.FAILED_UNIT, "x.service")]))
+    monkeypatch.setattr(
+        after_boot.signs,
+        "read_failed_units",
+        lambda _: iter([Sign(Aspect.FAILED_UNIT, "x.service")]),
+    )
     seen = host(mounts=ROOT + DATA)
     assert (seen.lost, seen.failed) == ((), ("x.service has failed",))
 
 
 @pytest.mark.parametrize(
-    "more", [{"boot": "new"}, {"uptime": "90000"}, {"at": NOW - 8 * 86400}, {"persistent_only": True, "kind": "root"}]
+    "more",
+    [
+        {"boot": "new"},
+        {"uptime": "90000"},
+        {"at": NOW - 8 * 86400},
+        {"persistent_only": True, "kind": "root"},
+    ],
 )
 def test_host_is_not_compared_in_the_same_boot_nor_after_a_day(more):
     seen = host(**more)
@@ -83,7 +113,9 @@ def test_standing_counts_for_the_boot_that_follows_it(told, days, is_compared):
 
 
 def test_young_boot_that_lacks_something_is_not_judged_yet():
-    with pytest.raises(UnknownFact, match=r"this boot is 40 s old, and may still bring what it lacks: /data is not"):
+    with pytest.raises(
+        UnknownFact, match=r"this boot is 40 s old, and may still bring what it lacks: /data is not"
+    ):
         _ = host(uptime="40.1").lost
     assert host(uptime="40.1", mounts=ROOT + DATA).lost == ()
 
@@ -107,7 +139,10 @@ def test_what_cannot_be_seen_any_more_is_unknown(monkeypatch):
     monkeypatch.setattr(after_boot.signs, "read_drivers", deaf)
     with pytest.raises(UnknownFact, match="no answer"):
         _ = host(mounts=ROOT + DATA).lost
-    assert Unseen(Aspect.DRIVER, "no answer") in read_signs(FakeReader({}), Facts(FakeReader({}))).unseen
+    assert (
+        Unseen(Aspect.DRIVER, "no answer")
+        in read_signs(FakeReader({}), Facts(FakeReader({}))).unseen
+    )
 
 
 class LiveHost(TrialHost):
@@ -115,26 +150,38 @@ class LiveHost(TrialHost):
 
 
 def test_host_is_kept_before_a_boot_and_found_wanting_after_it(monkeypatch):
-    monkeypatch.setattr(before_boot, "in_time", lambda work, _: {name: read() for name, read in work.items()})
+    monkeypatch.setattr(
+        before_boot, "in_time", lambda work, _: {name: read() for name, read in work.items()}
+    )
     files = {
         "/proc/self/mountinfo": ROOT + DATA, "/etc/fstab": "/dev/nvme1n1 /data ext4 defaults 0 2\n",
         "/proc/sys/kernel/random/boot_id": "old\n", "/proc/uptime": "4000 9\n",
     }  # fmt: skip
     machine = LiveHost(FakeReader(files))
     session = examine(
-        machine, builtin_catalog(), Policy(today="2026-01-01", sole=("memory-swappiness",)), collect=False
+        machine,
+        builtin_catalog(),
+        Policy(today="2026-01-01", sole=("memory-swappiness",)),
+        collect=False,
     )
     before_boot.keep_standing(session, machine, lambda _: None)
     assert oct(machine.files[after_boot.PATH].mode) == "0o600"
     kept = machine.read(after_boot.PATH).decode()
     later = FakeReader(
-        {**files, after_boot.PATH: kept, "/proc/sys/kernel/random/boot_id": "new\n", "/proc/self/mountinfo": ROOT}
+        {
+            **files,
+            after_boot.PATH: kept,
+            "/proc/sys/kernel/random/boot_id": "new\n",
+            "/proc/self/mountinfo": ROOT,
+        }
     )
     assert Facts(later).after_boot.lost == ("/data is not mounted any more",)
 
 
 def test_second_boot_does_not_make_the_loss_of_the_first_one_forgotten(monkeypatch):
-    monkeypatch.setattr(before_boot, "in_time", lambda work, _: {name: read() for name, read in work.items()})
+    monkeypatch.setattr(
+        before_boot, "in_time", lambda work, _: {name: read() for name, read in work.items()}
+    )
     kept = json.dumps(to_json(KeptStanding(1, "old", NOW - 5000, BEFORE)))
     files = {
         "/proc/self/mountinfo": ROOT, "/etc/fstab": "/dev/nvme1n1 /data ext4 defaults 0 2\n", after_boot.PATH: kept,
@@ -142,12 +189,21 @@ def test_second_boot_does_not_make_the_loss_of_the_first_one_forgotten(monkeypat
     }  # fmt: skip
     machine = LiveHost(FakeReader(files))
     session = examine(
-        machine, builtin_catalog(), Policy(today="2026-01-01", sole=("memory-swappiness",)), collect=False
+        machine,
+        builtin_catalog(),
+        Policy(today="2026-01-01", sole=("memory-swappiness",)),
+        collect=False,
     )
     before_boot.keep_standing(session, machine, lambda _: None)
     kept = machine.read(after_boot.PATH).decode()
-    later = {after_boot.PATH: kept, "/proc/sys/kernel/random/boot_id": "third\n", "/proc/uptime": "4000 9\n"}
-    assert Facts(FakeReader({**files, **later})).after_boot.lost == ("/data is not mounted any more",)
+    later = {
+        after_boot.PATH: kept,
+        "/proc/sys/kernel/random/boot_id": "third\n",
+        "/proc/uptime": "4000 9\n",
+    }
+    assert Facts(FakeReader({**files, **later})).after_boot.lost == (
+        "/data is not mounted any more",
+    )
 
 
 def test_overlay_and_image_keep_nothing():
@@ -164,7 +220,12 @@ def test_loss_is_told_whatever_was_selected(monkeypatch):
         "/proc/sys/kernel/random/boot_id": "new\n", "/proc/uptime": "4000 9\n", "/proc/1/comm": "systemd\n",
         after_boot.PATH: json.dumps(to_json(KeptStanding(1, "old", NOW - 5000, BEFORE))),
     }, links={f"/proc/{pid}/ns/{name}": value for pid in ("self", "1") for name, value in module_namespaces().items()})  # fmt: skip
-    session = examine(record, builtin_catalog(), Policy(today="2026-01-01", sole=("memory-swappiness",)), collect=False)
+    session = examine(
+        record,
+        builtin_catalog(),
+        Policy(today="2026-01-01", sole=("memory-swappiness",)),
+        collect=False,
+    )
     (told,) = [one for one in session.plan(prove=False).findings if one.rule == module.AFTER_BOOT]
     assert (told.verdict, told.is_fault, told.reason) == (
         Verdict.DIFFERS, True, "since the boot: /data is not mounted any more"

@@ -38,9 +38,7 @@ def paths(files, links=None, **options):
 
 
 def test_tmpfiles_lines_with_an_age_are_rules_with_their_place():
-    content = (
-        "# comment\nq /tmp 1777 root root 10d\nD /scratch 1777 root root -\nd /run/x 0755\n\ne /data/tmp - - - 2w -\n"
-    )
+    content = "# comment\nq /tmp 1777 root root 10d\nD /scratch 1777 root root -\nd /run/x 0755\n\ne /data/tmp - - - 2w -\n"
     seen = ageing({f"{LIB}/tmp.conf": content})
     assert seen.rules == (
         AgeRule("/tmp", "10d", f"{LIB}/tmp.conf:2", uses_atime=True),
@@ -59,12 +57,18 @@ def test_tmpfiles_types_that_age(kind):
 
 
 def test_tmpfiles_file_of_the_same_name_hides_the_vendors():
-    files = {f"{LIB}/tmp.conf": "q /tmp 1777 root root 10d\n", f"{ETC}/tmp.conf": "q /tmp 1777 root root -\n"}
+    files = {
+        f"{LIB}/tmp.conf": "q /tmp 1777 root root 10d\n",
+        f"{ETC}/tmp.conf": "q /tmp 1777 root root -\n",
+    }
     assert paths(files) == []
 
 
 def test_tmpfiles_masked_file_is_silent():
-    assert paths({f"{LIB}/tmp.conf": "q /tmp 1777 root root 10d\n"}, {f"{ETC}/tmp.conf": "/dev/null"}) == []
+    assert (
+        paths({f"{LIB}/tmp.conf": "q /tmp 1777 root root 10d\n"}, {f"{ETC}/tmp.conf": "/dev/null"})
+        == []
+    )
 
 
 def test_tmpfiles_first_line_about_a_path_decides_by_file_name():
@@ -77,7 +81,9 @@ def test_tmpfiles_first_line_about_a_path_decides_by_file_name():
 
 
 def test_tmpfiles_lines_that_add_to_a_path_do_not_decide():
-    assert paths({f"{LIB}/a.conf": "r /x\na+ /x - - - - user::rwx\nd /x - - - 1d\n"}) == [("/x", "1d")]
+    assert paths({f"{LIB}/a.conf": "r /x\na+ /x - - - - user::rwx\nd /x - - - 1d\n"}) == [
+        ("/x", "1d")
+    ]
 
 
 def test_tmpfiles_quotes_and_short_lines():
@@ -112,7 +118,12 @@ def test_tree_of_pattern(path, tree):
 
 def test_specifiers_of_tmpfiles_are_known():
     content = "d %T/x-%b - - - 1d\nd %C/foo - - - 1d\nd %h/x - - - 1d\nd %b/x - - - 1d\n"
-    assert [path for path, _ in paths({f"{LIB}/a.conf": content})] == ["/tmp", "/var/cache/foo", "/root/x", "/"]
+    assert [path for path, _ in paths({f"{LIB}/a.conf": content})] == [
+        "/tmp",
+        "/var/cache/foo",
+        "/root/x",
+        "/",
+    ]
 
 
 def test_tmpreaper_folders_age_and_options():
@@ -126,15 +137,18 @@ def test_tmpreaper_folders_age_and_options():
 
 
 def test_tmpreaper_by_modification_time_needs_no_access_times():
-    assert parse_tmpreaper("TMPREAPER_ADDITIONALOPTIONS='--mtime --mtime-dir'\n", "x")[0].uses_atime is False
+    assert (
+        parse_tmpreaper("TMPREAPER_ADDITIONALOPTIONS='--mtime --mtime-dir'\n", "x")[0].uses_atime
+        is False
+    )
 
 
 def test_tmpreaper_counts_while_its_cron_script_is_there():
     files = {"/etc/tmpreaper.conf": "TMPREAPER_TIME=2d\n"}
     assert paths(files) == []
-    assert paths(files | {"/etc/cron.daily/tmpreaper": "#!/bin/sh\n. /etc/tmpreaper.conf\ntmpreaper $X\n"}) == [
-        ("/tmp", "2d")
-    ]
+    assert paths(
+        files | {"/etc/cron.daily/tmpreaper": "#!/bin/sh\n. /etc/tmpreaper.conf\ntmpreaper $X\n"}
+    ) == [("/tmp", "2d")]
 
 
 def test_cron_commands_that_clean():
@@ -230,13 +244,20 @@ PROGRAM = FileValue(PURGE.encode(), 0o755)
     ],
 )
 def test_script_that_a_line_starts_is_read(line, script):
-    for files in ({"/etc/cron.d/x": f"0 3 * * * root {line}\n"}, {"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"}):
+    for files in (
+        {"/etc/cron.d/x": f"0 3 * * * root {line}\n"},
+        {"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"},
+    ):
         assert [rule.source for rule in ageing({**files, script: PROGRAM}).rules] == [f"{script}:2"]
 
 
-@pytest.mark.parametrize("line", ["rsync -a /data /nfs/backup", "/usr/bin/rsync -a /data /nfs/backup", "A=/data true"])
+@pytest.mark.parametrize(
+    "line", ["rsync -a /data /nfs/backup", "/usr/bin/rsync -a /data /nfs/backup", "A=/data true"]
+)
 def test_data_that_a_line_names_are_not_read(line):
-    reader = FakeReader({"/etc/cron.d/x": f"0 3 * * * root {line}\n", "/data": PURGE}, links={"/lib": "usr/lib"})
+    reader = FakeReader(
+        {"/etc/cron.d/x": f"0 3 * * * root {line}\n", "/data": PURGE}, links={"/lib": "usr/lib"}
+    )
     read, real = [], reader.read
     reader.read = lambda path: read.append(path) or real(path)
     assert (Facts(reader).ageing.rules, Facts(reader).ageing.hidden) == ((), ())
@@ -247,7 +268,10 @@ def test_data_that_a_line_names_are_not_read(line):
     ("files", "source"),
     [
         ({"/etc/crontab": "0 3 * * * root find /scratch -atime +30 -delete\n"}, "/etc/crontab:1"),
-        ({"/etc/cron.d/x": "# a\n0 3 * * * root find /scratch -atime +30 -delete\n"}, "/etc/cron.d/x:2"),
+        (
+            {"/etc/cron.d/x": "# a\n0 3 * * * root find /scratch -atime +30 -delete\n"},
+            "/etc/cron.d/x:2",
+        ),
         ({"/etc/anacrontab": "1 5 x find /scratch -atime +30 -delete\n"}, "/etc/anacrontab:1"),
         *(
             ({f"/etc/cron.{when}/x": PURGE}, f"/etc/cron.{when}/x:2")
@@ -255,19 +279,35 @@ def test_data_that_a_line_names_are_not_read(line):
         ),
         ({f"{SPOOL}/alice": "0 3 * * * find /scratch -atime +30 -delete\n"}, f"{SPOOL}/alice:1"),
         ({"/etc/cron.d/x": "0 3 * * * root /opt/purge\n", "/opt/purge": PURGE}, "/opt/purge:2"),
-        ({"/etc/cron.d/x": "0 3 * * * root purge\n", "/usr/local/sbin/purge": PURGE}, "/usr/local/sbin/purge:2"),
-        ({"/etc/cron.d/x": "0 3 * * * root run-parts /opt/night\n", "/opt/night/a": PURGE}, "/opt/night/a:2"),
-        ({"/etc/cron.daily/x": "#!/bin/sh\n/opt/purge.sh\n", "/opt/purge.sh": PURGE}, "/opt/purge.sh:2"),
         (
-            {"/etc/systemd/system/p.service": "[Service]\nExecStart=/usr/bin/find /scratch -atime +30 -delete\n"},
+            {"/etc/cron.d/x": "0 3 * * * root purge\n", "/usr/local/sbin/purge": PURGE},
+            "/usr/local/sbin/purge:2",
+        ),
+        (
+            {"/etc/cron.d/x": "0 3 * * * root run-parts /opt/night\n", "/opt/night/a": PURGE},
+            "/opt/night/a:2",
+        ),
+        (
+            {"/etc/cron.daily/x": "#!/bin/sh\n/opt/purge.sh\n", "/opt/purge.sh": PURGE},
+            "/opt/purge.sh:2",
+        ),
+        (
+            {
+                "/etc/systemd/system/p.service": "[Service]\nExecStart=/usr/bin/find /scratch -atime +30 -delete\n"
+            },
             "/etc/systemd/system/p.service:2",
         ),
         (
-            {"/etc/systemd/system/p.service.d/x.conf": "[Service]\nExecStartPost=/usr/bin/find /scratch -atime +30\n"},
+            {
+                "/etc/systemd/system/p.service.d/x.conf": "[Service]\nExecStartPost=/usr/bin/find /scratch -atime +30\n"
+            },
             "/etc/systemd/system/p.service.d/x.conf:2",
         ),
         (
-            {"/etc/systemd/system/p.service": "[Service]\nExecStart=-/opt/purge\n", "/opt/purge": PURGE},
+            {
+                "/etc/systemd/system/p.service": "[Service]\nExecStart=-/opt/purge\n",
+                "/opt/purge": PURGE,
+            },
             "/opt/purge:2",
         ),
         (
@@ -278,9 +318,16 @@ def test_data_that_a_line_names_are_not_read(line):
             "/usr/lib/systemd/system/p.service:2",
         ),
         ({"/etc/slurm/slurm.conf": "Epilog=/opt/epilog\n", "/opt/epilog": PURGE}, "/opt/epilog:2"),
-        ({"/etc/slurm/slurm.conf": "Epilog=epilog.sh\n", "/etc/slurm/epilog.sh": PURGE}, "/etc/slurm/epilog.sh:2"),
         (
-            {"/run/slurm/conf/slurm.conf": "TaskProlog=/opt/p/*\n", "/opt/p/10-x": PURGE, "/opt/p/y": ""},
+            {"/etc/slurm/slurm.conf": "Epilog=epilog.sh\n", "/etc/slurm/epilog.sh": PURGE},
+            "/etc/slurm/epilog.sh:2",
+        ),
+        (
+            {
+                "/run/slurm/conf/slurm.conf": "TaskProlog=/opt/p/*\n",
+                "/opt/p/10-x": PURGE,
+                "/opt/p/y": "",
+            },
             "/opt/p/10-x:2",
         ),
         ({"/etc/slurm/epilog.d/50-x": PURGE}, "/etc/slurm/epilog.d/50-x:2"),
@@ -296,13 +343,20 @@ def test_data_that_a_line_names_are_not_read(line):
 )
 def test_every_place_that_deletes_by_access_time(files, source):
     seen = ageing(files)
-    assert [(rule.path, rule.source) for rule in seen.rules if rule.uses_atime] == [("/scratch", source)]
+    assert [(rule.path, rule.source) for rule in seen.rules if rule.uses_atime] == [
+        ("/scratch", source)
+    ]
     assert seen.hidden == ()
 
 
 def test_real_unit_of_man_db():
-    unit = "[Service]\nExecStart=+/usr/bin/find /var/cache/man -type f -name *.gz -atime +6 -delete\n"
-    files = {"/usr/lib/systemd/system/man-db.timer": "[Timer]\n", "/usr/lib/systemd/system/man-db.service": unit}
+    unit = (
+        "[Service]\nExecStart=+/usr/bin/find /var/cache/man -type f -name *.gz -atime +6 -delete\n"
+    )
+    files = {
+        "/usr/lib/systemd/system/man-db.timer": "[Timer]\n",
+        "/usr/lib/systemd/system/man-db.service": unit,
+    }
     assert [rule.path for rule in ageing(files).rules] == ["/var/cache/man"]
 
 
@@ -316,7 +370,10 @@ def test_what_does_not_cull_or_is_no_script():
 
 
 def test_place_behind_a_link_is_the_real_one():
-    files = {"/etc/crontab": "0 3 * * * root find /scratch -atime +30 -delete\n", "/data/scratch/x": ""}
+    files = {
+        "/etc/crontab": "0 3 * * * root find /scratch -atime +30 -delete\n",
+        "/data/scratch/x": "",
+    }
     assert paths(files, {"/scratch": "/data/scratch"}) == [("/data/scratch", "-atime +30")]
 
 
@@ -328,25 +385,43 @@ def test_what_could_not_be_read_is_said_and_the_rest_is_known():
     files = {f"{LIB}/a.conf": "d /x - - - 1d\n", "/etc/cron.d/x": "0 3 * * * root /opt/purge\n"}
     seen = ageing(files, unreadable=hidden)
     assert [rule.path for rule in seen.rules] == ["/x"]
-    assert sorted(seen.hidden, key=str) == sorted((Hidden(path, reason) for path, reason in hidden.items()), key=str)
+    assert sorted(seen.hidden, key=str) == sorted(
+        (Hidden(path, reason) for path, reason in hidden.items()), key=str
+    )
 
 
-@pytest.mark.parametrize("mounted", ["nfs4 server:/x", "fuse.mergerfs 1:2", "fuse.dfuse dfuse", "autofs systemd-1"])
+@pytest.mark.parametrize(
+    "mounted", ["nfs4 server:/x", "fuse.mergerfs 1:2", "fuse.dfuse dfuse", "autofs systemd-1"]
+)
 def test_script_on_a_network_file_system_is_not_touched(mounted):
     mounts = f"20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /nfs rw - {mounted} rw\n"
-    files = {"/proc/self/mountinfo": mounts, "/etc/cron.d/x": "0 3 * * * root /nfs/purge\n", "/nfs/purge": PURGE}
+    files = {
+        "/proc/self/mountinfo": mounts,
+        "/etc/cron.d/x": "0 3 * * * root /nfs/purge\n",
+        "/nfs/purge": PURGE,
+    }
     reader = FakeReader(files, links={"/lib": "usr/lib"})
     seen = Facts(reader).ageing
     assert (seen.rules, seen.hidden) == (
         (),
-        (Hidden("/nfs/purge", "/nfs/purge (/etc/cron.d/x:1) is on a network or FUSE file system and is not read"),),
+        (
+            Hidden(
+                "/nfs/purge",
+                "/nfs/purge (/etc/cron.d/x:1) is on a network or FUSE file system and is not read",
+            ),
+        ),
     )
     assert "/nfs/purge" not in reader.seen
 
 
 def test_record_keeps_what_removes_and_no_other_words():
-    script = "#!/bin/sh\nTOKEN=abc\nPLACE=/scratch\n/opt/x -u a:b\nfind $PLACE \\\n  -atime +3\n# end\n"
-    assert keep_age_lines(script) == "#!/bin/sh\n\n_=/scratch\n/opt/x\n/usr/bin/find '/' -atime +3\n\n\n"
+    script = (
+        "#!/bin/sh\nTOKEN=abc\nPLACE=/scratch\n/opt/x -u a:b\nfind $PLACE \\\n  -atime +3\n# end\n"
+    )
+    assert (
+        keep_age_lines(script)
+        == "#!/bin/sh\n\n_=/scratch\n/opt/x\n/usr/bin/find '/' -atime +3\n\n\n"
+    )
     kept = keep_age_lines(script, programs=("find",))  # of the site, in /usr/local
     assert kept == "#!/bin/sh\n\n_=/scratch\n/opt/x\n/usr/bin/find '/' -atime +3; find\n\n\n"
     assert commands(kept) == commands(script)
@@ -355,7 +430,11 @@ def test_record_keeps_what_removes_and_no_other_words():
 
 
 def test_ageing_of_an_image_ignores_run():
-    options = {"kind": "root", "persistent_only": True, "unreadable": {"/run": "no kernel runs under --root"}}
+    options = {
+        "kind": "root",
+        "persistent_only": True,
+        "unreadable": {"/run": "no kernel runs under --root"},
+    }
     assert paths({f"{LIB}/a.conf": "d /x - - - 1d\n"}, **options) == [("/x", "1d")]
 
 

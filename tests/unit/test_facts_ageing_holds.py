@@ -1,4 +1,6 @@
-"""What cannot be read to its end holds every mount, or is said; nobody's crontab can hold the look itself."""
+"""What cannot be read to its end holds every mount, or is said; nobody's crontab can hold the look
+itself.
+"""
 
 import pytest
 
@@ -53,7 +55,10 @@ def test_cleaner_holds_the_folders_that_it_names(command, expected):
 )
 def test_find_ends_at_operators_of_the_shell_alone(command):
     assert places(f"{command}\n") == ["/data"]
-    assert places(f"[Service]\nExecStart=/usr/bin/{command}\n", "unit") == ["/data"] or "find" not in command[:4]
+    assert (
+        places(f"[Service]\nExecStart=/usr/bin/{command}\n", "unit") == ["/data"]
+        or "find" not in command[:4]
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +179,9 @@ VENDOR = "/usr/lib/systemd/system"
 )  # fmt: skip
 def test_places_that_delete_by_access_time(files, source):
     seen = look(files)
-    assert [(rule.path, rule.source) for rule in seen.rules if rule.uses_atime] == [("/scratch", source)]
+    assert [(rule.path, rule.source) for rule in seen.rules if rule.uses_atime] == [
+        ("/scratch", source)
+    ]
     assert seen.hidden == ()
 
 
@@ -186,10 +193,17 @@ def test_options_that_a_unit_keeps_in_a_variable():
 @pytest.mark.parametrize(
     ("files", "path"),
     [
-        ({"/etc/cron.d/x": "0 3 * * * root /opt/big\n", "/opt/big": PURGE + "#" * (1 << 20)}, "/opt/big"),
+        (
+            {"/etc/cron.d/x": "0 3 * * * root /opt/big\n", "/opt/big": PURGE + "#" * (1 << 20)},
+            "/opt/big",
+        ),
         ({f"{SPOOL}/bob": "".join(f"0 3 * * * /opt/{i}\n" for i in range(9999))}, f"{SPOOL}/bob"),
         (
-            {f"{SPOOL}/bob": "0 3 * * * /opt/a; /opt/b\n", "/opt/a": "#" * 300_000, "/opt/b": "#" * 300_000},
+            {
+                f"{SPOOL}/bob": "0 3 * * * /opt/a; /opt/b\n",
+                "/opt/a": "#" * 300_000,
+                "/opt/b": "#" * 300_000,
+            },
             "/opt/b",
         ),
     ],
@@ -204,7 +218,10 @@ def test_what_is_too_much_is_said(files, path):
     ids=["a compiled program", "a script", "nobody can tell"],
 )
 def test_large_file_is_hidden_unless_it_is_a_compiled_program(start, hidden):
-    unit = {"/etc/systemd/system/x.service": "[Service]\nExecStart=/opt/x\n", "/opt/x": "x" * ((1 << 20) + 1)}
+    unit = {
+        "/etc/systemd/system/x.service": "[Service]\nExecStart=/opt/x\n",
+        "/opt/x": "x" * ((1 << 20) + 1),
+    }
     asked = {} if start is None else {("head", "--bytes=4", "/opt/x"): Completed(0, start, b"")}
     assert [one.path for one in look(unit, queries=asked).hidden] == hidden
 
@@ -212,7 +229,8 @@ def test_large_file_is_hidden_unless_it_is_a_compiled_program(start, hidden):
 @pytest.mark.parametrize("target", ["/proc/kcore", "/sys/x", "/dev/zero", "/run/x"])
 def test_script_behind_a_link_into_the_kernel_is_not_read(target):
     reader = FakeReader(
-        {f"{SPOOL}/bob": "0 3 * * * /home/bob/x\n", target: PURGE}, links={"/lib": "usr/lib", "/home/bob/x": target}
+        {f"{SPOOL}/bob": "0 3 * * * /home/bob/x\n", target: PURGE},
+        links={"/lib": "usr/lib", "/home/bob/x": target},
     )
     read = []
     reader.read = lambda path, read_of=reader.read: read.append(path) or read_of(path)
@@ -221,8 +239,14 @@ def test_script_behind_a_link_into_the_kernel_is_not_read(target):
 
 
 def test_script_on_what_is_no_disk_is_said_and_not_read():
-    mounts = "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /home/bob/m rw - fuse.evil evil rw\n"
-    files = {"/proc/self/mountinfo": mounts, f"{SPOOL}/bob": "0 3 * * * /home/bob/m/x\n", "/home/bob/m/x": PURGE}
+    mounts = (
+        "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /home/bob/m rw - fuse.evil evil rw\n"
+    )
+    files = {
+        "/proc/self/mountinfo": mounts,
+        f"{SPOOL}/bob": "0 3 * * * /home/bob/m/x\n",
+        "/home/bob/m/x": PURGE,
+    }
     assert [one.path for one in look(files).hidden] == ["/home/bob/m/x"]
 
 
@@ -250,13 +274,17 @@ def test_patterns_of_slurm_conf_are_tried_on_few_names(count, hidden, monkeypatc
     tried = []
     monkeypatch.setattr(ageing, "fits_glob", lambda *_: tried.append(1) or False)
     names = tuple(f"n{number}" for number in range(count))
-    files = {"/etc/slurm/slurm.conf": "".join(f"Epilog=/opt/p/*{number}\n" for number in range(2000))}
+    files = {
+        "/etc/slurm/slurm.conf": "".join(f"Epilog=/opt/p/*{number}\n" for number in range(2000))
+    }
     reader = FakeReader(files, links={"/lib": "usr/lib"})
     listed = reader.list
     monkeypatch.setattr(reader, "list", lambda path: names if path == "/opt/p" else listed(path))
     asked = []
     read = reader.read
     monkeypatch.setattr(reader, "read", lambda path: asked.append(path) or read(path))
-    assert [one.path for one in Facts(reader).ageing.hidden if one.path.startswith("/opt")] == hidden
+    assert [
+        one.path for one in Facts(reader).ageing.hidden if one.path.startswith("/opt")
+    ] == hidden
     assert len(tried) <= 1_000_000
     assert sum(path.startswith("/opt/p/") for path in asked) <= count

@@ -1,4 +1,6 @@
-"""What a user's text grows to when it is expanded and joined, and that no text of one user hides the rules of others."""
+"""What a user's text grows to when it is expanded and joined, and that no text of one user hides
+the rules of others.
+"""
 
 import tracemalloc
 
@@ -36,25 +38,39 @@ ATTACKS = {
     "a value in many words": as_job(SHORT + "find " + "$a " * 5000 + " -atime +3\n"),
     "many values in many words": as_job(SHORT + MANY + "find " + "$v$a " * 3000 + " -atime +3\n"),
     "a folder of many words": as_job(f"cd {LONG}\nfind " + "x " * 7000 + " -atime +3\n"),
-    "a folder that grows": as_job("".join(f"cd {'x' * 200}\nfind . -atime +3\n" for _ in range(200))),
+    "a folder that grows": as_job(
+        "".join(f"cd {'x' * 200}\nfind . -atime +3\n" for _ in range(200))
+    ),
     "a folder said again": as_job(f"cd {LONG}\n" + "cd .\nfind x -atime +3\n" * 600),
-    "a folder of many scripts": as_job(f"cd {LONG}\n" + "".join(f"./{number};" for number in range(2500)) + "\n"),
-    "the own folder": as_job("".join(". $(dirname $0)/" + str(number) + "\n" for number in range(2500))),
+    "a folder of many scripts": as_job(
+        f"cd {LONG}\n" + "".join(f"./{number};" for number in range(2500)) + "\n"
+    ),
+    "the own folder": as_job(
+        "".join(". $(dirname $0)/" + str(number) + "\n" for number in range(2500))
+    ),
     "the home": {EVE: "".join(f"@daily . ~/{number}\n" for number in range(4000))},
     "names that are not known": as_job(". $x\n" * 3_000),
     "a folder in many names": as_job(SHORT + "".join(f". $a/{number}\n" for number in range(2500))),
     "a long age": {EVE: "@daily find " + "/a " * 2500 + "-atime " + "1" * 8000 + "\n"},
     "a long period": {EVE: "@daily tmpreaper " + "1" * 8000 + "d" + " /a" * 2500 + "\n"},
-    "a long file of variables": {UNIT: "[Service]\nEnvironmentFile=" + "/a" * 30_000 + "\nExecStart=/x\n"},
+    "a long file of variables": {
+        UNIT: "[Service]\nEnvironmentFile=" + "/a" * 30_000 + "\nExecStart=/x\n"
+    },
     "the home of a unit": {UNIT: "[Service]\nExecStart=" + "%h" * 30_000 + "\n"},
     "a folder of very many names": {EVE: "@daily run-parts /home/eve/d\n"}
     | {f"/home/eve/d/{number:060}": "" for number in range(12_000)},
-    "names in a long folder": as_job(f". {FAR}/*\n") | {f"{FAR}/{number}": "" for number in range(40)},
+    "names in a long folder": as_job(f". {FAR}/*\n")
+    | {f"{FAR}/{number}": "" for number in range(40)},
 }
 
 
 # Where what is told does not show what was made on the way to it.
-GROWS_MEANWHILE = {"a folder of many scripts", "the own folder", "a folder in many names", "names in a long folder"}
+GROWS_MEANWHILE = {
+    "a folder of many scripts",
+    "the own folder",
+    "a folder in many names",
+    "names in a long folder",
+}
 
 
 def texts_of(found):
@@ -76,15 +92,23 @@ def test_what_a_user_wrote_grows_to_no_more_than_a_bound(name):
     assert ("/data", f"{BOB}:1") in [(rule.path, rule.source) for rule in found.rules]
     assert sum(map(len, texts_of(found))) < 1 << 20
     assert peak < 64 << 20
-    for content in (one if isinstance(one, str) else one.content.decode() for one in ATTACKS[name].values()):
+    for content in (
+        one if isinstance(one, str) else one.content.decode() for one in ATTACKS[name].values()
+    ):
         for kept in (keep_age_lines(content),):
             assert len(kept) < 2 * (1 << 20) + len(content)
 
 
 def test_path_that_is_too_long_names_nothing_and_one_that_is_not_does():
     fitting = "/a" * ((PATH_MAX - 2) // 2)
-    for words, expected in ((f"{fitting}/a", {"/"}), (fitting, {fitting}), (f"/data/$(x){fitting}", {"/data", "/"})):
-        found = Facts(FakeReader({EVE: f"@daily find {words} -atime +3\n"}, links={"/lib": "usr/lib"})).ageing
+    for words, expected in (
+        (f"{fitting}/a", {"/"}),
+        (fitting, {fitting}),
+        (f"/data/$(x){fitting}", {"/data", "/"}),
+    ):
+        found = Facts(
+            FakeReader({EVE: f"@daily find {words} -atime +3\n"}, links={"/lib": "usr/lib"})
+        ).ageing
         assert {rule.path for rule in found.rules} <= expected
 
 
@@ -109,10 +133,15 @@ def test_no_text_of_one_user_hides_the_rules_of_others(files):
         found = Facts(one).ageing
         assert ("/data", f"{BOB}:1") in [(rule.path, rule.source) for rule in found.rules]
         if one is reader and "*" in "".join(map(str, files.values())):
-            assert any("longer than 4096" in one.reason or "not known" in one.reason for one in found.hidden)
+            assert any(
+                "longer than 4096" in one.reason or "not known" in one.reason
+                for one in found.hidden
+            )
 
 
 def test_pattern_with_a_range_that_has_no_end_is_unknown_at_most(monkeypatch):
-    monkeypatch.setattr(globs, "translate", lambda _: "[")  # as Python before 3.10.5 has it: no regular expression
+    monkeypatch.setattr(
+        globs, "translate", lambda _: "["
+    )  # as Python before 3.10.5 has it: no regular expression
     with pytest.raises(UnknownFact):
         globs.fits_glob("b", "[c-a]")

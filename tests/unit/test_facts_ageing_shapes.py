@@ -1,4 +1,6 @@
-"""Each way to write a purge by access time holds noatime, wherever it is written; what asks for no access times does not."""
+"""Each way to write a purge by access time holds noatime, wherever it is written; what asks for no
+access times does not.
+"""
 
 import json
 
@@ -24,19 +26,31 @@ CARRIERS = {
     "the crontab of a user": lambda line: {"/var/spool/cron/crontabs/bob": f"0 3 * * mon {line}\n"},
     "anacron": lambda line: {"/etc/anacrontab": f"1 5 job {line}\n"},
     "a script of cron": lambda line: {"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"},
-    "continued lines": lambda line: {"/etc/cron.daily/x": "#!/bin/sh\n" + line.replace(" ", " \\\n  ", 2) + "\n"},
+    "continued lines": lambda line: {
+        "/etc/cron.daily/x": "#!/bin/sh\n" + line.replace(" ", " \\\n  ", 2) + "\n"
+    },
     "a function": lambda line: {"/etc/cron.daily/x": f"#!/bin/sh\nf() {{\n\t{line}\n}}\nf\n"},
     "a here-document": lambda line: {"/etc/cron.daily/x": f"#!/bin/sh\nsh <<EOF\n{line}\nEOF\n"},
     "a unit": lambda line: {UNIT: f"[Service]\nExecStart=-{line}\n"},
-    "a unit with a comment inside": lambda line: {UNIT: "[Service]\nExecStart=" + line.replace(" ", " \\\n# x\n ", 1)},
+    "a unit with a comment inside": lambda line: {
+        UNIT: "[Service]\nExecStart=" + line.replace(" ", " \\\n# x\n ", 1)
+    },
     "a drop-in": lambda line: {f"{UNIT}.d/a.conf": f"[Service]\nExecStartPost={line}\n"},
     "a unit of a timer": lambda line: {
         "/etc/systemd/system/q.timer": "[Timer]\nUnit=p@x.service\n",
         "/usr/lib/systemd/system/p@.service": f"[Service]\nExecStart={line}\n",
     },
-    "a unit of a user": lambda line: {"/home/bob/.config/systemd/user/p.service": f"[Service]\nExecStart={line}\n"},
-    "a script": lambda line: {"/etc/cron.d/x": "0 3 * * * root /opt/job\n", "/opt/job": f"#!/bin/bash\n{line}\n"},
-    "an epilog": lambda line: {"/etc/slurm/slurm.conf": "Epilog=ep.d/*\n", "/etc/slurm/ep.d/1": f"#!/bin/sh\n{line}\n"},
+    "a unit of a user": lambda line: {
+        "/home/bob/.config/systemd/user/p.service": f"[Service]\nExecStart={line}\n"
+    },
+    "a script": lambda line: {
+        "/etc/cron.d/x": "0 3 * * * root /opt/job\n",
+        "/opt/job": f"#!/bin/bash\n{line}\n",
+    },
+    "an epilog": lambda line: {
+        "/etc/slurm/slurm.conf": "Epilog=ep.d/*\n",
+        "/etc/slurm/ep.d/1": f"#!/bin/sh\n{line}\n",
+    },
 }
 INDIRECT = {
     "a script in Python": lambda line: {
@@ -147,10 +161,14 @@ def is_held(files):
 
 @pytest.mark.parametrize("carrier", [*CARRIERS, *INDIRECT])
 def test_every_shape_of_a_purge_holds(carrier):
-    assert [line for line in PURGES.splitlines() if not is_held((CARRIERS | INDIRECT)[carrier](line))] == []
+    assert [
+        line for line in PURGES.splitlines() if not is_held((CARRIERS | INDIRECT)[carrier](line))
+    ] == []
 
 
-@pytest.mark.parametrize("carrier", [one for one in CARRIERS if one != "a script"])  # one level is followed
+@pytest.mark.parametrize(
+    "carrier", [one for one in CARRIERS if one != "a script"]
+)  # one level is followed
 def test_every_shape_of_a_start_is_followed(carrier):
     assert [line for line in STARTS.splitlines() if not is_held(CARRIERS[carrier](line))] == []
 

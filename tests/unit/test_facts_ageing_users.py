@@ -24,7 +24,9 @@ def look(files, links=None, **options):
 
 def seen(files, links=None, **options):
     found = look(files, links, **options)
-    return [(rule.path, rule.source) for rule in found.rules if rule.uses_atime], [one.path for one in found.hidden]
+    return [(rule.path, rule.source) for rule in found.rules if rule.uses_atime], [
+        one.path for one in found.hidden
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,10 @@ def test_folder_that_a_user_may_not_list_any_more_is_still_listed_for_the_system
     files = {UNIT: "[Service]\nExecStart=/usr/bin/run-parts /opt/jobs\n", "/opt/jobs/a": PROGRAM}
     table = "0 3 * * * /opt/a\n0 4 * * * /usr/bin/run-parts /opt/jobs\n"
     left = 100  # for the path, and not for the names in it
-    eve = {f"{SPOOL}/eve": table, "/opt/a": "a" * (OF_ONE_USER - len(table) - 64 - len("/opt/a") - left)}
+    eve = {
+        f"{SPOOL}/eve": table,
+        "/opt/a": "a" * (OF_ONE_USER - len(table) - 64 - len("/opt/a") - left),
+    }
     assert seen(files)[0] == seen({**files, **eve})[0] == [("/scratch", "/opt/jobs/a:2")]
 
 
@@ -112,14 +117,19 @@ def test_words_that_begin_a_line_are_not_looked_for():
             return super().stat(path, follow=follow)
 
     reader = Watched(
-        {"/etc/cron.daily/x": "#!/bin/sh\nA=(\nhunter2\n)\npurge\n", "/usr/local/bin/purge": PROGRAM},
+        {
+            "/etc/cron.daily/x": "#!/bin/sh\nA=(\nhunter2\n)\npurge\n",
+            "/usr/local/bin/purge": PROGRAM,
+        },
         links={"/lib": "usr/lib"},
     )
     assert [rule.source for rule in Facts(reader).ageing.rules] == ["/usr/local/bin/purge:2"]
     assert {path for path in asked if path.startswith("/usr/local")} == {"/usr/local/bin/purge"}
 
 
-@pytest.mark.parametrize("line", [". /usr/share/lib", ". /lib/lsb/init-functions", "echo . $x", "cp -r . $X", "# . $x"])
+@pytest.mark.parametrize(
+    "line", [". /usr/share/lib", ". /lib/lsb/init-functions", "echo . $x", "cp -r . $X", "# . $x"]
+)
 def test_what_is_no_file_of_the_site_is_not_read_in(line):
     assert seen({"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"}) == ([], [])
 
@@ -137,13 +147,17 @@ def test_large_crontab_of_a_user_is_not_read_and_said():
     read, real = [], reader.read
     reader.read = lambda path: read.append(path) or real(path)
     found = Facts(reader).ageing
-    assert [(one.path, "jobs of eve" in one.reason) for one in found.hidden] == [(f"{SPOOL}/eve", True)]
+    assert [(one.path, "jobs of eve" in one.reason) for one in found.hidden] == [
+        (f"{SPOOL}/eve", True)
+    ]
     assert (f"{SPOOL}/eve" in read, f"{SPOOL}/bob" in read) == (False, True)
 
 
 def test_crontabs_of_many_users_are_bounded_together_and_the_small_ones_are_read():
     big = ROW * (OF_ONE_USER // len(ROW) - 20)
-    users = {f"{SPOOL}/a{number}": big for number in range(8)} | {f"{SPOOL}/z": PURGE.replace("find", "0 3 * * * find")}
+    users = {f"{SPOOL}/a{number}": big for number in range(8)} | {
+        f"{SPOOL}/z": PURGE.replace("find", "0 3 * * * find")
+    }
     rules, hidden = seen(users)
     assert rules == [("/scratch", f"{SPOOL}/z:2")]
     most = (OF_ALL_USERS - len(users[f"{SPOOL}/z"])) // len(big)
@@ -166,12 +180,19 @@ def test_what_is_read_of_a_user_is_bounded_also_where_it_is_not_followed():
     units = {f"{OWN}/{number}.service": "[Service]\n" + telling for number in range(64)}
     large = {f"{SPOOL}/{name}": ROW * (OF_ONE_USER // len(ROW) + 1) for name in ("eve", "mallory")}
     data = {path: "\0" + text for path, text in scripts.items()}
-    for files in ({f"{SPOOL}/bob": table, **scripts}, {f"{SPOOL}/bob": table, **data}, units, large):
+    for files in (
+        {f"{SPOOL}/bob": table, **scripts},
+        {f"{SPOOL}/bob": table, **data},
+        units,
+        large,
+    ):
         reader = FakeReader(files, links={"/lib": "usr/lib"})
         read, real = [], reader.read
         reader.read = lambda path, read=read, real=real: read.append(real(path)) or read[-1]
         assert len(Facts(reader).ageing.hidden) >= len(files) - 8
-        assert sum(len(one) for one in read if isinstance(one, bytes)) <= 8 * OF_ONE_USER + len(table)
+        assert sum(len(one) for one in read if isinstance(one, bytes)) <= 8 * OF_ONE_USER + len(
+            table
+        )
 
 
 def test_compiled_program_of_a_user_is_not_read_and_costs_nothing():
@@ -190,7 +211,10 @@ def test_files_that_variables_of_a_user_name_are_bounded():
 
 def test_homes_on_the_network_are_left_alone_unless_their_users_linger():
     mounts = "20 1 8:2 / / rw - ext4 /dev/sda2 rw\n30 20 0:50 / /home rw - nfs4 server:/x rw\n"
-    files = {"/proc/self/mountinfo": mounts, f"{OWN}/p.service": "[Service]\nExecStart=/usr/bin/find /data -atime +3\n"}
+    files = {
+        "/proc/self/mountinfo": mounts,
+        f"{OWN}/p.service": "[Service]\nExecStart=/usr/bin/find /data -atime +3\n",
+    }
     reader = FakeReader(files, links={"/lib": "usr/lib"})
     found = Facts(reader).ageing
     assert (found.rules, found.hidden) == ((), ())
@@ -201,14 +225,17 @@ def test_homes_on_the_network_are_left_alone_unless_their_users_linger():
 
 def test_home_that_may_not_be_looked_at_is_said_once():
     files = {f"/home/{name}/.config/systemd/user/p.service": "" for name in ("amy", "bob")}
-    (one,) = look(files, unreadable={"/home/amy": "needs root: a", "/home/bob": "needs root: b"}).hidden
+    (one,) = look(
+        files, unreadable={"/home/amy": "needs root: a", "/home/bob": "needs root: b"}
+    ).hidden
     assert (one.path, one.reason) == ("/home", "units of users: needs root: a")
 
 
 @pytest.mark.parametrize("target", ["/etc/shadow", "/home/amy/.ssh/id_ed25519"])
 def test_unit_of_a_user_that_leads_to_a_secret_is_not_read(target):
     reader = FakeReader(
-        {f"{OWN}/x": "", target: "[Service]\nExecStart=/opt/x\n"}, links={"/lib": "usr/lib", f"{OWN}/p.service": target}
+        {f"{OWN}/x": "", target: "[Service]\nExecStart=/opt/x\n"},
+        links={"/lib": "usr/lib", f"{OWN}/p.service": target},
     )
     read = []
     reader.read = lambda path, read_of=reader.read: read.append(path) or read_of(path)
@@ -229,14 +256,22 @@ def test_unit_of_a_user_that_leads_to_a_secret_is_not_read(target):
 )  # fmt: skip
 def test_record_keeps_what_is_read_in_and_no_secrets(kind, path, content, kept):
     assert keep_age_lines(content, kind) == kept
-    files = {"/opt/c/a": PURGE, "/opt/lib": PURGE, "/opt/e": "O=-atime\n", "/opt/a": PURGE, "/opt/x": PURGE}
+    files = {
+        "/opt/c/a": PURGE,
+        "/opt/lib": PURGE,
+        "/opt/e": "O=-atime\n",
+        "/opt/a": PURGE,
+        "/opt/x": PURGE,
+    }
     start = {"/etc/cron.d/x": f"0 3 * * * root {path}\n"}
     assert seen({**files, **start, path: kept}) == seen({**files, **start, path: content})
 
 
 def test_files_of_variables_of_a_long_unit_are_found_in_one_pass():
     before = process_time()
-    found = list(files_in("[Service]\n" + "EnvironmentFile=/a\n" * 200_000 + "EnvironmentFile=/b\n", "unit"))
+    found = list(
+        files_in("[Service]\n" + "EnvironmentFile=/a\n" * 200_000 + "EnvironmentFile=/b\n", "unit")
+    )
     assert found == [(2, "read", "/a"), (200_002, "read", "/b")]
     assert process_time() - before < 8  # what is quadratic takes a minute
 
@@ -270,14 +305,21 @@ def test_names_in_folders_that_are_spelled_anew_are_bounded(row, monkeypatch):
     listed, real = [], reader.list
     reader.list = lambda path: listed.append(real(path)) or listed[-1]
     assert Facts(reader).ageing.hidden
-    assert sum(len(one) for one in listed if isinstance(one, tuple)) <= 8 * (2048 - len(table)) + 500 < 24 * 400
+    assert (
+        sum(len(one) for one in listed if isinstance(one, tuple))
+        <= 8 * (2048 - len(table)) + 500
+        < 24 * 400
+    )
 
 
 def test_names_in_drop_in_folders_that_are_links_to_one_folder_are_bounded(monkeypatch):
     """Each link is another path, and no name ends in .conf."""
     monkeypatch.setattr(ageing, "OF_ONE_USER", 2048)
     names = {f"/home/eve/d/{number:060}": "" for number in range(1000)}
-    units = {f"/home/eve/.config/systemd/user/u{number}.service.d": "/home/eve/d" for number in range(100)}
+    units = {
+        f"/home/eve/.config/systemd/user/u{number}.service.d": "/home/eve/d"
+        for number in range(100)
+    }
     reader = FakeReader(names, links={"/lib": "usr/lib"} | units)
     listed, real = [], reader.list
     reader.list = lambda path: listed.append(real(path)) or listed[-1]
@@ -286,7 +328,10 @@ def test_names_in_drop_in_folders_that_are_links_to_one_folder_are_bounded(monke
 
 
 def test_folders_of_a_user_that_hold_too_many_names_to_list_are_bounded():
-    units = {f"/home/eve/.config/systemd/user/u{number}.service.d": "/home/eve/d" for number in range(100)}
+    units = {
+        f"/home/eve/.config/systemd/user/u{number}.service.d": "/home/eve/d"
+        for number in range(100)
+    }
     reader = FakeReader({"/home/eve/d/x": ""}, links={"/lib": "usr/lib"} | units)
     asked, real = [], reader.list
 
@@ -317,7 +362,14 @@ LARGE = "#!/bin/sh\n" + "true\n" * 400_000
     [
         ({f"{SPOOL}/eve": "@daily /opt/s.sh\n", "/opt/s.sh": LARGE}, True),
         ({f"{SPOOL}/root": "@daily /opt/s.sh\n", "/opt/s.sh": LARGE}, False),
-        ({f"{SPOOL}/eve": "@daily /opt/s.sh\n", "/etc/cron.d/x": "@daily root /opt/s.sh\n", "/opt/s.sh": LARGE}, False),
+        (
+            {
+                f"{SPOOL}/eve": "@daily /opt/s.sh\n",
+                "/etc/cron.d/x": "@daily root /opt/s.sh\n",
+                "/opt/s.sh": LARGE,
+            },
+            False,
+        ),
         ({"/etc/cron.d/x": "@daily eve /home/eve/s.sh\n", "/home/eve/s.sh": LARGE}, True),
         ({"/var/lib/systemd/linger/eve": ""}, True),
     ],

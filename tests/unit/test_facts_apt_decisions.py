@@ -1,4 +1,6 @@
-"""What an administrator has decided in apt: pins, holds, archives that are switched off, each with its place."""
+"""What an administrator has decided in apt: pins, holds, archives that are switched off, each with
+its place.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +142,10 @@ def test_pin_counts_only_where_apt_shows_its_effect():
 
 
 def test_pin_that_no_file_shows_is_said_without_one():
-    ignored = facts({"/etc/apt/preferences.d/no-nvidia.bak": PREFERENCES}, policy=POLICY_ALL.replace(" -10 ", " 500 "))
+    ignored = facts(
+        {"/etc/apt/preferences.d/no-nvidia.bak": PREFERENCES},
+        policy=POLICY_ALL.replace(" -10 ", " 500 "),
+    )
     (found,) = decisions_about_offer(ignored)
     assert found.what.startswith("a pin of apt's preferences keeps nvidia-utils-580-server")
 
@@ -150,7 +155,9 @@ def test_pin_on_what_goes_beside_a_driver_is_that_packages_own():
     away = POLICY_ALL.replace("nvidia-utils-580-server", "nvidia-fabricmanager-580")
     found = facts({"/etc/apt/preferences.d/fabric": pin}, policy=away.replace(" -10 ", " 500 "))
     assert decisions_about_offer(found) == ()
-    meta = away.replace("nvidia-fabricmanager-580", "cuda-drivers-fabricmanager-580").replace(" -10 ", " 500 ")
+    meta = away.replace("nvidia-fabricmanager-580", "cuda-drivers-fabricmanager-580").replace(
+        " -10 ", " 500 "
+    )
     assert decisions_about_offer(facts({"/etc/apt/preferences.d/fabric": pin}, policy=meta)) == ()
     assert pin_on(found, "nvidia-fabricmanager-580") == (
         "/etc/apt/preferences.d/fabric:1 keeps nvidia-fabricmanager-580 from being installed (Package: *fabricmanager*, "
@@ -166,9 +173,18 @@ def test_preferences_that_cannot_be_read_explain_nothing():
 
 
 def test_holds_of_absent_packages_are_named_with_the_command():
-    names = ("libnvidia-compute-580-server", "nvidia-utils-580-server", "nvidia-utils-535", "nvidia-container-toolkit")
-    host = facts(status=STATUS + "".join(map(ABSENT_AND_HELD.format, names)), policy="Package files:\n")
-    (found,) = decisions_about(host, ("nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server"))
+    names = (
+        "libnvidia-compute-580-server",
+        "nvidia-utils-580-server",
+        "nvidia-utils-535",
+        "nvidia-container-toolkit",
+    )
+    host = facts(
+        status=STATUS + "".join(map(ABSENT_AND_HELD.format, names)), policy="Package files:\n"
+    )
+    (found,) = decisions_about(
+        host, ("nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server")
+    )
     assert found.what == (
         "an administrator holds libnvidia-compute-580-server, nvidia-utils-580-server (apt-mark showhold; not installed)"
     )
@@ -221,12 +237,18 @@ def test_line_that_switches_a_missing_component_off_is_named():
     assert found.what.startswith(
         "/etc/apt/sources.list:1 has the archive http://archive.ubuntu.com/ubuntu noble multiverse"
     )
-    assert found.undo == "take the # away in line 1 of /etc/apt/sources.list, then sudo apt-get update"
+    assert (
+        found.undo == "take the # away in line 1 of /etc/apt/sources.list, then sudo apt-get update"
+    )
 
 
 def test_archive_of_nvidia_that_a_file_name_switches_off():
     path = "/etc/apt/sources.list.d/cuda.list.disabled"
-    host = facts({path: "deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /\n"})
+    host = facts(
+        {
+            path: "deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/ /\n"
+        }
+    )
     found = nvidia_switched_off(host)
     assert found is not None
     assert found.undo == f"sudo mv {path} {path.removesuffix('.disabled')} && sudo apt-get update"
@@ -234,14 +256,18 @@ def test_archive_of_nvidia_that_a_file_name_switches_off():
 
 def test_preferences_that_name_more_packages_than_are_matched_explain_nothing():
     names = "".join(f" a{number}\n" for number in range(5001))
-    reader = FakeReader({"/etc/apt/preferences": f"Package:\n{names}Pin: release *\nPin-Priority: -1\n"})
+    reader = FakeReader(
+        {"/etc/apt/preferences": f"Package:\n{names}Pin: release *\nPin-Priority: -1\n"}
+    )
     with pytest.raises(UnknownFact, match="more than 5,000 packages"):
         read_pins(reader)
 
 
 def test_preferences_longer_than_what_is_kept_compiled_explain_nothing():
     names = "".join(f" {'a' * 4000}{number}\n" for number in range(101))
-    reader = FakeReader({"/etc/apt/preferences": f"Package:\n{names}Pin: release *\nPin-Priority: -1\n"})
+    reader = FakeReader(
+        {"/etc/apt/preferences": f"Package:\n{names}Pin: release *\nPin-Priority: -1\n"}
+    )
     with pytest.raises(UnknownFact, match="in more than 400,000 characters"):
         read_pins(reader)
 
@@ -261,15 +287,27 @@ def test_address_of_an_archive_that_is_none_names_no_site():
         ("ID=linuxmint\nID_LIKE=ubuntu\n", "ubuntu2404", False),
     ],
 )
-def test_archive_of_nvidia_for_another_distribution_is_named_with_its_line(release, repository, is_other):
+def test_archive_of_nvidia_for_another_distribution_is_named_with_its_line(
+    release, repository, is_other
+):
     """k4yt3x/video2x issue 1029: the driver for Ubuntu needs libraries that Debian has not."""
     archive = f"https://developer.download.nvidia.com/compute/cuda/repos/{repository}/x86_64/ /"
     path = "/etc/apt/sources.list.d/cuda.list"
-    facts = Facts(FakeReader(files={"/etc/os-release": release, path: f"# NVIDIA\ndeb [signed-by=/k.gpg] {archive}\n"}))
+    facts = Facts(
+        FakeReader(
+            files={
+                "/etc/os-release": release,
+                path: f"# NVIDIA\ndeb [signed-by=/k.gpg] {archive}\n",
+            }
+        )
+    )
     found = archive_of_other_system(facts)
     assert bool(found) is is_other
     if found:
-        assert f"{path}:2 has NVIDIA's archive for {'Ubuntu' if 'ubuntu' in repository else 'Debian'}" in found.what
+        assert (
+            f"{path}:2 has NVIDIA's archive for {'Ubuntu' if 'ubuntu' in repository else 'Debian'}"
+            in found.what
+        )
         assert "take that line out" in found.undo
 
 
@@ -287,7 +325,9 @@ def test_archive_of_nvidia_for_another_distribution_is_named_with_its_line(relea
     ],
 )
 def test_archive_of_another_distribution_is_named_with_its_line(release, archive, is_other):
-    """k4yt3x/video2x issue 1029: Debian 11 with Ubuntu's archive, whose libraries need a newer libc6."""
+    """k4yt3x/video2x issue 1029: Debian 11 with Ubuntu's archive, whose libraries need a newer
+    libc6.
+    """
     files = {"/etc/os-release": release, "/etc/apt/sources.list": f"deb {archive}\n"}
     found = archive_of_other_system(Facts(FakeReader(files=files)))
     assert bool(found) is is_other
@@ -297,32 +337,63 @@ def test_archive_of_another_distribution_is_named_with_its_line(release, archive
 @pytest.mark.parametrize(
     ("release", "repositories", "undo"),
     [
-        ("ID=debian\nVERSION_ID=13\nPRETTY_NAME='Debian GNU/Linux 13'\n", ["debian12"], "write debian13 there"),
+        (
+            "ID=debian\nVERSION_ID=13\nPRETTY_NAME='Debian GNU/Linux 13'\n",
+            ["debian12"],
+            "write debian13 there",
+        ),
         ("ID=ubuntu\nVERSION_ID=24.04\n", ["ubuntu2204"], "write ubuntu2404 there"),
         ("ID=ubuntu\nVERSION_ID=24.04\n", ["ubuntu2204", "ubuntu2404"], ""),
-        ("ID=debian\nVERSION_ID=13\n", ["ubuntu2204"], ""),  # said as an archive for another distribution
-        ("ID=debian\n", ["debian12"], "take that line out"),  # testing has no number, and NVIDIA nothing for it
+        (
+            "ID=debian\nVERSION_ID=13\n",
+            ["ubuntu2204"],
+            "",
+        ),  # said as an archive for another distribution
+        (
+            "ID=debian\n",
+            ["debian12"],
+            "take that line out",
+        ),  # testing has no number, and NVIDIA nothing for it
         ("ID=linux\n", ["debian12"], ""),
     ],
 )
-def test_archive_of_nvidia_for_another_release_is_named_where_there_is_no_other(release, repositories, undo):
-    """NVIDIA/open-gpu-kernel-modules issue 855: its newest driver does not build for the kernel of the newer release."""
-    path, site = "/etc/apt/sources.list.d/cuda.list", "https://developer.download.nvidia.com/compute/cuda/repos"
+def test_archive_of_nvidia_for_another_release_is_named_where_there_is_no_other(
+    release, repositories, undo
+):
+    """NVIDIA/open-gpu-kernel-modules issue 855: its newest driver does not build for the kernel of
+    the newer release.
+    """
+    path, site = (
+        "/etc/apt/sources.list.d/cuda.list",
+        "https://developer.download.nvidia.com/compute/cuda/repos",
+    )
     lines = "".join(f"deb {site}/{one}/x86_64/ /\n" for one in repositories)
-    found = nvidia_of_other_release(Facts(FakeReader(files={"/etc/os-release": release, path: lines})))
+    found = nvidia_of_other_release(
+        Facts(FakeReader(files={"/etc/os-release": release, path: lines}))
+    )
     assert (found.undo if found else "").startswith(undo)
     assert bool(found) is bool(undo)
 
 
 @pytest.mark.parametrize(
     ("more", "is_told"),
-    [("", True), ("deb https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /\n", False)],
+    [
+        ("", True),
+        (
+            "deb https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /\n",
+            False,
+        ),
+    ],
 )
 def test_copy_of_nvidias_archive_on_this_disk_gets_nothing_newer(more, is_told):
-    """GoogleCloudDataproc/initialization-actions pull request 1400: 550 of CUDA 12.4's copy does not build for a newer kernel."""
+    """GoogleCloudDataproc/initialization-actions pull request 1400: 550 of CUDA 12.4's copy does
+    not build for a newer kernel.
+    """
     path = "/etc/apt/sources.list.d/cuda-debian12-12-4-local.list"
     lines = f"deb [signed-by=/usr/share/keyrings/x.gpg] file:///var/cuda-repo-debian12-12-4-local /\n{more}"
-    found = nvidia_local_copy(Facts(FakeReader(files={"/etc/os-release": "ID=debian\nVERSION_ID=12\n", path: lines})))
+    found = nvidia_local_copy(
+        Facts(FakeReader(files={"/etc/os-release": "ID=debian\nVERSION_ID=12\n", path: lines}))
+    )
     assert bool(found) is is_told
     assert not found or (f"{path}:1" in found.what and "cuda-keyring" in found.undo)
 

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.archives import POLICY, Archives, components_in, parse_archives, parse_policy
+from hosttune.facts.gpu.archives import (
+    POLICY,
+    Archives,
+    components_in,
+    parse_archives,
+    parse_policy,
+)
 from hosttune.facts.gpu.candidates import DEVICES, LIST
 from hosttune.host.door import Completed
 from tests.unit.fake_reader import FakeReader
@@ -59,7 +65,11 @@ def test_components_are_those_of_ubuntu_alone():
 
 
 def policy(name: str, installed: str, candidate: str, *table: tuple[str, tuple[str, ...]]) -> str:
-    lines = [f"{name}:", f"  Installed: {installed or '(none)'}", f"  Candidate: {candidate or '(none)'}"]
+    lines = [
+        f"{name}:",
+        f"  Installed: {installed or '(none)'}",
+        f"  Candidate: {candidate or '(none)'}",
+    ]
     lines.append("  Version table:")
     for version, sources in table:
         lines.append(f" {'***' if version == installed else '   '} {version} 500")
@@ -72,7 +82,9 @@ def policy(name: str, installed: str, candidate: str, *table: tuple[str, tuple[s
 UTILS = policy("nvidia-utils-580-server", OLD, NEW, (NEW, (UPDATES, SECURITY)), (OLD, (SECURITY,)))
 CURRENT = policy("nvidia-compute-utils-580-server", NEW, NEW, (NEW, (UPDATES,)))
 GONE = policy("libnvidia-compute-580-server", OLD, NEW, (NEW, (UPDATES,)), (OLD, ()))
-MIXED = policy("nvidia-kernel-common-580-server", FOREIGN, FOREIGN, (FOREIGN, (CUDA,)), (NEW, (UPDATES,)))
+MIXED = policy(
+    "nvidia-kernel-common-580-server", FOREIGN, FOREIGN, (FOREIGN, (CUDA,)), (NEW, (UPDATES,))
+)
 NAMES = tuple(text.partition(":")[0] for text in (GONE, CURRENT, MIXED, UTILS))
 
 
@@ -80,7 +92,9 @@ INSTALLED = {NAMES[0]: OLD, NAMES[1]: NEW, NAMES[2]: FOREIGN, NAMES[3]: OLD}
 
 
 def archives_of(answers, installed=INSTALLED):
-    database = status("dpkg") + "".join(status(name, version=version) for name, version in installed.items())
+    database = status("dpkg") + "".join(
+        status(name, version=version) for name, version in installed.items()
+    )
     return Facts(FakeReader({"/var/lib/dpkg/status": database}, queries=answers)).archives
 
 
@@ -107,10 +121,16 @@ def test_parse_archives_counts_debians_backports_to_debian():
 
 
 def test_origins_are_those_of_the_driver_itself():
-    """Ubuntu's driver with Fabric Manager of NVIDIA's archive, in the same version, is a usual pair."""
+    """Ubuntu's driver with Fabric Manager of NVIDIA's archive, in the same version, is a usual
+    pair.
+    """
     text = "".join(
         policy(name, OLD, OLD, (OLD, (where,)))
-        for name, where in (("nvidia-utils-580-server", UPDATES), ("nvidia-fabricmanager-580", CUDA), ("nvlsm", CUDA))
+        for name, where in (
+            ("nvidia-utils-580-server", UPDATES),
+            ("nvidia-fabricmanager-580", CUDA),
+            ("nvlsm", CUDA),
+        )
     )
     assert Archives(parse_policy(text, parse_archives(ARCHIVES))).origins == ("Ubuntu",)
 
@@ -127,7 +147,9 @@ def test_parse_policy_tells_version_and_origin():
 
 
 def test_parse_policy_not_installed_and_not_available():
-    offers = parse_policy(policy("a", "", NEW, (NEW, (PPA,))) + policy("b", OLD, ""), parse_archives(ARCHIVES))
+    offers = parse_policy(
+        policy("a", "", NEW, (NEW, (PPA,))) + policy("b", OLD, ""), parse_archives(ARCHIVES)
+    )
     assert (offers["a"].installed, offers["a"].candidate_from) == ("", "LP-PPA-graphics-drivers")
     assert (offers["b"].installed, offers["b"].candidate) == (OLD, "")
     assert not offers["a"].is_newer
@@ -135,25 +157,34 @@ def test_parse_policy_not_installed_and_not_available():
 
 
 def test_parse_policy_takes_ubuntu_before_others_and_phased_versions():
-    text = policy("a", NEW, NEW, (NEW, (PPA, UPDATES))).replace(f"{NEW} 500", f"{NEW} 500 (phased 20%)")
+    text = policy("a", NEW, NEW, (NEW, (PPA, UPDATES))).replace(
+        f"{NEW} 500", f"{NEW} 500 (phased 20%)"
+    )
     assert parse_policy(text, parse_archives(ARCHIVES))["a"].installed_from == "Ubuntu"
 
 
 def test_parse_policy_of_a_foreign_architecture():
     text = policy("libnvidia-compute-580:i386", OLD, NEW, (NEW, (UPDATES,)))
-    assert parse_policy(text, parse_archives(ARCHIVES))["libnvidia-compute-580:i386"].candidate == NEW
+    assert (
+        parse_policy(text, parse_archives(ARCHIVES))["libnvidia-compute-580:i386"].candidate == NEW
+    )
 
 
 def test_archives_of_installed_packages():
     answers = {POLICY: ARCHIVES, (*POLICY, *sorted(NAMES)): UTILS + CURRENT + GONE + MIXED}
     found = archives_of(answers)
-    assert [offer.name for offer in found.updates] == ["libnvidia-compute-580-server", "nvidia-utils-580-server"]
+    assert [offer.name for offer in found.updates] == [
+        "libnvidia-compute-580-server",
+        "nvidia-utils-580-server",
+    ]
     assert found.origins == ("NVIDIA", "Ubuntu")
     assert found.without_origin == ("libnvidia-compute-580-server",)
 
 
 def test_archives_go_by_dpkg_where_a_plan_is_tried():
-    """On an overlay the status file is the plan's, and apt-cache still answers for the host below."""
+    """On an overlay the status file is the plan's, and apt-cache still answers for the host
+    below.
+    """
     answers = {POLICY: ARCHIVES, (*POLICY, *sorted(NAMES)): UTILS + CURRENT + GONE + MIXED}
     found = archives_of(answers, {**INSTALLED, NAMES[0]: NEW, NAMES[3]: NEW})
     assert found.updates == ()

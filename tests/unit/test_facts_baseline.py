@@ -58,7 +58,10 @@ def test_what_is_learned_is_read_back_whole():
     assert parts["GiB of memory"] == 2048
     assert all(part.amount for part in kept.parts)
     assert any(counter.name.startswith("link breaks of mlx5_") for counter in kept.counters)
-    assert any(counter.name == "errors of the medium of the NVMe drive at 0000:c1:00.0" for counter in kept.counters)
+    assert any(
+        counter.name == "errors of the medium of the NVMe drive at 0000:c1:00.0"
+        for counter in kept.counters
+    )
 
 
 def test_same_host_has_lost_nothing_and_its_counters_stand():
@@ -116,8 +119,14 @@ def test_counter_is_judged_by_what_came_since():
 
 def test_counter_that_began_anew_counts_from_there():
     kept = learn_baseline(changed(with_breaks(40)), "0.1.0")
-    assert breaks(held(kept, with_breaks(3), later_days=2)).grown == 3  # the driver was loaded again
-    rebooted = {**with_breaks(45), "/proc/sys/kernel/random/boot_id": "another\n", "/proc/uptime": "3600.0 1.0\n"}
+    assert (
+        breaks(held(kept, with_breaks(3), later_days=2)).grown == 3
+    )  # the driver was loaded again
+    rebooted = {
+        **with_breaks(45),
+        "/proc/sys/kernel/random/boot_id": "another\n",
+        "/proc/uptime": "3600.0 1.0\n",
+    }
     one = breaks(held(kept, rebooted, later_days=9))
     assert (one.grown, one.days) == (45, 1)  # not 5 in 9 days
 

@@ -28,13 +28,21 @@ def bonds_of(changes=None, unreadable=None):
 
 def bond_of(**changes):
     """`changes`: a file of the second link, with __ for each slash."""
-    (bond,) = bonds_of({f"{TWO}/{name.replace('__', '/')}": text for name, text in changes.items()}).all
+    (bond,) = bonds_of(
+        {f"{TWO}/{name.replace('__', '/')}": text for name, text in changes.items()}
+    ).all
     return bond
 
 
 def test_bond_whose_links_are_all_in_use():
     bond = bond_of()
-    assert (bond.name, bond.mode, bond.is_on, bond.is_up, bond.is_watched) == ("bond0", "802.3ad", True, True, True)
+    assert (bond.name, bond.mode, bond.is_on, bond.is_up, bond.is_watched) == (
+        "bond0",
+        "802.3ad",
+        True,
+        True,
+        True,
+    )
     assert ([one.name for one in bond.members], bond.down, bond.idle) == (["eth0", "eth1"], (), ())
     assert (bond.speeds_mbps, bond.shares_load) == ((25000,), True)
 
@@ -89,29 +97,42 @@ def test_link_that_lacp_leaves_out_and_why(state, aggregator, port, why):
 def test_link_of_another_speed_is_named_with_it():
     slow = {f"{TWO}/speed": "10000\n", f"{TWO}/bonding_slave/state": "backup\n"}
     (bond,) = bonds_of(slow).all
-    assert bond.idle == ("eth1 (it runs at 10000 Mb/s, and LACP takes links of one speed: others run at 25000)",)
+    assert bond.idle == (
+        "eth1 (it runs at 10000 Mb/s, and LACP takes links of one speed: others run at 25000)",
+    )
     assert bond.speeds_mbps == (10000, 25000)
 
 
 def test_first_link_without_a_partner_carries_all_by_itself():
     port = {f"{ONE}/bonding_slave/ad_actor_oper_port_state": "69\n"}
     assert bonds_of(port).all[0].idle == ()
-    assert bonds_of({f"{BOND}/ad_aggregator": "0\n"}).all[0].idle[0] == "eth0 (in no LACP group that is active)"
+    assert (
+        bonds_of({f"{BOND}/ad_aggregator": "0\n"}).all[0].idle[0]
+        == "eth0 (in no LACP group that is active)"
+    )
 
 
 @pytest.mark.parametrize(
-    ("mode", "shares"), [("active-backup 1", False), ("broadcast 3", False), ("balance-alb 6", True)]
+    ("mode", "shares"),
+    [("active-backup 1", False), ("broadcast 3", False), ("balance-alb 6", True)],
 )
 def test_other_modes_have_no_aggregators(mode, shares):
     (bond,) = bonds_of(
-        {f"{BOND}/mode": mode, f"{TWO}/bonding_slave/state": "backup\n", f"{BOND}/ad_aggregator": ""}
+        {
+            f"{BOND}/mode": mode,
+            f"{TWO}/bonding_slave/state": "backup\n",
+            f"{BOND}/ad_aggregator": "",
+        }
     ).all
     assert (bond.idle, bond.shares_load) == ((), shares)
 
 
 def test_bond_notices_a_lost_link_by_either_monitor():
     for miimon, arp, watched in (("0", "0", False), ("0", "1000", True), ("100", "0", True)):
-        assert bonds_of({f"{BOND}/miimon": miimon, f"{BOND}/arp_interval": arp}).all[0].is_watched is watched
+        assert (
+            bonds_of({f"{BOND}/miimon": miimon, f"{BOND}/arp_interval": arp}).all[0].is_watched
+            is watched
+        )
 
 
 @pytest.mark.parametrize(

@@ -54,12 +54,19 @@ fi
 
 
 def reader(files=None, *, kernels=(OLD, NEW, HWE), **more):
-    every = {f"/boot/vmlinuz-{release}": "" for release in kernels} | {"/boot/grub/unicode.pf2": "", "/proc/uptime": ""}
+    every = {f"/boot/vmlinuz-{release}": "" for release in kernels} | {
+        "/boot/grub/unicode.pf2": "",
+        "/proc/uptime": "",
+    }
     links = {
-        f"/proc/self/ns/{kind}": f"{kind}:[{number}]" for kind, number in (("pid", 4026531836), ("user", 4026531837))
+        f"/proc/self/ns/{kind}": f"{kind}:[{number}]"
+        for kind, number in (("pid", 4026531836), ("user", 4026531837))
     }
     return FakeReader(
-        every | (files or {}), links=links | more.pop("links", {}), folders=["/boot", "/sys/firmware"], **more
+        every | (files or {}),
+        links=links | more.pop("links", {}),
+        folders=["/boot", "/sys/firmware"],
+        **more,
     )
 
 
@@ -116,7 +123,10 @@ def test_next_kernel_by_title_id_or_number(default, release):
         "/boot/grub/grub.cfg": MENU,
     }
     assert boot_of(saved).next_kernel == release
-    once = {"/boot/grub/grubenv": f"# GRUB Environment Block\nnext_entry={default}\n", "/boot/grub/grub.cfg": MENU}
+    once = {
+        "/boot/grub/grubenv": f"# GRUB Environment Block\nnext_entry={default}\n",
+        "/boot/grub/grub.cfg": MENU,
+    }
     assert boot_of(once).next_kernel == release
 
 
@@ -204,10 +214,16 @@ MOK = "/var/lib/shim-signed/mok/MOK.der"
         ({SECURE_BOOT: b"\6\0\0\0\0"}, True),
         ({SECURE_BOOT: b"\6\0\0\0\1"}, False),
         ({SECURE_BOOT: b"\6\0\0\0\1", MOK: KEY}, False),  # made, and never confirmed at the console
-        ({SECURE_BOOT: b"\6\0\0\0\1", MOK_LIST: b"\6\0\0\0" + KEY}, False),  # the key of somebody else
+        (
+            {SECURE_BOOT: b"\6\0\0\0\1", MOK_LIST: b"\6\0\0\0" + KEY},
+            False,
+        ),  # the key of somebody else
         ({SECURE_BOOT: b"\6\0\0\0\1", MOK: KEY, MOK_LIST: b"\6\0\0\0 other keys" + KEY}, True),
         ({SECURE_BOOT: b"\6\0\0\0\1", MOK: b"", MOK_LIST: b"\6\0\0\0" + KEY}, False),
-        ({SECURE_BOOT: b"\6\0\0\0\1", "/var/lib/dkms/mok.pub": KEY, MOK_LIST: b"\6\0\0\0" + KEY}, True),
+        (
+            {SECURE_BOOT: b"\6\0\0\0\1", "/var/lib/dkms/mok.pub": KEY, MOK_LIST: b"\6\0\0\0" + KEY},
+            True,
+        ),
     ],
 )
 def test_modules_of_this_host_load_where_their_key_is_enrolled(files, takes):
@@ -220,7 +236,10 @@ def test_keys_that_may_not_be_read_leave_it_unknown():
 
 
 def test_reboot_required_with_the_packages_that_asked():
-    files = {"/run/reboot-required": "*** System restart required ***\n", "/run/reboot-required.pkgs": "libc6\nlibc6\n"}
+    files = {
+        "/run/reboot-required": "*** System restart required ***\n",
+        "/run/reboot-required.pkgs": "libc6\nlibc6\n",
+    }
     found = boot_of(files)
     assert found.reboot_required
     assert found.reboot_packages == ("libc6",)
@@ -240,7 +259,9 @@ def test_boot_below_a_root_knows_the_kernels_alone():
 def test_settings_and_environment():
     text = "GRUB_DEFAULT=1\n# GRUB_DEFAULT=2\n export GRUB_DEFAULT=\"a>b\"  # x\nGRUB_CMDLINE_LINUX='q s'\n"
     assert settings_of(text) == {"GRUB_DEFAULT": "a>b", "GRUB_CMDLINE_LINUX": "q s"}
-    assert environment_of("# GRUB Environment Block\nsaved_entry=a=b\nx\n####") == {"saved_entry": "a=b"}
+    assert environment_of("# GRUB Environment Block\nsaved_entry=a=b\nx\n####") == {
+        "saved_entry": "a=b"
+    }
 
 
 @given(st.lists(st.sampled_from(MENU.splitlines())), st.sampled_from(["0", "1>1", "Ubuntu", "x"]))

@@ -74,7 +74,13 @@ fi
 """
 
 
-def menu(body: str = BODY, *, header: str = HEADER, options: str = "--class debian", rest: str = CUSTOM_SECTION) -> str:
+def menu(
+    body: str = BODY,
+    *,
+    header: str = HEADER,
+    options: str = "--class debian",
+    rest: str = CUSTOM_SECTION,
+) -> str:
     return f"{header}menuentry 'Debian' {options} $menuentry_id_option 'gnulinux-simple-0a' {{\n{body}}}\n{rest}"
 
 
@@ -88,17 +94,29 @@ PROBES = {
 
 
 def look(files=None, *, grub_cfg=None, queries=None, host=None, kernel=None, **more):
-    there = {"/proc/self/mountinfo": MOUNTS, ENVIRONMENT: BLOCK, MENU_PATH: grub_cfg or menu(), **(files or {})}
+    there = {
+        "/proc/self/mountinfo": MOUNTS,
+        ENVIRONMENT: BLOCK,
+        MENU_PATH: grub_cfg or menu(),
+        **(files or {}),
+    }
     there = {path: content for path, content in there.items() if content is not None}
     base = FakeReader(there, queries={**PROBES, **(queries or {})}, **more)
     line = f"BOOT_IMAGE=/boot/vmlinuz-{RELEASE} root=UUID=0a ro quiet".split()
     facts = SimpleNamespace(
         host=SimpleNamespace(
-            **{"is_container": False, "is_wsl": False, "has_systemd": True, "boot_loader": "grub", "is_uefi": False}
+            **{
+                "is_container": False,
+                "is_wsl": False,
+                "has_systemd": True,
+                "boot_loader": "grub",
+                "is_uefi": False,
+            }
             | (host or {})
         ),
         kernel=SimpleNamespace(
-            **{"release": RELEASE, "architecture": "x86_64", "command_line": tuple(line)} | (kernel or {})
+            **{"release": RELEASE, "architecture": "x86_64", "command_line": tuple(line)}
+            | (kernel or {})
         ),
     )
     return one_shot(base, facts)
@@ -247,13 +265,18 @@ def test_each_reason_has_its_sentence(options, words):
 
 def test_all_reasons_are_said_at_once():
     found = look(
-        {CUSTOM: "theirs\n"}, grub_cfg=menu(rest=""), **probe("abstraction", "lvm\n"), host={"boot_loader": "grub"}
+        {CUSTOM: "theirs\n"},
+        grub_cfg=menu(rest=""),
+        **probe("abstraction", "lvm\n"),
+        host={"boot_loader": "grub"},
     )
     assert len(found.refusals) == 3
 
 
 def test_cloud_image_takes_the_way_with_an_initial_ram_disk_and_writes_nothing_to_the_block():
-    found = look(grub_cfg=menu(CLOUD_BODY), kernel={"command_line": (f"BOOT_IMAGE=/boot/vmlinuz-{RELEASE}",)})
+    found = look(
+        grub_cfg=menu(CLOUD_BODY), kernel={"command_line": (f"BOOT_IMAGE=/boot/vmlinuz-{RELEASE}",)}
+    )
     assert found.entry is not None
     text = entry_text(found.entry, "run-1", ("iommu=pt",), (), ("panic=30",))
     assert "initrdfail" not in text
@@ -270,10 +293,11 @@ def test_entry_has_the_old_arguments_word_for_word_where_grub_could_not_write():
     entry = look().entry
     assert entry is not None
     rows = entry_text(entry, "run-1", ("pci=realloc=off",), ("quiet",), ("panic=30",)).splitlines()
-    assert f"\t\tlinux\t/boot/vmlinuz-{RELEASE} root=UUID=0a ro  quiet $vt_handoff hosttune.trial=unwritable" in rows
-    new = (
-        f"\t\tlinux\t/boot/vmlinuz-{RELEASE} root=UUID=0a ro $vt_handoff pci=realloc=off panic=30 hosttune.trial=run-1"
+    assert (
+        f"\t\tlinux\t/boot/vmlinuz-{RELEASE} root=UUID=0a ro  quiet $vt_handoff hosttune.trial=unwritable"
+        in rows
     )
+    new = f"\t\tlinux\t/boot/vmlinuz-{RELEASE} root=UUID=0a ro $vt_handoff pci=realloc=off panic=30 hosttune.trial=run-1"
     assert new in rows
     assert rows[0] == "# Written by hosttune for the trial of run run-1; gone when it ends."
     assert rows[1] == 'if [ "${default}" = hosttune-trial ]; then set fallback=0; fi'

@@ -13,7 +13,10 @@ MIB = 1 << 20
 OLD, RUNNING, NEW = "6.8.0-40-generic", "6.8.0-45-generic", "6.8.0-48-generic"
 ROOT = "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw\n"
 SEPARATE = f"{ROOT}21 20 8:1 / /boot rw,relatime - ext4 /dev/sda1 rw\n"
-HOST = {f"/proc/self/ns/{kind}": f"{kind}:[{n}]" for kind, n in (("pid", 4026531836), ("user", 4026531837))}
+HOST = {
+    f"/proc/self/ns/{kind}": f"{kind}:[{n}]"
+    for kind, n in (("pid", 4026531836), ("user", 4026531837))
+}
 
 
 def menu(kernel):
@@ -21,7 +24,9 @@ def menu(kernel):
 
 
 def packages(*names, status="install ok installed"):
-    return "".join(f"Package: {one}\nStatus: {status}\nArchitecture: amd64\nVersion: 1\n\n" for one in names)
+    return "".join(
+        f"Package: {one}\nStatus: {status}\nArchitecture: amd64\nVersion: 1\n\n" for one in names
+    )
 
 
 def room_of(
@@ -33,12 +38,18 @@ def room_of(
     every |= {f"/boot/initrd.img-{one}": b"\0" * size for one, size in (images or {}).items()}
     every |= {"/boot/grub/grub.cfg": menu(following)} if following else {}
     database = packages(*(f"linux-image-{one}" for one in kernels)) if status is None else status
-    every |= {"/proc/self/mountinfo": mounts, "/proc/sys/kernel/osrelease": f"{RUNNING}\n", "/etc/fstab": fstab}
+    every |= {
+        "/proc/self/mountinfo": mounts,
+        "/proc/sys/kernel/osrelease": f"{RUNNING}\n",
+        "/etc/fstab": fstab,
+    }
     every |= {"/var/lib/dpkg/status": database, "/proc/uptime": ""} | files
     space = Space(1 << 30, free, total_inodes, inodes, reserved)
     big = Space(1 << 40, 1 << 39, 1 << 20, 1 << 19, 0)
     spaces = {"/": big, "/boot": space} if mounts == SEPARATE else {"/": space}
-    return Facts(FakeReader(every, links=HOST, folders=["/boot", "/sys/firmware"], spaces=spaces)).boot_room
+    return Facts(
+        FakeReader(every, links=HOST, folders=["/boot", "/sys/firmware"], spaces=spaces)
+    ).boot_room
 
 
 @pytest.mark.parametrize(
@@ -65,9 +76,14 @@ def test_full_is_less_than_the_largest_image_needs(more, full):
 
 
 def test_what_is_left_and_needed_is_told():
-    assert room_of(free=24 * MIB).told == "/boot has 24 MiB left, and a new initial RAM disk needs 64 MiB there"
+    assert (
+        room_of(free=24 * MIB).told
+        == "/boot has 24 MiB left, and a new initial RAM disk needs 64 MiB there"
+    )
     few = room_of(inodes=3)
-    assert few.told == "/boot has room for 3 more files (inodes), too few for a new initial RAM disk"
+    assert (
+        few.told == "/boot has room for 3 more files (inodes), too few for a new initial RAM disk"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,27 +118,43 @@ def test_autoremove_is_advised_only_where_it_keeps_what_boots_next():
         f"(keep: {RUNNING} runs)"
     )
     pinned = room_of((OLD, RUNNING, NEW), following=OLD).way_out
-    assert pinned == f"sudo apt-get purge linux-image-{NEW} (keep: {RUNNING} runs, {OLD} boots next)"
+    assert (
+        pinned == f"sudo apt-get purge linux-image-{NEW} (keep: {RUNNING} runs, {OLD} boots next)"
+    )
 
 
 def test_metapackage_that_goes_with_the_newest_kernel_is_brought_back():
-    names = (f"linux-image-{RUNNING}", f"linux-image-{NEW}", f"linux-modules-nvidia-580-{NEW}", "linux-image-generic")
+    names = (
+        f"linux-image-{RUNNING}",
+        f"linux-image-{NEW}",
+        f"linux-modules-nvidia-580-{NEW}",
+        "linux-image-generic",
+    )
     boot = room_of((RUNNING, NEW), following=RUNNING, status=packages(*names))
-    assert f"purge linux-image-{NEW} linux-modules-nvidia-580-{NEW}\nonce there is room" in boot.way_out
+    assert (
+        f"purge linux-image-{NEW} linux-modules-nvidia-580-{NEW}\nonce there is room"
+        in boot.way_out
+    )
     assert "sudo apt-get install linux-image-generic (keep" in boot.way_out
 
 
 def test_copies_of_images_go_first_unless_dpkg_may_be_at_work():
     files = {f"/boot/initrd.img-{NEW}.new": "x", f"/boot/initrd.img-{RUNNING}.old-dkms": "x"}
     copies = f"sudo rm /boot/initrd.img-{RUNNING}.old-dkms /boot/initrd.img-{NEW}.new\n"
-    assert room_of((OLD, RUNNING), following=RUNNING, **files).way_out.startswith(copies + "sudo apt-get autoremove")
+    assert room_of((OLD, RUNNING), following=RUNNING, **files).way_out.startswith(
+        copies + "sudo apt-get autoremove"
+    )
     busy = files | {"/var/lib/dpkg/updates/0001": packages("dpkg")}
     assert "sudo rm" not in room_of((OLD, RUNNING), following=RUNNING, **busy).way_out
 
 
 def test_kernel_half_way_counts_and_one_without_package_or_removed_does_not():
-    half = packages(f"linux-image-{OLD}", status="install ok half-configured") + packages(f"linux-image-{RUNNING}")
-    gone = packages(f"linux-image-{OLD}", status="deinstall ok config-files") + packages(f"linux-image-{RUNNING}")
+    half = packages(f"linux-image-{OLD}", status="install ok half-configured") + packages(
+        f"linux-image-{RUNNING}"
+    )
+    gone = packages(f"linux-image-{OLD}", status="deinstall ok config-files") + packages(
+        f"linux-image-{RUNNING}"
+    )
     assert room_of((OLD, RUNNING), following=RUNNING, status=half).spare == (OLD,)
     assert room_of((OLD, RUNNING), following=RUNNING, status=gone).spare == ()
 
@@ -153,13 +185,16 @@ def test_boot_that_fstab_mounts_and_that_is_not_mounted():
 
 
 def test_file_server_is_not_asked():
-    served = Facts(FakeReader({"/proc/self/mountinfo": "20 1 0:50 / / rw - nfs4 srv:/root rw\n"}, spaces={}))
+    served = Facts(
+        FakeReader({"/proc/self/mountinfo": "20 1 0:50 / / rw - nfs4 srv:/root rw\n"}, spaces={})
+    )
     with pytest.raises(UnknownFact):
         room_at(served, "/boot")
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 MiB"), (1, "less than 1 MiB"), (24 * MIB, "24 MiB"), (3 << 29, "1.5 GiB")]
+    ("size", "text"),
+    [(0, "0 MiB"), (1, "less than 1 MiB"), (24 * MIB, "24 MiB"), (3 << 29, "1.5 GiB")],
 )
 def test_sizes_for_people(size, text):
     assert size_text(size) == text

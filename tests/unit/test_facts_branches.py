@@ -26,10 +26,14 @@ def test_own_table_is_whole():
     assert (as_of, good_until) == ("2026-11-24", "2027-03")
     assert {one.kind for one in rows.values()} == {"lts", "production", "new"}
     for one in rows.values():
-        assert bool(one.first) is bool(one.last) is (one.number < 615)  # the README of later ones could not be read
+        assert (
+            bool(one.first) is bool(one.last) is (one.number < 615)
+        )  # the README of later ones could not be read
         assert not one.first or GENERATIONS.index(one.first) <= GENERATIONS.index(one.last)
         assert one.is_gone is (one.ends == "" and one.number != 615)
-    assert [number for number, one in rows.items() if one.kind == "lts" and not one.is_over("2026-11")] == [580, 620]
+    assert [
+        number for number, one in rows.items() if one.kind == "lts" and not one.is_over("2026-11")
+    ] == [580, 620]
     assert rows[620].ends == "2029-09"
 
 
@@ -56,7 +60,9 @@ def test_a_range_that_is_not_known_is_not_known(number, drives, not_drives, not_
 def test_branch_not_in_the_table_is_over_only_when_older_than_all_that_it_supports():
     """NVIDIA may bring one after the day of the table, whatever its number."""
     assert [tables().branch(number).is_over("2026-11") for number in (430, 525, 565)] == [True] * 3
-    assert [tables().branch(number).is_over("2026-11") for number in (585, 600, 612, 618, 625, 700)] == [False] * 6
+    assert [
+        tables().branch(number).is_over("2026-11") for number in (585, 600, 612, 618, 625, 700)
+    ] == [False] * 6
     assert [tables().branch(number).is_over("2031-01") for number in (600, 618, 700)] == [False] * 3
 
 
@@ -82,15 +88,33 @@ def test_site_row_without_an_end_is_not_over():
     ("row", "says"),
     [
         ("branch 640 lts 2030-06 turing", "it has 5 fields (a row has six fields"),
-        ("driver 640 lts 2030-06 turing blackwell", "branch: 'driver' is no kind of row (begin the row with branch)"),
-        ("branch 64 lts 2030-06 turing blackwell", "number: '64' is no branch (a number of three digits"),
+        (
+            "driver 640 lts 2030-06 turing blackwell",
+            "branch: 'driver' is no kind of row (begin the row with branch)",
+        ),
+        (
+            "branch 64 lts 2030-06 turing blackwell",
+            "number: '64' is no branch (a number of three digits",
+        ),
         ("branch ²40 lts 2030-06 turing blackwell", "number: '²40' is no branch"),
-        ("branch 640 LTSB 2030-06 turing blackwell", "kind: 'LTSB' is no kind of branch (one of lts, production, new"),
-        ("branch 640 lts 2030-13 turing blackwell", "end of support: '2030-13' is no month (year and month"),
+        (
+            "branch 640 LTSB 2030-06 turing blackwell",
+            "kind: 'LTSB' is no kind of branch (one of lts, production, new",
+        ),
+        (
+            "branch 640 lts 2030-13 turing blackwell",
+            "end of support: '2030-13' is no month (year and month",
+        ),
         ("branch 640 lts 2030 turing blackwell", "end of support: '2030' is no month"),
-        ("branch 640 lts 2030-06 rubin blackwell", "oldest generation: 'rubin' is no generation of GPUs (one of fermi"),
+        (
+            "branch 640 lts 2030-06 rubin blackwell",
+            "oldest generation: 'rubin' is no generation of GPUs (one of fermi",
+        ),
         ("branch 640 lts 2030-06 turing rubin", "newest generation: 'rubin' is no generation"),
-        ("branch 640 lts 2030-06 ada turing", "newest generation: turing is older than ada (the oldest generation"),
+        (
+            "branch 640 lts 2030-06 ada turing",
+            "newest generation: turing is older than ada (the oldest generation",
+        ),
         (ROW + ROW.rstrip(), "number: branch 640 has a row already (one row for each branch)"),
     ],
 )
@@ -113,14 +137,22 @@ def test_all_faults_are_found_and_few_are_said():
 @pytest.mark.parametrize(
     ("files", "more", "says"),
     [
-        ({SITE: FileValue(ROW.encode(), mode=0o666)}, {}, f"others than root can write {SITE} (sudo chmod go-w"),
+        (
+            {SITE: FileValue(ROW.encode(), mode=0o666)},
+            {},
+            f"others than root can write {SITE} (sudo chmod go-w",
+        ),
         ({SITE: FileValue(ROW.encode(), uid=1000)}, {}, f"{SITE} belongs to uid 1000, not to root"),
         ({SITE: Unreadable("Permission denied")}, {}, "Permission denied"),
         ({SITE: b"branch 640\xff\n"}, {}, f"{SITE}:1: is not UTF-8 text"),
         ({SITE: b"#" * 70_000}, {}, "has 70000 bytes, more than 65536"),
         ({SITE: b"# \n" * 1200}, {}, ""),
         ({SITE: b"\n" * 1200 + ROW.encode()}, {}, f"{SITE}:1201: it has more than 1000 lines"),
-        ({"/srv/b.tsv": FileValue(ROW.encode(), uid=1000)}, {"links": {SITE: "/srv/b.tsv"}}, "belongs to uid 1000"),
+        (
+            {"/srv/b.tsv": FileValue(ROW.encode(), uid=1000)},
+            {"links": {SITE: "/srv/b.tsv"}},
+            "belongs to uid 1000",
+        ),
     ],
 )
 def test_file_that_cannot_be_followed_leaves_nothing(files, more, says):

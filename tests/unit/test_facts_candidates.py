@@ -1,4 +1,6 @@
-"""What `ubuntu-drivers` offers, in every format that it has had, and what it says when it offers nothing."""
+"""What `ubuntu-drivers` offers, in every format that it has had, and what it says when it offers
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +59,12 @@ nvidia-driver-595-open, (kernel modules provided by linux-modules-nvidia-595-ope
 nvidia-driver-580, (kernel modules provided by nvidia-dkms-580)
 nvidia-driver-600-open
 """
-NOISE = "udevadm hwdb is deprecated. Use systemd-hwdb instead.\nERROR:root:aplay command not found\n"
-LISTS = {"/var/lib/apt/lists/archive.ubuntu.com_ubuntu_dists_noble_restricted_binary-amd64_Packages": ""}
+NOISE = (
+    "udevadm hwdb is deprecated. Use systemd-hwdb instead.\nERROR:root:aplay command not found\n"
+)
+LISTS = {
+    "/var/lib/apt/lists/archive.ubuntu.com_ubuntu_dists_noble_restricted_binary-amd64_Packages": ""
+}
 UBUNTU = {"/etc/os-release": 'ID=ubuntu\nNAME=Ubuntu\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n'}
 ONE_GPU = {"/var/lib/dpkg/status": ""} | {f"/sys/bus/pci/devices/0000:1b:00.0/{name}": f"{value}\n" for name, value in
            {"vendor": "0x10de", "device": "0x2330", "class": "0x030200", "modalias": "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"}.items()}  # fmt: skip
@@ -66,7 +72,9 @@ DEBIAN = {"/etc/os-release": 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12 (bookw
 
 
 def candidates_of(queries, files=None, **more):
-    return Facts(FakeReader(LISTS | UBUNTU if files is None else files, queries=queries, **more)).candidates
+    return Facts(
+        FakeReader(LISTS | UBUNTU if files is None else files, queries=queries, **more)
+    ).candidates
 
 
 def names(found):
@@ -79,14 +87,24 @@ def test_parse_devices_tells_flavour_origin_and_recommendation():
         "nvidia-driver-580", "nvidia-driver-580-server-open", "nvidia-driver-595-open", "nvidia-driver-600-open",
     ]  # fmt: skip
     server = found["nvidia-driver-580-server-open"]
-    assert (server.branch, server.is_server, server.is_open, server.is_third_party) == (580, True, True, False)
+    assert (server.branch, server.is_server, server.is_open, server.is_third_party) == (
+        580,
+        True,
+        True,
+        False,
+    )
     assert [name for name, one in found.items() if one.is_recommended] == ["nvidia-driver-595-open"]
     assert [name for name, one in found.items() if one.is_third_party] == ["nvidia-driver-600-open"]
 
 
 def test_parse_devices_old_names():
     (found,) = parse_devices(OLD)
-    assert (found.name, found.branch, found.is_third_party, found.is_recommended) == ("nvidia-387", 387, True, True)
+    assert (found.name, found.branch, found.is_third_party, found.is_recommended) == (
+        "nvidia-387",
+        387,
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize("dropped", ["vendor", "model", "modalias"])
@@ -104,7 +122,8 @@ def test_parse_sections_tells_devices_apart():
 
 def test_parse_sections_on_azure():
     text = GPU.replace(
-        "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0", "/sys/devices/LNXSYSTM:00/VMBUS:00/47505500-0001"
+        "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0",
+        "/sys/devices/LNXSYSTM:00/VMBUS:00/47505500-0001",
     )
     (section,) = parse_sections(text)
     assert section.is_nvidia
@@ -151,9 +170,16 @@ def test_merge_joins_modules_and_marks_dkms():
         (Completed(0, b"", b""), ""),
         (Completed(0, b"", NOISE.encode()), ""),
         (Completed(0, NOISE.encode(), b""), ""),
-        (Completed(0, b"E:Malformed entry 1 in list file /etc/apt/sources.list (Suite)\n", b""), "E:Malformed entry 1"),
         (
-            Completed(1, b"", b"Traceback (most recent call last):\nModuleNotFoundError: No module named 'apt_pkg'\n"),
+            Completed(0, b"E:Malformed entry 1 in list file /etc/apt/sources.list (Suite)\n", b""),
+            "E:Malformed entry 1",
+        ),
+        (
+            Completed(
+                1,
+                b"",
+                b"Traceback (most recent call last):\nModuleNotFoundError: No module named 'apt_pkg'\n",
+            ),
             "ModuleNotFound",
         ),
         (Completed(1, b"", b""), "exit status 1"),
@@ -175,7 +201,9 @@ def test_collect_asks_both_and_names_its_source():
 def test_collect_on_20_04_asks_again_without_the_unknown_option():
     usage = Completed(2, b"", b"Error: no such option: --include-dkms\n")
     found = candidates_of({DEVICES: GPU, LIST: usage, OLD_LIST: LISTED})
-    assert {one.name: one.modules for one in found.packages}["nvidia-driver-580"] == "nvidia-dkms-580"
+    assert {one.name: one.modules for one in found.packages}[
+        "nvidia-driver-580"
+    ] == "nvidia-dkms-580"
 
 
 def test_collect_when_list_refuses_keeps_names_without_modules():
@@ -188,7 +216,9 @@ def test_collect_when_list_refuses_keeps_names_without_modules():
 
 def test_collect_manual_install_counts_only_on_the_gpu():
     assert not candidates_of({DEVICES: GPU + WIFI, LIST: LISTED}).is_manual
-    manual = GPU.replace("driver   : nvidia-driver-580 -", "manual_install: True\ndriver   : nvidia-driver-580 -")
+    manual = GPU.replace(
+        "driver   : nvidia-driver-580 -", "manual_install: True\ndriver   : nvidia-driver-580 -"
+    )
     assert candidates_of({DEVICES: manual, LIST: LISTED}).is_manual
 
 
@@ -233,37 +263,58 @@ Package: nvidia-driver-550-server
 Version: 570.211.01-0ubuntu0.24.04.1
 Depends: nvidia-driver-570-server
 """
-SITES = {"archive.ubuntu.com/ubuntu noble-updates/restricted": "Ubuntu", "developer.download.nvidia.com/x": "NVIDIA"}
+SITES = {
+    "archive.ubuntu.com/ubuntu noble-updates/restricted": "Ubuntu",
+    "developer.download.nvidia.com/x": "NVIDIA",
+}
 
 
-@pytest.mark.parametrize("queries", [{}, {DEVICES: "", LIST: ""}], ids=["no ubuntu-drivers", "it lists none"])
+@pytest.mark.parametrize(
+    "queries", [{}, {DEVICES: "", LIST: ""}], ids=["no ubuntu-drivers", "it lists none"]
+)
 def test_apts_own_lists_are_asked_where_ubuntu_drivers_tells_nothing(queries):
-    """canonical/ubuntu-drivers-common issue 105: it offers nothing on a DGX Station whose archive has drivers. Images for
-    clouds come without it. An empty step to another branch is no driver."""
+    """canonical/ubuntu-drivers-common issue 105: it offers nothing on a DGX Station whose archive
+    has drivers. Images for clouds come without it. An empty step to another branch is no driver.
+    """
     releases = "".join(
-        f" 500 http://{site} amd64 Packages\n     release o={origin},l={origin}\n" for site, origin in SITES.items()
+        f" 500 http://{site} amd64 Packages\n     release o={origin},l={origin}\n"
+        for site, origin in SITES.items()
     )
-    rows = dict(zip(("nvidia-driver-580-server-open", "nvidia-driver-600-open"), SITES, strict=True))
+    rows = dict(
+        zip(("nvidia-driver-580-server-open", "nvidia-driver-600-open"), SITES, strict=True)
+    )
     policy = "".join(
         f"{name}:\n  Installed: (none)\n  Candidate: 1\n  Version table:\n     1 500\n        500 http://{site} amd64 Packages\n"
         for name, site in rows.items()
     )
-    apt = {SHOW: SHOWN, POLICY: f"Package files:\n{releases}Pinned packages:\n", (*POLICY, *rows): policy}
+    apt = {
+        SHOW: SHOWN,
+        POLICY: f"Package files:\n{releases}Pinned packages:\n",
+        (*POLICY, *rows): policy,
+    }
     found = candidates_of(queries | apt, UBUNTU | LISTS | ONE_GPU)
     assert found.problem == ""
-    assert [(one.name, one.is_third_party) for one in found.packages] == list(zip(rows, (False, True), strict=True))
+    assert [(one.name, one.is_third_party) for one in found.packages] == list(
+        zip(rows, (False, True), strict=True)
+    )
     assert candidates_of(queries | apt, DEBIAN | LISTS | ONE_GPU).packages == ()
 
 
 def test_collect_without_root_says_that_root_may():
-    found = candidates_of({DEVICES: Completed(1, b"", b"must be run as root\n")}, is_privileged=False)
+    found = candidates_of(
+        {DEVICES: Completed(1, b"", b"must be run as root\n")}, is_privileged=False
+    )
     assert "with sudo): must be run as root" in found.problem
 
 
 def test_collect_timeout_is_unknown_and_says_why_it_is_slow():
     files = UBUNTU | {f"{next(iter(LISTS))}.lz4": ""}
-    with pytest.raises(UnknownFact, match=r"did not end within 600 s; apt's package lists are compressed"):
-        _ = candidates_of({DEVICES: Unreadable("ubuntu-drivers did not end within 600 s")}, files).packages
+    with pytest.raises(
+        UnknownFact, match=r"did not end within 600 s; apt's package lists are compressed"
+    ):
+        _ = candidates_of(
+            {DEVICES: Unreadable("ubuntu-drivers did not end within 600 s")}, files
+        ).packages
 
 
 @given(st.randoms(use_true_random=False), st.sets(st.integers(0, 8)), st.integers(0, len(GPU)))
@@ -273,7 +324,9 @@ def test_parsers_bear_shuffled_cut_and_noisy_output(chance: random.Random, dropp
     kept = [line for number, line in enumerate(rest) if number not in dropped]
     kept.insert(chance.randrange(len(kept) + 1), NOISE.strip())
     whole = set(names(parse_devices(GPU)))
-    there = {line.split()[2] for line in kept if line.startswith("driver") and "nvidia-driver" in line}
+    there = {
+        line.split()[2] for line in kept if line.startswith("driver") and "nvidia-driver" in line
+    }
     assert set(names(parse_devices("\n".join([head, *kept])))) == there <= whole
     for found in parse_devices(GPU[:cut]):
         assert found.name in whole
@@ -286,7 +339,9 @@ def test_parsers_bear_any_text(text):
         assert name.startswith("nvidia-")
 
 
-@pytest.mark.parametrize("provider", ["-oDebug=1", "linux-modules-nvidia-580-generic-", "a=b", "./x.deb"])
+@pytest.mark.parametrize(
+    "provider", ["-oDebug=1", "linux-modules-nvidia-580-generic-", "a=b", "./x.deb"]
+)
 def test_parse_list_takes_no_option_of_apt_for_a_package(provider):
     assert parse_list(f"nvidia-driver-580-open, (kernel modules provided by {provider})\n") == {}
 
@@ -310,7 +365,11 @@ def test_sources_that_apt_cannot_read_are_named_with_their_lines():
     assert "cuda.list:2" in way
     assert "cuda-ubuntu2204-x86_64.list:1" in way
     assert "sources.list:1" not in way
-    other = {DEVICES: Completed(1, b"", f"apt_pkg.Error: E:Malformed entry 1 in list file x, {UNREADABLE}\n".encode())}
+    other = {
+        DEVICES: Completed(
+            1, b"", f"apt_pkg.Error: E:Malformed entry 1 in list file x, {UNREADABLE}\n".encode()
+        )
+    }
     assert "names the line" in Facts(FakeReader(files, queries=other)).candidates.way_out
     third = {DEVICES: Completed(1, b"", b"AttributeError: x\n")}
     assert Facts(FakeReader(files, queries=third)).candidates.way_out == SEE

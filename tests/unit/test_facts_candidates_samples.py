@@ -1,4 +1,6 @@
-"""Genuine outputs of `ubuntu-drivers`, and what chance makes of them: nothing is ever read that was not offered."""
+"""Genuine outputs of `ubuntu-drivers`, and what chance makes of them: nothing is ever read that was
+not offered.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,19 @@ GENUINE = {
     for path in (sorted(FOLDER.glob("*.txt")) if FOLDER.is_dir() else ())
     if not path.name.endswith(".err.txt")
 }
-needs_samples = pytest.mark.skipif(not GENUINE, reason="the genuine outputs lie beside a development checkout only")
+needs_samples = pytest.mark.skipif(
+    not GENUINE, reason="the genuine outputs lie beside a development checkout only"
+)
 # Where the checkout has none beside it, the made-up ones of the same formats.
 DEVICES = {name: text for name, text in GENUINE.items() if "devices" in name or name.startswith("public")} or {
     "gpu": GPU, "old": OLD, "plugin": PLUGIN + GPU, "wifi": GPU + WIFI,
 }  # fmt: skip
-LISTS = {name: text for name, text in GENUINE.items() if "-list-gpgpu-dkms" in name} or {"list": LISTED}
-OTHERS = {name: text for name, text in GENUINE.items() if "install" in name or "recommended" in name}
+LISTS = {name: text for name, text in GENUINE.items() if "-list-gpgpu-dkms" in name} or {
+    "list": LISTED
+}
+OTHERS = {
+    name: text for name, text in GENUINE.items() if "install" in name or "recommended" in name
+}
 NVIDIA = re.compile(r"^driver   : (nvidia-\S+) - ", re.MULTILINE)
 STDERR = (
     *NOISE.splitlines(),
@@ -61,7 +69,10 @@ def test_parse_devices_reads_every_offer_of_a_genuine_output(name):
 def test_parse_list_reads_every_line_of_a_genuine_output(name):
     found = parse_list(LISTS[name])
     assert len(found) == len(LISTS[name].splitlines())
-    assert all(provider.startswith(("linux-modules-nvidia-", "nvidia-dkms-")) for provider in found.values())
+    assert all(
+        provider.startswith(("linux-modules-nvidia-", "nvidia-dkms-"))
+        for provider in found.values()
+    )
 
 
 @needs_samples
@@ -131,7 +142,9 @@ def test_parse_list_of_every_beginning_of_an_output(size):
     assert parse_list(LISTED[:size]).items() <= whole.items()
 
 
-@given(st.lists(st.sampled_from([*STDERR, *GPU.splitlines(), *LISTED.splitlines()])), st.integers(0, 3))
+@given(
+    st.lists(st.sampled_from([*STDERR, *GPU.splitlines(), *LISTED.splitlines()])), st.integers(0, 3)
+)
 def test_refusal_and_parsers_bear_any_lines(lines, status):
     text = "\n".join(lines)
     answer = Completed(status, text.encode(), "\n".join(STDERR).encode())

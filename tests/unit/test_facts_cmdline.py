@@ -1,4 +1,6 @@
-"""Arguments of the kernel, parameters of the nvidia modules, and the ways of network cards to GPU memory."""
+"""Arguments of the kernel, parameters of the nvidia modules, and the ways of network cards to GPU
+memory.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ def facts_of(line=LINE, files=None, **more):
 
 def test_cmdline_as_the_menu_has_it_nothing_waits():
     cmdline = facts_of().cmdline
-    assert (cmdline.added, cmdline.removed, cmdline.contradictions, cmdline.harmful) == ((), (), (), ())
+    assert (cmdline.added, cmdline.removed, cmdline.contradictions, cmdline.harmful) == (
+        (),
+        (),
+        (),
+        (),
+    )
     assert (cmdline.zeroes_on_alloc, cmdline.zeroes_on_free) == (True, False)
     assert cmdline.nvme_timeout_s == -1
 
@@ -46,7 +53,8 @@ def test_cmdline_argument_beats_what_the_kernel_was_built_with():
 def test_cmdline_without_configuration_file_is_unknown():
     with pytest.raises(UnknownFact, match="does not exist"):
         _ = facts_of(
-            files={"/boot/config-6.8.0-60-generic": ""}, unreadable={"/boot/config-6.8.0-60-generic": "does not exist"}
+            files={"/boot/config-6.8.0-60-generic": ""},
+            unreadable={"/boot/config-6.8.0-60-generic": "does not exist"},
         ).cmdline.zeroes_on_alloc
 
 
@@ -98,7 +106,10 @@ def test_options_in_only_nvidia_modules_comments_and_joined_lines():
 
 
 def test_parse_params_texts_lose_their_quotes():
-    assert parse_params('EnableMSI: 1\nRegistryDwords: "a;b"\n') == {"EnableMSI": "1", "RegistryDwords": "a;b"}
+    assert parse_params('EnableMSI: 1\nRegistryDwords: "a;b"\n') == {
+        "EnableMSI": "1",
+        "RegistryDwords": "a;b",
+    }
 
 
 def test_parameters_file_in_etc_hides_the_one_of_the_same_name():
@@ -135,7 +146,11 @@ def test_peermem_module_named_for_boot_and_in_the_kernel():
             "",
             ("mlx5_ib",),
         ),
-        ("kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko:\n", "kernel/drivers/infiniband/core/ib_umad.ko\n", ()),
+        (
+            "kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko:\n",
+            "kernel/drivers/infiniband/core/ib_umad.ko\n",
+            (),
+        ),
         ("kernel/fs/xfs/xfs.ko:\n", "kernel/fs/ext4/ext4.ko\n", ("mlx5_ib", "ib_umad")),
     ],
 )

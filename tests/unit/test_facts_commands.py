@@ -1,4 +1,6 @@
-"""What commands set at boot: Exec lines of enabled services, scripts that they start, rc.local, cpufrequtils."""
+"""What commands set at boot: Exec lines of enabled services, scripts that they start, rc.local,
+cpufrequtils.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ UNIT = "/usr/lib/systemd/system/a.service"
 
 def commands(files, *, is_enabled=True, **options):
     links = {WANTS: UNIT} if is_enabled else {}
-    found = Facts(FakeReader({"/etc/systemd/system/x": "", **files}, links=links, **options)).commands.all
+    found = Facts(
+        FakeReader({"/etc/systemd/system/x": "", **files}, links=links, **options)
+    ).commands.all
     return [(one.path, one.value, one.place) for one in found]
 
 
@@ -26,7 +30,10 @@ def commands(files, *, is_enabled=True, **options):
     [
         ("sysctl -w vm.swappiness=10", ("/proc/sys/vm/swappiness", "10")),
         ("/sbin/sysctl -q -w 'kernel.numa_balancing=0'", ("/proc/sys/kernel/numa_balancing", "0")),
-        ("sh -c 'echo 0 > /proc/sys/kernel/numa_balancing'", ("/proc/sys/kernel/numa_balancing", "0")),
+        (
+            "sh -c 'echo 0 > /proc/sys/kernel/numa_balancing'",
+            ("/proc/sys/kernel/numa_balancing", "0"),
+        ),
         ("echo performance | tee " + GOVERNOR, (GOVERNOR, "performance")),
         (
             "echo never >/sys/kernel/mm/transparent_hugepage/enabled",
@@ -90,16 +97,17 @@ def read_of(reader):
 
 def test_large_program_is_not_read():
     """A server's program has a hundred megabytes, and each check would take them all."""
-    files = {UNIT: "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n", "/usr/bin/dockerd": b"\x7fELF" + bytes(70_000)}
+    files = {
+        UNIT: "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n",
+        "/usr/bin/dockerd": b"\x7fELF" + bytes(70_000),
+    }
     read = read_of(FakeReader({"/etc/systemd/system/x": "", **files}, links={WANTS: UNIT}))
     assert UNIT in read
     assert "/usr/bin/dockerd" not in read
 
 
 def test_script_on_another_machine_is_not_asked_for():
-    table = (
-        "21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n30 21 0:40 / /opt/site rw shared:2 - nfs4 gone:/site rw,hard\n"
-    )
+    table = "21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n30 21 0:40 / /opt/site rw shared:2 - nfs4 gone:/site rw,hard\n"
     files = {
         UNIT: "[Service]\nExecStart=/opt/start\n", "/opt/site/tune.sh": "#!/bin/sh\nsysctl -w vm.y=2\n",
         "/proc/self/mountinfo": table,
@@ -119,7 +127,10 @@ def test_rc_local_counts_where_it_is_executable():
 
 
 def test_cpufrequtils_sets_its_governor():
-    files = {"/etc/default/cpufrequtils": 'ENABLE="true"\nGOVERNOR="performance"\n', "/etc/init.d/cpufrequtils": "#!"}
+    files = {
+        "/etc/default/cpufrequtils": 'ENABLE="true"\nGOVERNOR="performance"\n',
+        "/etc/init.d/cpufrequtils": "#!",
+    }
     assert commands(files) == [(GOVERNOR, "performance", "/etc/default/cpufrequtils")]
     del files["/etc/init.d/cpufrequtils"]
     assert commands(files) == []

@@ -22,7 +22,12 @@ def lists(*names):
 
 @pytest.mark.parametrize(
     ("enabled", "off"),
-    [(ON, ()), (("main",), ("restricted", "universe", "multiverse")), ((), ()), (("main", "universe"), ON[1::2])],
+    [
+        (ON, ()),
+        (("main",), ("restricted", "universe", "multiverse")),
+        ((), ()),
+        (("main", "universe"), ON[1::2]),
+    ],
 )
 def test_components_that_are_off(enabled, off):
     facts = Facts(FakeReader(queries={POLICY: lists(*enabled)}))
@@ -44,8 +49,14 @@ def test_way_names_each_component():
 @pytest.mark.parametrize(
     ("on", "says"),
     [
-        (("main", "universe"), "components restricted and multiverse: sudo add-apt-repository restricted"),
-        (("main", "restricted"), "component multiverse: sudo add-apt-repository multiverse && sudo apt-get update"),
+        (
+            ("main", "universe"),
+            "components restricted and multiverse: sudo add-apt-repository restricted",
+        ),
+        (
+            ("main", "restricted"),
+            "component multiverse: sudo add-apt-repository multiverse && sudo apt-get update",
+        ),
         (ON, "and restricted and multiverse are on"),
         ((), "and restricted and multiverse are on"),
     ],
@@ -67,7 +78,10 @@ def test_driver_with_nvswitches_is_refused_with_the_way_where_multiverse_is_off(
         "refuse", "driver 580-server-open fits, but apt knows no nvidia-fabricmanager-580, which NVSwitches need",
     )  # fmt: skip
     assert off.way_out == turn_on(("multiverse",))
-    assert choose(machine(offer=offer, switches=4, shown=shown + fabric, components=ON), PARAMS).action == "install"
+    assert (
+        choose(machine(offer=offer, switches=4, shown=shown + fabric, components=ON), PARAMS).action
+        == "install"
+    )
     assert choose(machine(offer=offer, shown=shown, components=ON[:3]), PARAMS).action == "install"
 
 
@@ -81,13 +95,20 @@ def test_driver_with_nvswitches_is_refused_with_the_way_where_multiverse_is_off(
             "component multiverse: sudo add-apt-repository",
         ),
         ({"branch": "615"}, ("nvidia-driver-580-server-open",), ON, ""),
-        ({}, ("nvidia-driver-580-server",), ("main", "multiverse"), "component restricted: sudo add-apt-repository"),
+        (
+            {},
+            ("nvidia-driver-580-server",),
+            ("main", "multiverse"),
+            "component restricted: sudo add-apt-repository",
+        ),
     ],
 )
 def test_refusal_names_the_component_that_is_off(params, offer, components, says):
     from hosttune.choices.driver import choose
 
-    choice = choose(machine((B200,), offer=tuple(map(candidate, offer)), components=components), PARAMS | params)
+    choice = choose(
+        machine((B200,), offer=tuple(map(candidate, offer)), components=components), PARAMS | params
+    )
     assert choice.action == "refuse"
     assert says in choice.way_out
     assert ("add-apt-repository" in choice.way_out) is bool(says)
@@ -104,7 +125,8 @@ def test_modules_that_are_offered_by_dkms_alone_miss_restricted_and_not_multiver
 
 
 @pytest.mark.parametrize(
-    ("untold", "action"), [((), "refuse"), (("linux-modules-nvidia-615-server-open-generic",), "install")]
+    ("untold", "action"),
+    [((), "refuse"), (("linux-modules-nvidia-615-server-open-generic",), "install")],
 )
 def test_metapackage_that_nobody_told_of_is_named_only_where_apt_knows_it(untold, action):
     from hosttune.choices.driver import choose

@@ -31,11 +31,27 @@ DOCKER = ("docker.service", 8, "dockerd", MILLION)
         (limits_text(), {}, 1024),
         (RAISED, {}, 524288),  # nothing is known of its unit
         (RAISED, PLAIN, 1024),
-        (RAISED, {**PLAIN, "/etc/systemd/system.conf": "[Manager]\nDefaultLimitNOFILE=4096:524288\n"}, 4096),
-        (RAISED, {"/etc/systemd/system/containerd.service": "[Service]\nLimitNOFILE=65536:524288\n"}, 65536),
-        (MILLION, {"/etc/systemd/system/containerd.service": "[Service]\nLimitNOFILE=infinity\n"}, 1048576),
+        (
+            RAISED,
+            {**PLAIN, "/etc/systemd/system.conf": "[Manager]\nDefaultLimitNOFILE=4096:524288\n"},
+            4096,
+        ),
+        (
+            RAISED,
+            {"/etc/systemd/system/containerd.service": "[Service]\nLimitNOFILE=65536:524288\n"},
+            65536,
+        ),
+        (
+            MILLION,
+            {"/etc/systemd/system/containerd.service": "[Service]\nLimitNOFILE=infinity\n"},
+            1048576,
+        ),
         (MILLION, PLAIN, 1048576),  # its files were changed since it was started
-        (RAISED, {"/etc/systemd/system/containerd.service": "[Service]\nLimitNOFILE=many\n"}, 524288),
+        (
+            RAISED,
+            {"/etc/systemd/system/containerd.service": "[Service]\nLimitNOFILE=many\n"},
+            524288,
+        ),
     ],
 )
 def test_containers_have_the_limit_with_which_containerd_was_started(limits, files, soft):
@@ -57,9 +73,14 @@ def test_docker_gives_its_own_default(files, expected):
 
 
 def test_pods_have_the_limit_of_containerd_or_of_the_one_program():
-    kubelet, k3s = ("kubelet.service", 9, "kubelet", MILLION), ("k3s.service", 9, "k3s-server", MILLION)
+    kubelet, k3s = (
+        ("kubelet.service", 9, "kubelet", MILLION),
+        ("k3s.service", 9, "k3s-server", MILLION),
+    )
 
-    assert told(containerd(limits_text()), kubelet) == [("Kubernetes", 1024, 524288, "containerd.service")]
+    assert told(containerd(limits_text()), kubelet) == [
+        ("Kubernetes", 1024, 524288, "containerd.service")
+    ]
     assert told(k3s) == [("Kubernetes", 1048576, 1048576, "k3s.service")]
     assert told(kubelet) == []
 

@@ -102,7 +102,8 @@ def test_driver_of_a_specification():
 
 
 @pytest.mark.parametrize(
-    ("version", "is_forgetful"), [("1.1.2", False), ("1.1.3", True), ("1.1.6", True), ("1.1.7", False)]
+    ("version", "is_forgetful"),
+    [("1.1.2", False), ("1.1.3", True), ("1.1.6", True), ("1.1.7", False)],
 )
 def test_runc_that_forgets_devices(version, is_forgetful):
     seen = facts({STATUS: packages(runc=f"{version}-0ubuntu1")}).containers
@@ -111,16 +112,26 @@ def test_runc_that_forgets_devices(version, is_forgetful):
 
 @pytest.mark.parametrize(
     ("version", "mode", "is_legacy"),
-    [("1.17.8-1", "auto", True), ("1.18.0-1", "auto", False), ("1.18.0-1", "legacy", True), ("1.14.0-1", "cdi", False)],
+    [
+        ("1.17.8-1", "auto", True),
+        ("1.18.0-1", "auto", False),
+        ("1.18.0-1", "legacy", True),
+        ("1.14.0-1", "cdi", False),
+    ],
 )
 def test_toolkit_that_takes_the_hook(version, mode, is_legacy):
     config = f'[nvidia-container-runtime]\nmode = "{mode}"\n'
-    files = {STATUS: packages(nvidia_container_toolkit=version), "/etc/nvidia-container-runtime/config.toml": config}
+    files = {
+        STATUS: packages(nvidia_container_toolkit=version),
+        "/etc/nvidia-container-runtime/config.toml": config,
+    }
     assert facts(files).containers.is_legacy == is_legacy
 
 
 def test_char_links_are_looked_for_of_each_gpu():
-    seen = facts({"/dev/nvidia0": "", "/dev/nvidia1": "", "/dev/nvidiactl": "", "/dev/char/195:1": ""}).containers
+    seen = facts(
+        {"/dev/nvidia0": "", "/dev/nvidia1": "", "/dev/nvidiactl": "", "/dev/char/195:1": ""}
+    ).containers
     assert seen.missing_char_links == ("/dev/char/195:0",)
 
 
@@ -174,15 +185,28 @@ def test_stores_of_mounts_that_cannot_be_read_are_unknown_with_the_reason():
 
 
 def test_stores_docker_28_keeps_images_itself():
-    files = {STATUS: packages(docker_ce="5:28.0.1-1", containerd_P_io="2.1.4-1"), "/proc/self/mountinfo": MOUNTS}
+    files = {
+        STATUS: packages(docker_ce="5:28.0.1-1", containerd_P_io="2.1.4-1"),
+        "/proc/self/mountinfo": MOUNTS,
+    }
     assert [one.name for one in facts(files).stores.all] == ["docker"]
 
 
-def better_than_root(*, free=201, is_slower=False, target="/data", more=(), files=None, cloud="", root=ROOT):
+def better_than_root(
+    *, free=201, is_slower=False, target="/data", more=(), files=None, cloud="", root=ROOT
+):
     """Where the images on / had better lie, beside one data disk."""
     mounts = f"{root}\n30 20 8:17 / {target} rw - ext4 /dev/sdb1 rw\n"
-    content = {STATUS: packages(docker_ce="5:28.0.1-1"), "/proc/self/mountinfo": mounts, **(files or {})}
-    spaces = {"/": Space(1000, 100, 9, 9), "/var": Space(1000, 100, 9, 9), target: Space(1000, free, 9, 9)}
+    content = {
+        STATUS: packages(docker_ce="5:28.0.1-1"),
+        "/proc/self/mountinfo": mounts,
+        **(files or {}),
+    }
+    spaces = {
+        "/": Space(1000, 100, 9, 9),
+        "/var": Space(1000, 100, 9, 9),
+        target: Space(1000, free, 9, 9),
+    }
     disks = (
         disk("sda", "8:0"), disk("sda2", "8:2"), disk("sdb", "8:16", ("sdb",)),
         disk("sdb1", "8:17", ("sdb",), is_rotational=is_slower), *more,
@@ -191,7 +215,9 @@ def better_than_root(*, free=201, is_slower=False, target="/data", more=(), file
     return store.better
 
 
-@pytest.mark.parametrize(("free", "is_slower", "better"), [(200, False, ""), (201, False, "/data"), (201, True, "")])
+@pytest.mark.parametrize(
+    ("free", "is_slower", "better"), [(200, False, ""), (201, False, "/data"), (201, True, "")]
+)
 def test_better_is_a_data_disk_no_slower_with_more_than_twice_the_space(free, is_slower, better):
     assert better_than_root(free=free, is_slower=is_slower) == better
 
@@ -209,7 +235,8 @@ def test_disk_of_a_cloud_instance_is_never_better():
 
 
 @pytest.mark.parametrize(
-    ("target", "cloud", "better"), [("/mnt", "azure", ""), ("/mnt", "", "/mnt"), ("/data", "azure", "/data")]
+    ("target", "cloud", "better"),
+    [("/mnt", "azure", ""), ("/mnt", "", "/mnt"), ("/data", "azure", "/data")],
 )
 def test_temporary_disk_of_azure_is_never_better(target, cloud, better):
     assert better_than_root(target=target, cloud=cloud) == better
@@ -217,7 +244,13 @@ def test_temporary_disk_of_azure_is_never_better(target, cloud, better):
 
 @pytest.mark.parametrize(
     ("kind", "level", "better"),
-    [("md", "raid0", ""), ("md", "linear", ""), ("md", "raid5", "/data"), ("md", "raid1", "/data"), ("dm", "", "")],
+    [
+        ("md", "raid0", ""),
+        ("md", "linear", ""),
+        ("md", "raid5", "/data"),
+        ("md", "raid1", "/data"),
+        ("dm", "", ""),
+    ],
 )
 def test_several_disks_without_a_copy_are_never_better(kind, level, better):
     pair = ("sdb", "sdc")
@@ -231,4 +264,7 @@ def test_volume_on_an_array_with_copies_is_better():
     volume = changed(disk("dm-0", "8:17", pair), kind="dm", parents=("md0",))
     array = changed(disk("md0", "9:0", pair), kind="md", parents=pair)
     files = {"/sys/block/md0/md/level": "raid6\n"}
-    assert better_than_root(more=(volume, array, disk("sdc", "8:32", ("sdc",))), files=files) == "/data"
+    assert (
+        better_than_root(more=(volume, array, disk("sdc", "8:32", ("sdc",))), files=files)
+        == "/data"
+    )

@@ -53,10 +53,23 @@ def test_pattern_that_cannot_be_read_is_unknown():
     [
         ({}, "auto", False),
         ({"/var/log/journal/x": ""}, "auto", True),
-        ({"/etc/systemd/journald.conf": "[Journal]\nStorage=Volatile\n", "/var/log/journal/x": ""}, "volatile", False),
-        ({"/etc/systemd/journald.conf": "[Journal]\n#Storage=none\nStorage=persistent\n"}, "persistent", True),
         (
-            {"/etc/systemd/journald.conf.d/60-hosttune-services-journal.conf": "[Journal]\nStorage=persistent\n"},
+            {
+                "/etc/systemd/journald.conf": "[Journal]\nStorage=Volatile\n",
+                "/var/log/journal/x": "",
+            },
+            "volatile",
+            False,
+        ),
+        (
+            {"/etc/systemd/journald.conf": "[Journal]\n#Storage=none\nStorage=persistent\n"},
+            "persistent",
+            True,
+        ),
+        (
+            {
+                "/etc/systemd/journald.conf.d/60-hosttune-services-journal.conf": "[Journal]\nStorage=persistent\n"
+            },
             "persistent",
             False,  # without ours it would not be
         ),

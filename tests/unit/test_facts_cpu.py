@@ -30,19 +30,28 @@ CPU revision\t: 0
 def topology(sockets, cores, threads):
     """Linux numbers all first threads, then all second ones."""
     total = sockets * cores
-    files = {f"{CPUS}/online": f"0-{total * threads - 1}\n", f"{CPUS}/smt/active": f"{int(threads > 1)}\n"}
+    files = {
+        f"{CPUS}/online": f"0-{total * threads - 1}\n",
+        f"{CPUS}/smt/active": f"{int(threads > 1)}\n",
+    }
     for cpu in range(total * threads):
         core = cpu % total
         socket = core // cores
-        files[f"{CPUS}/cpu{cpu}/topology/core_cpus_list"] = ",".join(str(core + total * n) for n in range(threads))
+        files[f"{CPUS}/cpu{cpu}/topology/core_cpus_list"] = ",".join(
+            str(core + total * n) for n in range(threads)
+        )
         files[f"{CPUS}/cpu{cpu}/topology/package_cpus_list"] = ",".join(
-            f"{socket * cores + total * n}-{(socket + 1) * cores - 1 + total * n}" for n in range(threads)
+            f"{socket * cores + total * n}-{(socket + 1) * cores - 1 + total * n}"
+            for n in range(threads)
         )
     return files
 
 
 def cpu(files, **options):
-    base = {"/proc/cpuinfo": EPYC, "/proc/1/status": "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n"}
+    base = {
+        "/proc/cpuinfo": EPYC,
+        "/proc/1/status": "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n",
+    }
     return Facts(FakeReader(base | topology(1, 4, 2) | files, **options)).cpu
 
 
@@ -70,7 +79,12 @@ def test_cpu_unknown_arm_part_shows_its_numbers():
 
 
 def test_cpu_usable_is_the_affinity_without_a_quota():
-    seen = cpu({"/proc/1/cgroup": "0::/user.slice/session-1.scope\n", "/proc/1/status": "Cpus_allowed_list:\t0-2,7\n"})
+    seen = cpu(
+        {
+            "/proc/1/cgroup": "0::/user.slice/session-1.scope\n",
+            "/proc/1/status": "Cpus_allowed_list:\t0-2,7\n",
+        }
+    )
     assert (seen.usable, seen.usable_evidence) == (4, "affinity allows 4")
 
 
@@ -82,7 +96,10 @@ def test_cpu_quota_of_an_ancestor_limits():
     }
     seen = cpu(files)
     assert seen.usable == 3
-    assert seen.usable_evidence == "affinity allows 8, /sys/fs/cgroup/slurm/job_1/cpu.max limits to 3.5"
+    assert (
+        seen.usable_evidence
+        == "affinity allows 8, /sys/fs/cgroup/slurm/job_1/cpu.max limits to 3.5"
+    )
 
 
 def test_cpu_quota_below_one_leaves_one():
@@ -114,7 +131,16 @@ def test_cpu_unreadable_quota_leaves_the_rest_known():
 
 def test_cpu_without_a_kernel_is_unknown():
     seen = Facts(FakeReader(unreadable={"/proc": "no kernel", "/sys": "no kernel"})).cpu
-    for name in ("model", "vendor", "flags", "sockets", "cores", "threads", "usable", "usable_evidence"):
+    for name in (
+        "model",
+        "vendor",
+        "flags",
+        "sockets",
+        "cores",
+        "threads",
+        "usable",
+        "usable_evidence",
+    ):
         with pytest.raises(UnknownFact, match="no kernel"):
             getattr(seen, name)
 
@@ -139,6 +165,8 @@ def test_cpu_what_is_there_is_unknown_where_the_kernel_does_not_tell():
 
 def test_cpu_microcode_is_compared_among_equal_processors():
     block = "processor\t: 0\ncpu family\t: 6\nmodel\t\t: 143\nstepping\t: {}\nmicrocode\t: {}\n\n"
-    mixed = block.format(8, "0x2b000603") * 2 + block.format(8, "0x2b000461") + block.format(6, "0x1")
+    mixed = (
+        block.format(8, "0x2b000603") * 2 + block.format(8, "0x2b000461") + block.format(6, "0x1")
+    )
     assert cpu({"/proc/cpuinfo": mixed}).mixed_microcode == ("0x2b000603 of 2", "0x2b000461 of 1")
     assert cpu({"/proc/cpuinfo": GRACE}).mixed_microcode == ()

@@ -14,7 +14,11 @@ BUSY = "processor\t: 0\ncpu MHz\t\t: 1999.998\n\nprocessor\t: 1\ncpu MHz\t\t: 34
 
 
 def clocks(files):
-    base = {"/proc/uptime": "10000.00 80000.00\n", "/proc/cpuinfo": BUSY, "/proc/loadavg": "7.1 3.0 1.0 8/900 77\n"}
+    base = {
+        "/proc/uptime": "10000.00 80000.00\n",
+        "/proc/cpuinfo": BUSY,
+        "/proc/loadavg": "7.1 3.0 1.0 8/900 77\n",
+    }
     return Facts(FakeReader(base | TOPOLOGY | files)).cpu_clocks
 
 
@@ -34,7 +38,10 @@ def test_cpu_clocks_heat_is_held_against_the_time_since_boot():
     place = "thermal_throttle/package_throttle_total_time_ms"
     seen = clocks({f"{CPUS}/cpu0/{place}": "0\n", f"{CPUS}/cpu4/{place}": "250000\n"})
     assert seen.counts_throttling
-    assert [(one.throttled_s, one.throttled_percent) for one in seen.sockets] == [(0.0, 0.0), (250.0, 2.5)]
+    assert [(one.throttled_s, one.throttled_percent) for one in seen.sockets] == [
+        (0.0, 0.0),
+        (250.0, 2.5),
+    ]
     assert not clocks({}).counts_throttling
 
 

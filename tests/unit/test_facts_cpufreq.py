@@ -21,7 +21,11 @@ def test_cpufreq_with_a_preference_is_autonomous():
         scaling_available_governors="performance powersave\n",
         energy_performance_preference="balance_performance\n",
     )
-    assert (seen.driver, seen.governor, seen.governors) == ("intel_pstate", "powersave", ("performance", "powersave"))
+    assert (seen.driver, seen.governor, seen.governors) == (
+        "intel_pstate",
+        "powersave",
+        ("performance", "powersave"),
+    )
     assert seen.is_autonomous
 
 

@@ -71,7 +71,12 @@ def test_folder_of_a_service_is_read_where_that_service_reads_it(unit, content, 
 
 def test_folders_of_slurmd_are_its_spool_and_what_jobs_have_for_temporary_files():
     conf = "SlurmdSpoolDir=/data/%h/spool\nTmpFS=/scratch\nNodeName=n1\n"
-    found = paths(host("slurmd.service", **{"/etc/slurm/slurm.conf": conf, "/proc/sys/kernel/hostname": "n1.lab\n"}))
+    found = paths(
+        host(
+            "slurmd.service",
+            **{"/etc/slurm/slurm.conf": conf, "/proc/sys/kernel/hostname": "n1.lab\n"},
+        )
+    )
 
     assert [path for _, path, _ in found] == ["/data/n1/spool", "/scratch"]
 
@@ -82,10 +87,14 @@ def test_service_that_does_not_run_has_no_folder():
 
 def test_podman_runs_where_a_container_of_it_does():
     group = "/sys/fs/cgroup/machine.slice/libpod-0a1b.scope/cgroup.procs"
-    facts = host(**{group: "9\n", "/etc/containers/storage.conf": '[storage]\ngraphroot = "/data/podman"\n'})
+    facts = host(
+        **{group: "9\n", "/etc/containers/storage.conf": '[storage]\ngraphroot = "/data/podman"\n'}
+    )
 
     assert paths(facts) == [("podman.service", "/data/podman", "/etc/containers/storage.conf")]
-    assert "sudo podman stop --all" in describe_rescue(facts.data_folders.running, "/data", "sudo mount /data")
+    assert "sudo podman stop --all" in describe_rescue(
+        facts.data_folders.running, "/data", "sudo mount /data"
+    )
 
 
 def test_paths_that_a_unit_names_are_those_of_its_command_and_environment():
@@ -100,7 +109,9 @@ def test_writers_are_only_those_with_nothing_mounted_between():
     content = {"/etc/docker/daemon.json": '{"data-root": "/data/fast/docker"}'}
     inner = f"{ROOT}31 22 259:16 / /data/fast rw shared:9 - ext4 /dev/nvme1n1 rw\n"
 
-    assert [one.path for one in find_writers(host("docker.service", **content), ("/data",))] == ["/data/fast/docker"]
+    assert [one.path for one in find_writers(host("docker.service", **content), ("/data",))] == [
+        "/data/fast/docker"
+    ]
     assert find_writers(host("docker.service", mounts=inner, **content), ("/data",)) == ()
     assert find_writers(host("docker.service", **content), ("/dat",)) == ()
 
@@ -109,7 +120,10 @@ def test_rescue_of_a_folder_that_is_the_mount_point_moves_it_whole():
     writers = find_writers(host("docker.service"), ("/var/lib/docker",))
 
     said = describe_rescue(writers, "/var/lib/docker", "sudo mount /var/lib/docker")
-    assert "sudo mv -T /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker\nsudo mount" in said
+    assert (
+        "sudo mv -T /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker\nsudo mount"
+        in said
+    )
     assert (
         describe_guard(writers) == "let it wait for the disk: sudo systemctl edit docker.service\n"
         "and write there, below [Unit]: RequiresMountsFor=/var/lib/docker"
@@ -117,21 +131,27 @@ def test_rescue_of_a_folder_that_is_the_mount_point_moves_it_whole():
 
 
 def test_rescue_below_a_folder_of_the_system_shows_what_the_mount_hides():
-    said = describe_rescue(find_writers(host("docker.service"), ("/var",)), "/var", "sudo mount /var")
+    said = describe_rescue(
+        find_writers(host("docker.service"), ("/var",)), "/var", "sudo mount /var"
+    )
 
     assert "sudo mount /var\nsee what that hides, in /mnt/var: sudo mount --bind / /mnt" in said
     assert "mv" not in said
 
 
 def test_node_of_a_cluster_is_drained_first():
-    assert "drain this node" in describe_rescue(find_writers(host("kubelet.service"), ("/var/lib/kubelet",)), "/x", "y")
+    assert "drain this node" in describe_rescue(
+        find_writers(host("kubelet.service"), ("/var/lib/kubelet",)), "/x", "y"
+    )
 
 
 def test_units_are_read_once_for_all_lines_of_fstab(monkeypatch):
     """A record may have thousands of both."""
     read = []
     real = data_folders._texts_of_unit
-    monkeypatch.setattr(data_folders, "_texts_of_unit", lambda *given: read.append(1) or real(*given))
+    monkeypatch.setattr(
+        data_folders, "_texts_of_unit", lambda *given: read.append(1) or real(*given)
+    )
     unit = "[Service]\nExecStart=/a --data /data/7/x /data/7/y /data/71\n"
     facts = host("a.service", **{"/etc/systemd/system/a.service": unit})
     found = [find_writers(facts, (f"/data/{number}",)) for number in range(50)]
@@ -142,7 +162,8 @@ def test_units_are_read_once_for_all_lines_of_fstab(monkeypatch):
 @pytest.mark.parametrize(
     "unit",
     [
-        "[Service]\nExecStart=/a " + " ".join(f"/x{number:06}/{'y' * 200}" for number in range(90_000)),
+        "[Service]\nExecStart=/a "
+        + " ".join(f"/x{number:06}/{'y' * 200}" for number in range(90_000)),
         "[Service]\nExecStart=/a " + " ".join(f"/{number}{'/y' * 2000}" for number in range(20)),
     ],
 )
@@ -163,7 +184,9 @@ def test_folders_that_services_name_are_bounded():
 
 def test_file_with_variables_is_read_once_however_often_a_unit_names_it():
     unit = "[Service]\n" + "EnvironmentFile=/etc/default/a\n" * 100
-    facts = host("a.service", **{"/etc/systemd/system/a.service": unit, "/etc/default/a": "X=/data/a\n"})
+    facts = host(
+        "a.service", **{"/etc/systemd/system/a.service": unit, "/etc/default/a": "X=/data/a\n"}
+    )
     assert [path for path, _ in paths_of_unit(facts.reader, facts, "a.service")] == ["/data/a"]
 
 
@@ -175,10 +198,16 @@ HOST_MOUNTS = "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n2 1 0:50 / /mnt/nas rw - nfs4
     ("rows", "expected"),
     [
         ("9 8 0:50 /app /x rw - nfs4 nas:/e rw\n", ["/mnt/nas/app"]),
-        ("9 8 8:17 /sets/a /x rw - xfs /dev/sdb1 rw\n9 8 8:17 /other /y rw - xfs /dev/sdb1 rw\n", ["/data/a"]),
+        (
+            "9 8 8:17 /sets/a /x rw - xfs /dev/sdb1 rw\n9 8 8:17 /other /y rw - xfs /dev/sdb1 rw\n",
+            ["/data/a"],
+        ),
         ("9 8 8:17 /sets/docker/containers/x/hosts /etc/hosts rw - xfs /dev/sdb1 rw\n", []),
         ("9 8 8:2 /var/lib/docker/x /etc/hosts rw - ext4 /dev/sda2 rw\n", []),
-        ("9 8 8:2 /mnt/usb/x /x rw - ext4 /dev/sda2 rw\n", ["/mnt/usb/x"]),  # fstab has another disk there
+        (
+            "9 8 8:2 /mnt/usb/x /x rw - ext4 /dev/sda2 rw\n",
+            ["/mnt/usb/x"],
+        ),  # fstab has another disk there
         ("9 8 8:2 /mnt/usb/x /x ro - ext4 /dev/sda2 rw\n", []),
         ("9 8 8:2 /mnt/usbx /x rw - ext4 /dev/sda2 rw\n", []),
         ("9 8 8:17 /setsx /x rw - xfs /dev/sdb1 rw\n", []),
@@ -199,11 +228,15 @@ def test_folders_of_containers_of_docker_are_found_by_their_mounts(rows, expecte
             "/etc/docker/daemon.json": '{"data-root": "/data/docker"}',
         },
     )
-    assert [one.path for one in facts.data_folders.running if one.service == "a container of Docker"] == expected
+    assert [
+        one.path for one in facts.data_folders.running if one.service == "a container of Docker"
+    ] == expected
 
 
 def test_path_in_the_line_of_a_unit_is_quoted():
-    """The data root of a record or an image: what stands behind the command may be pasted with it."""
+    """The data root of a record or an image: what stands behind the command may be pasted with
+    it.
+    """
     content = {"/etc/docker/daemon.json": '{"data-root": "/data/d$(id)%h"}'}
     assert describe_guard(find_writers(host("docker.service", **content), ("/data",))) == (
         "let it wait for the disk: sudo systemctl edit docker.service\n"

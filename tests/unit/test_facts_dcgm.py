@@ -46,7 +46,19 @@ def test_version_and_driver(packages, driver, device, version, is_too_old):
 
 
 def test_host_engines_that_run():
-    engine = Process(7, "nv-hostengine", "root", ("nv-hostengine", "-n"), 0, 0, (), "/", 0.0, uid=0, program=ENGINE)
+    engine = Process(
+        7,
+        "nv-hostengine",
+        "root",
+        ("nv-hostengine", "-n"),
+        0,
+        0,
+        (),
+        "/",
+        0.0,
+        uid=0,
+        program=ENGINE,
+    )
     called = replace(engine, pid=9, user="eve", uid=1001, program="/tmp/nv-hostengine")
     assert dcgm_of({}, processes=(engine, replace(engine, pid=8), called)).engines == 2
     with pytest.raises(UnknownFact, match="hidden"):

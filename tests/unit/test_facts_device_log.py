@@ -5,7 +5,14 @@ import re
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel.device_log import ResetDrive, amd_faults_in, denied_in, held_in, mlx5_faults_in, resets_in
+from hosttune.facts.kernel.device_log import (
+    ResetDrive,
+    amd_faults_in,
+    denied_in,
+    held_in,
+    mlx5_faults_in,
+    resets_in,
+)
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.facts.limits.host_tables import files_in, may_be_own
 from tests.unit.fake_reader import FakeReader
@@ -19,7 +26,11 @@ EVICTED = "LustreError: 167-0: a-OST0002-osc-ff: This client was evicted by a-OS
 
 def facts(*lines, at=NOW - 60):
     journal = "".join(f"{at:.6f} kernel: {line}\n" for line in lines)
-    return Facts(FakeReader({"/proc/uptime": "200000.0 1.0\n"}, queries={JOURNAL: journal, DMESG: HEAD}, now=NOW))
+    return Facts(
+        FakeReader(
+            {"/proc/uptime": "200000.0 1.0\n"}, queries={JOURNAL: journal, DMESG: HEAD}, now=NOW
+        )
+    )
 
 
 def test_commands_that_time_out_together_are_one_reset():
@@ -29,7 +40,12 @@ def test_commands_that_time_out_together_are_one_reset():
 
 
 def test_controller_that_was_set_up_between_two_lines_without_times_was_reset_twice():
-    lines = [(None, "nvme1", True), (None, "nvme1", False), (None, "nvme1", True), (None, "nvme1", False)]
+    lines = [
+        (None, "nvme1", True),
+        (None, "nvme1", False),
+        (None, "nvme1", True),
+        (None, "nvme1", False),
+    ]
     assert resets_in(lines) == (ResetDrive("nvme1", 2),)
     assert resets_in([*lines[:2], (None, "nvme2", True), lines[1]]) == (ResetDrive("nvme1", 1),)
 
@@ -39,7 +55,8 @@ def test_set_up_of_the_boot_is_no_reset():
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "held"), [(1200, 10, ("eth0",)), (120, 10, ()), (40_000, 36_000, ()), (1200, 400, ())]
+    ("first", "last", "held"),
+    [(1200, 10, ("eth0",)), (120, 10, ()), (40_000, 36_000, ()), (1200, 400, ())],
 )
 def test_interface_for_which_the_kernel_waits_for_minutes_and_still_does_is_held(first, last, held):
     waiting = re.match(r".* (\S+)", "waiting for eth0")
@@ -93,9 +110,16 @@ def test_counter_that_holds_something_else_counts_nothing():
 
 
 def test_table_that_a_user_fills_pushes_out_no_other_line():
-    """In a network namespace of the own any user fills a table of connections, and the kernel says so each time."""
-    drive, card = "nvme nvme3: I/O 12 QID 3 timeout, reset controller", "mlx5_core 0000:65:01.0: Fatal error 3 detected"
-    log = facts(drive, card, EVICTED, *["nf_conntrack: nf_conntrack: table full, dropping packet"] * 5000).device_log
+    """In a network namespace of the own any user fills a table of connections, and the kernel says
+    so each time.
+    """
+    drive, card = (
+        "nvme nvme3: I/O 12 QID 3 timeout, reset controller",
+        "mlx5_core 0000:65:01.0: Fatal error 3 detected",
+    )
+    log = facts(
+        drive, card, EVICTED, *["nf_conntrack: nf_conntrack: table full, dropping packet"] * 5000
+    ).device_log
 
     assert [one.name for one in log.reset_drives] == ["nvme3"]
     assert (set(log.mlx5_faults), log.evicted_by) == ({"0000:65:01.0"}, ("a-OST0002",))
@@ -108,7 +132,14 @@ def test_table_that_a_user_fills_pushes_out_no_other_line():
         ((f"ceph: [{A} 100]: mds0 reconnect denied", f"libceph: client200 fsid {B}"), ("mds0",)),
         ((f"ceph: [{A} 100]: mds0 reconnect denied", f"libceph: client200 fsid {A}"), ()),
         (("ceph: mds0 reconnect denied", f"libceph: client200 fsid {A}"), ()),
-        ((f"libceph: client1 fsid {A}", "ceph: mds0 reconnect denied", f"libceph: client2 fsid {B}"), ("mds0",)),
+        (
+            (
+                f"libceph: client1 fsid {A}",
+                "ceph: mds0 reconnect denied",
+                f"libceph: client2 fsid {B}",
+            ),
+            ("mds0",),
+        ),
     ],
 )
 def test_client_of_another_cluster_of_ceph_ends_no_denial(texts, left):

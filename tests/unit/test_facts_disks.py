@@ -19,7 +19,18 @@ class Tree:
         self.links = {}
         self.minor = 0
 
-    def add(self, name, place, *, size=2048, rotational=0, discard=4096, slaves=(), partitions=(), **files):
+    def add(
+        self,
+        name,
+        place,
+        *,
+        size=2048,
+        rotational=0,
+        discard=4096,
+        slaves=(),
+        partitions=(),
+        **files,
+    ):
         base = f"{place}/{name}"
         self.links[f"/sys/block/{name}"] = posixpath.relpath(base, "/sys/block")
         values = {
@@ -32,7 +43,9 @@ class Tree:
         self.minor += 1
         for partition in partitions:
             values = {"partition": 1, "size": size // 2, "dev": f"259:{self.minor}", "ro": 0}
-            self.files |= {f"{base}/{partition}/{key}": f"{value}\n" for key, value in values.items()}
+            self.files |= {
+                f"{base}/{partition}/{key}": f"{value}\n" for key, value in values.items()
+            }
             self.minor += 1
         return self
 
@@ -61,13 +74,25 @@ def test_kind_of(name, kind):
     [
         ("nvme0n1", f"{PCI}/nvme/nvme0/nvme0n1", "nvme"),
         ("vda", "/sys/devices/pci0000:00/0000:00:02.0/virtio1/block/vda", "virtio"),
-        ("sda", "/sys/devices/pci0000:00/0000:00:05.0/virtio2/host0/target0:0:0/0:0:0:0/block/sda", "virtio"),
+        (
+            "sda",
+            "/sys/devices/pci0000:00/0000:00:05.0/virtio2/host0/target0:0:0/0:0:0:0/block/sda",
+            "virtio",
+        ),
         ("sda", f"{PCI}/ata3/host2/target2:0:0/2:0:0:0/block/sda", "sata"),
         ("sdb", f"{PCI}/usb2/2-1/2-1:1.0/host6/target6:0:0/6:0:0:0/block/sdb", "usb"),
         ("sdc", f"{PCI}/host0/port-0:0/end_device-0:0/target0:0:0/0:0:0:0/block/sdc", "sas"),
-        ("sdd", f"{PCI}/host1/port-1:0/expander-1:0/port-1:0:3/end_device-1:0:3/target1:0:3/1:0:3:0/block/sdd", "sas"),
+        (
+            "sdd",
+            f"{PCI}/host1/port-1:0/expander-1:0/port-1:0:3/end_device-1:0:3/target1:0:3/1:0:3:0/block/sdd",
+            "sas",
+        ),
         ("sde", f"{PCI}/host0/target0:2:0/0:2:0:0/block/sde", "scsi"),
-        ("mmcblk0", "/sys/devices/platform/fe310000.sdhci/mmc_host/mmc0/mmc0:0001/block/mmcblk0", "mmc"),
+        (
+            "mmcblk0",
+            "/sys/devices/platform/fe310000.sdhci/mmc_host/mmc0/mmc0:0001/block/mmcblk0",
+            "mmc",
+        ),
         ("xvda", "/sys/devices/vbd-51712/block/xvda", ""),
     ],
 )
@@ -91,7 +116,11 @@ def test_disks_partition_has_its_disks_properties():
         ("sda",),
         ("sda",),
     )
-    assert (partition.is_rotational, partition.transport, partition.model) == (True, "sata", "ST8000NM")
+    assert (partition.is_rotational, partition.transport, partition.model) == (
+        True,
+        "sata",
+        "ST8000NM",
+    )
     assert partition.size_bytes == 1024 * 512
     assert seen.by_device["259:1"] is partition or seen.by_device["259:1"] == partition
     assert seen.physical == (seen.by_name["sda"],)
@@ -101,7 +130,11 @@ def test_disks_partition_has_its_disks_properties():
 def test_disks_encrypted_lvm_on_md_over_nvme_partitions_ends_on_both():
     tree = Tree()
     for number in (0, 1):
-        tree.add(f"nvme{number}n1", f"{PCI}/nvme/nvme{number}", partitions=(f"nvme{number}n1p1", f"nvme{number}n1p2"))
+        tree.add(
+            f"nvme{number}n1",
+            f"{PCI}/nvme/nvme{number}",
+            partitions=(f"nvme{number}n1p1", f"nvme{number}n1p2"),
+        )
     virtual(tree, "md0", slaves=("nvme0n1p2", "nvme1n1p2"))
     virtual(tree, "dm-0", slaves=("md0",), dm__name="luks-1234")
     virtual(tree, "dm-1", slaves=("dm-0",), dm__name="vg-data")
@@ -135,7 +168,10 @@ def test_disks_without_a_medium_are_left_out():
     tree.add("sr0", f"{PCI}/ata2/host1/target1:0:0/1:0:0:0/block", size=0)
     virtual(tree, "zram0", size=4096)
     seen = tree.disks()
-    assert [(disk.name, disk.kind, disk.disks) for disk in seen.all] == [("loop1", "loop", ()), ("zram0", "zram", ())]
+    assert [(disk.name, disk.kind, disk.disks) for disk in seen.all] == [
+        ("loop1", "loop", ()),
+        ("zram0", "zram", ()),
+    ]
 
 
 def test_disks_discard_of_zero_bytes_is_none():
@@ -154,7 +190,11 @@ def test_disks_name_with_a_slash_is_restored_in_the_path():
 
 
 def test_disks_unused_whole_disk_is_found():
-    tree = Tree().add("nvme0n1", f"{PCI}/nvme/nvme0", partitions=("nvme0n1p1",)).add("nvme1n1", f"{PCI}/nvme/nvme1")
+    tree = (
+        Tree()
+        .add("nvme0n1", f"{PCI}/nvme/nvme0", partitions=("nvme0n1p1",))
+        .add("nvme1n1", f"{PCI}/nvme/nvme1")
+    )
     assert [disk.name for disk in tree.disks().whole] == ["nvme1n1"]
 
 
@@ -174,11 +214,14 @@ def test_disks_unreadable_attribute_is_unknown_in_that_field_alone():
 
 
 def test_end_on_a_circle_ends():
-    assert end_on("a", {"a": ("b",), "b": ("a", "c"), "c": ()}.__getitem__, frozenset({"c"})) == ("c",)
+    assert end_on("a", {"a": ("b",), "b": ("a", "c"), "c": ()}.__getitem__, frozenset({"c"})) == (
+        "c",
+    )
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"), [({}, "does not exist"), ({"unreadable": {"/sys": "no kernel"}}, "no kernel")]
+    ("options", "reason"),
+    [({}, "does not exist"), ({"unreadable": {"/sys": "no kernel"}}, "no kernel")],
 )
 def test_disks_without_sysfs_are_unknown(options, reason):
     with pytest.raises(UnknownFact, match=reason):
@@ -194,7 +237,9 @@ def machine(tree, flags):
 
 
 def test_a_hard_disk_rotates():
-    tree = machine(Tree().add("sda", f"{PCI}/ata1/host0/target0:0:0/0:0:0:0/block", rotational=1), "fpu")
+    tree = machine(
+        Tree().add("sda", f"{PCI}/ata1/host0/target0:0:0/0:0:0:0/block", rotational=1), "fpu"
+    )
     (disk,) = tree.disks(queries=UNAME).all
     assert (disk.is_rotational, disk.is_virtual, disk.rotates) == (True, False, True)
 
@@ -223,7 +268,10 @@ def test_medium_of_a_virtual_machines_disk_is_not_told():
 def test_partitions_are_known_by_the_class_where_the_folder_of_the_disk_is_not():
     base = f"{PCI}/virtio2/block/vda"
     own = {f"{base}/{name}": f"{value}\n" for name, value in {"size": 4096, "dev": "254:0"}.items()}
-    part = {f"{base}/vda1/{name}": f"{value}\n" for name, value in {"size": 2048, "dev": "254:1"}.items()}
+    part = {
+        f"{base}/vda1/{name}": f"{value}\n"
+        for name, value in {"size": 2048, "dev": "254:1"}.items()
+    }
     reader = FakeReader(
         own | part | {"/sys/class/block/vda/x": "", "/sys/class/block/vda1/x": ""},
         links={"/sys/block/vda": base},
@@ -233,7 +281,18 @@ def test_partitions_are_known_by_the_class_where_the_folder_of_the_disk_is_not()
 
 
 def test_partition_is_of_the_disk_that_its_name_says():
-    names = ("sda", "sda1", "sdaa2", "sdp3", "nvme0n1", "nvme0n1p1", "nvme0n1p12", "mmcblk0p1", "cciss!c0d0p2", "dm-0")
+    names = (
+        "sda",
+        "sda1",
+        "sdaa2",
+        "sdp3",
+        "nvme0n1",
+        "nvme0n1p1",
+        "nvme0n1p12",
+        "mmcblk0p1",
+        "cciss!c0d0p2",
+        "dm-0",
+    )
     assert _list_partitions(names) == {
         "sda": ["sda1"], "sdaa": ["sdaa2"], "sdp": ["sdp3"], "nvme0n": ["nvme0n1"], "dm-": ["dm-0"],
         "nvme0n1": ["nvme0n1p1", "nvme0n1p12"], "mmcblk0": ["mmcblk0p1"], "cciss!c0d0": ["cciss!c0d0p2"],

@@ -38,7 +38,10 @@ SERVER_OPEN = [
 
 
 def status(*names, version="580.95.05-0ubuntu1", state="install ok installed"):
-    return "".join(f"Package: {name}\nStatus: {state}\nArchitecture: amd64\nVersion: {version}\n\n" for name in names)
+    return "".join(
+        f"Package: {name}\nStatus: {state}\nArchitecture: amd64\nVersion: {version}\n\n"
+        for name in names
+    )
 
 
 def reader(files=None, *, packages=(), links=None, **more):
@@ -63,7 +66,10 @@ def driver_of(files=None, **more):
     [
         (CLOSED, ("535.183.01", False)),
         (OPEN, ("580.95.05", True)),
-        ("NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.84  Release Build\n", ("595.84", True)),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  595.84  Release Build\n",
+            ("595.84", True),
+        ),
         ("NVRM version: NVIDIA UNIX aarch64 Kernel Module  470.57.02  Tue\n", ("470.57.02", False)),
         ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  610.43.02", ("610.43.02", True)),
         ("", ("", False)),
@@ -91,18 +97,42 @@ def test_library_version(path, version):
     [
         (SERVER_OPEN, ("580", "server-open")),
         (
-            ["nvidia-headless-no-dkms-580-server", "nvidia-utils-580-server", "linux-modules-nvidia-580-server-aws"],
+            [
+                "nvidia-headless-no-dkms-580-server",
+                "nvidia-utils-580-server",
+                "linux-modules-nvidia-580-server-aws",
+            ],
             ("580", "server"),
         ),
         (["nvidia-driver-535", "nvidia-kernel-common-535", "nvidia-dkms-535"], ("535", "")),
         (
-            ["nvidia-driver-570-open", "nvidia-kernel-common-570", "linux-modules-nvidia-570-open-generic"],
+            [
+                "nvidia-driver-570-open",
+                "nvidia-kernel-common-570",
+                "linux-modules-nvidia-570-open-generic",
+            ],
             ("570", "open"),
         ),
         # the name of a step to another branch is not the branch
-        (["nvidia-driver-570", "nvidia-driver-580", "nvidia-kernel-common-580", "nvidia-dkms-580"], ("580", "")),
+        (
+            [
+                "nvidia-driver-570",
+                "nvidia-driver-580",
+                "nvidia-kernel-common-580",
+                "nvidia-dkms-580",
+            ],
+            ("580", ""),
+        ),
         # an empty step to the open one is no sign of the closed one
-        (["nvidia-driver-615", "nvidia-driver-615-open", "nvidia-dkms-615-open", "nvidia-utils-615"], ("615", "open")),
+        (
+            [
+                "nvidia-driver-615",
+                "nvidia-driver-615-open",
+                "nvidia-dkms-615-open",
+                "nvidia-utils-615",
+            ],
+            ("615", "open"),
+        ),
         (
             [
                 "nvidia-headless-no-dkms-615-server",
@@ -127,16 +157,28 @@ MIXED = ["nvidia-headless-no-dkms-580", "nvidia-utils-580", "linux-modules-nvidi
 @pytest.mark.parametrize(("is_open", "flavour"), [(True, "open"), (False, ""), (None, "")])
 def test_of_both_kinds_the_module_decides(is_open, flavour):
     assert branch_and_flavour([(name, "1") for name in MIXED], is_open) == ("580", flavour)
-    assert branch_and_flavour([(name, "1") for name in SERVER_OPEN], is_open) == ("580", "server-open")
+    assert branch_and_flavour([(name, "1") for name in SERVER_OPEN], is_open) == (
+        "580",
+        "server-open",
+    )
 
 
 @pytest.mark.parametrize(
     ("packages", "expected"),
     [
-        ({"nvidia-driver": "535.183.01-1~deb12u1", "nvidia-kernel-dkms": "535.183.01-1~deb12u1"}, ("535", "")),
+        (
+            {"nvidia-driver": "535.183.01-1~deb12u1", "nvidia-kernel-dkms": "535.183.01-1~deb12u1"},
+            ("535", ""),
+        ),
         ({"nvidia-kernel-open-dkms": "550.163.01-2"}, ("550", "open")),
-        ({"nvidia-dkms-open": "1:595.58.03-1ubuntu1", "libnvidia-compute": "595.58.03"}, ("595", "open")),
-        ({"nvidia-driver": "550.163.01-1", "nvidia-open-kernel-dkms": "550.163.01-1"}, ("550", "open")),
+        (
+            {"nvidia-dkms-open": "1:595.58.03-1ubuntu1", "libnvidia-compute": "595.58.03"},
+            ("595", "open"),
+        ),
+        (
+            {"nvidia-driver": "550.163.01-1", "nvidia-open-kernel-dkms": "550.163.01-1"},
+            ("550", "open"),
+        ),
         ({"nvidia-driver": "none"}, ("", "")),
     ],
 )
@@ -174,8 +216,18 @@ def test_is_driver_package_leaves_container_tools_out(name, is_driver):
 
 def test_driver_absent():
     driver = driver_of()
-    assert (driver.loaded_version, driver.userspace_version, driver.branch, driver.name) == ("", "", "", "")
-    found = driver.is_present, driver.is_installed, driver.is_mismatched, driver.has_module_for_running_kernel
+    assert (driver.loaded_version, driver.userspace_version, driver.branch, driver.name) == (
+        "",
+        "",
+        "",
+        "",
+    )
+    found = (
+        driver.is_present,
+        driver.is_installed,
+        driver.is_mismatched,
+        driver.has_module_for_running_kernel,
+    )
     assert found == (False, False, False, False)
 
 
@@ -191,7 +243,11 @@ def test_driver_healthy_with_everything():
         links={f"{library}.1": "libnvidia-ml.so.580.95.05"},
         packages=SERVER_OPEN,
     )
-    assert (driver.loaded_version, driver.userspace_version, driver.is_open) == ("580.95.05", "580.95.05", True)
+    assert (driver.loaded_version, driver.userspace_version, driver.is_open) == (
+        "580.95.05",
+        "580.95.05",
+        True,
+    )
     assert (driver.branch, driver.flavour, driver.name) == ("580", "server-open", "580-server-open")
     assert driver.has_module_for_running_kernel
     assert driver.kernels_with_module == (RELEASE,)
@@ -211,7 +267,8 @@ def test_driver_mismatch_after_an_upgrade():
 
 def test_driver_module_only_for_another_kernel():
     driver = driver_of(
-        {"/lib/modules/6.8.0-40-generic/modules.dep": "updates/dkms/nvidia.ko.zst:\n"}, packages=SERVER_OPEN
+        {"/lib/modules/6.8.0-40-generic/modules.dep": "updates/dkms/nvidia.ko.zst:\n"},
+        packages=SERVER_OPEN,
     )
     assert not driver.has_module_for_running_kernel
     assert driver.kernels_with_module == ("6.8.0-40-generic",)
@@ -219,7 +276,9 @@ def test_driver_module_only_for_another_kernel():
 
 @pytest.mark.parametrize(("taint", "is_open"), [("POE", False), ("OE", True), ("", True)])
 def test_driver_without_proc_asks_sysfs(taint, is_open):
-    driver = driver_of({"/sys/module/nvidia/version": "535.183.01\n", "/sys/module/nvidia/taint": taint + "\n"})
+    driver = driver_of(
+        {"/sys/module/nvidia/version": "535.183.01\n", "/sys/module/nvidia/taint": taint + "\n"}
+    )
     assert (driver.loaded_version, driver.is_open) == ("535.183.01", is_open)
 
 
@@ -238,12 +297,15 @@ def test_driver_runfile_is_installed_without_packages():
 
 
 @pytest.mark.parametrize(
-    "path", ["/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", "/sys/module/nvidia_vgpu_vfio/refcnt"]
+    "path",
+    ["/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", "/sys/module/nvidia_vgpu_vfio/refcnt"],
 )
 def test_driver_that_shares_gpus_among_virtual_machines_is_known_by_its_daemons_and_module(path):
     assert driver_of({path: ""}).is_vgpu_manager
     assert not driver_of({"/usr/bin/nvidia-uninstall": ""}).is_vgpu_manager
-    assert not driver_of(unreadable={"/usr/bin/nvidia-vgpu-mgr": "not in this record"}).is_vgpu_manager
+    assert not driver_of(
+        unreadable={"/usr/bin/nvidia-vgpu-mgr": "not in this record"}
+    ).is_vgpu_manager
 
 
 def test_driver_runfile_that_nobody_could_look_for_is_unknown():
@@ -253,10 +315,17 @@ def test_driver_runfile_that_nobody_could_look_for_is_unknown():
 
 @pytest.mark.parametrize(
     ("loaded", "licence", "is_in_use"),
-    [(OPEN, "Dual MIT/GPL", True), (OPEN, "NVIDIA", False), (OPEN, "odd", True), ("", "Dual MIT/GPL", False)],
+    [
+        (OPEN, "Dual MIT/GPL", True),
+        (OPEN, "NVIDIA", False),
+        (OPEN, "odd", True),
+        ("", "Dual MIT/GPL", False),
+    ],
 )
 def test_driver_is_in_use_with_the_kind_of_module_that_is_installed(loaded, licence, is_in_use):
-    """After a switch from the closed to the open module of one version the old one stays loaded until the reboot."""
+    """After a switch from the closed to the open module of one version the old one stays loaded
+    until the reboot.
+    """
     files = {f"/lib/modules/{RELEASE}/modules.dep": "kernel/nvidia-580srv/nvidia.ko:\n"}
     files |= {"/proc/driver/nvidia/version": loaded} if loaded else {}
     shown = {make_modinfo(RELEASE): f"version: 580.95.05\nlicense: {licence}\n"}
@@ -275,13 +344,22 @@ def test_driver_half_installed_and_held_packages_are_named():
 
 
 HALVES = {
-    "reinst-required": (status("nvidia-utils-580", state="install reinstreq half-installed"), "reinst-required"),
-    "a trigger of its own": (status("libnvidia-compute-580", state="install ok triggers-awaited"), "triggers-awaited"),
+    "reinst-required": (
+        status("nvidia-utils-580", state="install reinstreq half-installed"),
+        "reinst-required",
+    ),
+    "a trigger of its own": (
+        status("libnvidia-compute-580", state="install ok triggers-awaited"),
+        "triggers-awaited",
+    ),
     "an initramfs that was not built": (
         status("nvidia-utils-580") + status("initramfs-tools", state="install ok triggers-pending"),
         "initramfs-tools (triggers-pending)",
     ),
-    "what was to be removed": (status("nvidia-utils-580", state="deinstall ok half-configured"), "half-configured"),
+    "what was to be removed": (
+        status("nvidia-utils-580", state="deinstall ok half-configured"),
+        "half-configured",
+    ),
 }
 
 
@@ -291,10 +369,17 @@ def test_driver_with_which_dpkg_has_more_to_do_is_half_way(database, words):
 
 
 def test_driver_is_not_half_way_for_triggers_of_others_and_is_while_dpkg_is_interrupted():
-    database = status("dpkg") + status("nvidia-utils-580") + status("man-db", state="install ok triggers-pending")
+    database = (
+        status("dpkg")
+        + status("nvidia-utils-580")
+        + status("man-db", state="install ok triggers-pending")
+    )
     files = {"/var/lib/dpkg/status": database}
     assert driver_of(files).half_way == ""
-    assert "or was interrupted" in driver_of(files | {"/var/lib/dpkg/updates/0003": status("dpkg")}).half_way
+    assert (
+        "or was interrupted"
+        in driver_of(files | {"/var/lib/dpkg/updates/0003": status("dpkg")}).half_way
+    )
 
 
 def test_loaded_driver_of_which_only_remains_are_left_is_gone():
@@ -302,8 +387,14 @@ def test_loaded_driver_of_which_only_remains_are_left_is_gone():
     remains = {"/var/lib/dpkg/status": status("dpkg") + status("libnvidia-compute-580")}
     assert driver_of(loaded | remains).is_gone
     assert not driver_of(remains).is_gone
-    assert not driver_of(loaded | {"/var/lib/dpkg/status": status("dpkg")}).is_gone  # whoever brought it
-    for brings in ("nvidia-dkms-580", "linux-modules-nvidia-580-6.8.0-45-generic", "nvidia-kernel-open-dkms"):
+    assert not driver_of(
+        loaded | {"/var/lib/dpkg/status": status("dpkg")}
+    ).is_gone  # whoever brought it
+    for brings in (
+        "nvidia-dkms-580",
+        "linux-modules-nvidia-580-6.8.0-45-generic",
+        "nvidia-kernel-open-dkms",
+    ):
         there = {"/var/lib/dpkg/status": remains["/var/lib/dpkg/status"] + status(brings)}
         assert not driver_of(loaded | there).is_gone
 
@@ -325,7 +416,12 @@ def test_driver_under_an_alternate_root_knows_packages_alone():
 
 
 def test_driver_without_modules_dep_does_not_say_that_there_is_no_module():
-    driver = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None, "/lib/modules/6.8.0-40-generic/modules.dep": ""})
+    driver = driver_of(
+        {
+            f"/lib/modules/{RELEASE}/modules.dep": None,
+            "/lib/modules/6.8.0-40-generic/modules.dep": "",
+        }
+    )
     assert driver.kernels_with_module == ()
     with pytest.raises(UnknownFact, match=r"modules\.dep does not exist"):
         _ = driver.has_module_for_running_kernel
@@ -338,7 +434,9 @@ def test_driver_without_module_folders_is_unknown():
 
 
 def test_driver_fabric_manager_version_is_the_drivers_own_number():
-    database = status("dpkg") + status("nvidia-fabricmanager-580", version="580.126.20-0ubuntu0.24.04.1")
+    database = status("dpkg") + status(
+        "nvidia-fabricmanager-580", version="580.126.20-0ubuntu0.24.04.1"
+    )
     assert driver_of({"/var/lib/dpkg/status": database}).fabricmanager_version == "580.126.20"
     assert driver_of(packages=SERVER_OPEN).fabricmanager_version == ""
 
@@ -396,7 +494,9 @@ ERROR: Installation has failed.  Please see the file '/var/log/nvidia-installer.
     ("log", "error"),
     [
         (
-            FAILED_RUN.replace("Unable to load the kernel module", "The Nouveau kernel driver is in use by X.  It"),
+            FAILED_RUN.replace(
+                "Unable to load the kernel module", "The Nouveau kernel driver is in use by X.  It"
+            ),
             "The Nouveau kernel driver is in use by X",
         ),
         (FAILED_RUN, "Unable to load the kernel module 'nvidia-vgpu-vfio.ko'"),
@@ -410,12 +510,20 @@ def test_error_of_nvidias_installer_counts_where_its_run_failed(log, error):
 
 
 def test_build_of_nvidias_installer_lacks_the_compiler_of_the_running_kernel():
-    """aws/aws-parallelcluster-cookbook pull request 2852: gcc-11 is there, and Ubuntu 22.04's kernel 6.8 is gcc-12's."""
-    log = FAILED_RUN.replace("ERROR: Unable", "cc: error: unrecognized command-line option '-ftrivial'\nERROR: Unable")
-    config = {f"/boot/config-{RELEASE}": 'CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0) 12.3.0"\n'}
+    """aws/aws-parallelcluster-cookbook pull request 2852: gcc-11 is there, and Ubuntu 22.04's
+    kernel 6.8 is gcc-12's.
+    """
+    log = FAILED_RUN.replace(
+        "ERROR: Unable", "cc: error: unrecognized command-line option '-ftrivial'\nERROR: Unable"
+    )
+    config = {
+        f"/boot/config-{RELEASE}": 'CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0) 12.3.0"\n'
+    }
     assert driver_of({INSTALLER_LOG: log, **config}).installer_build.compiler == "gcc-12"
     assert not driver_of({INSTALLER_LOG: FAILED_RUN, **config}).installer_build.words
-    assert not driver_of({INSTALLER_LOG: log.replace("ERROR: Installation", "x"), **config}).installer_build.words
+    assert not driver_of(
+        {INSTALLER_LOG: log.replace("ERROR: Installation", "x"), **config}
+    ).installer_build.words
 
 
 def owned(mode, uid=0):
@@ -429,10 +537,17 @@ def owned(mode, uid=0):
         ({NVIDIA_MODPROBE: ""}, {NVIDIA_MODPROBE: owned(0o755)}, True, True),
         ({NVIDIA_MODPROBE: ""}, {NVIDIA_MODPROBE: owned(0o4755, uid=1000)}, True, True),
         ({NVIDIA_MODPROBE: ""}, {NVIDIA_MODPROBE: owned(0o4755)}, False, False),
-        ({NVIDIA_MODPROBE: "", "/dev/nvidia-uvm": ""}, {NVIDIA_MODPROBE: owned(0o755)}, False, True),
+        (
+            {NVIDIA_MODPROBE: "", "/dev/nvidia-uvm": ""},
+            {NVIDIA_MODPROBE: owned(0o755)},
+            False,
+            True,
+        ),
     ],
 )
-def test_device_of_cuda_is_made_for_users_by_a_setuid_nvidia_modprobe(files, stats, lacks, is_plain):
+def test_device_of_cuda_is_made_for_users_by_a_setuid_nvidia_modprobe(
+    files, stats, lacks, is_plain
+):
     """nvidia-modprobe(1): it is setuid root, as users can make no device and load no module."""
     driver = driver_of(files, stats=stats)
     assert (driver.lacks_uvm, driver.has_plain_modprobe) == (lacks, is_plain)

@@ -60,10 +60,16 @@ def two_kernels(running=PREBUILT, following=PREBUILT, **more):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("kernel/nvidia-580srv-open/nvidia.ko: kernel/a.ko\n", "kernel/nvidia-580srv-open/nvidia.ko"),
+        (
+            "kernel/nvidia-580srv-open/nvidia.ko: kernel/a.ko\n",
+            "kernel/nvidia-580srv-open/nvidia.ko",
+        ),
         ("kernel/x.ko:\nupdates/dkms/nvidia.ko.zst:\n", "updates/dkms/nvidia.ko.zst"),
         ("kernel/nvidia-580/nvidia.ko:\nupdates/dkms/nvidia.ko:\n", "updates/dkms/nvidia.ko"),
-        ("updates/dkms/nvidia-current.ko:\nupdates/dkms/nvidia-current-drm.ko:\n", "updates/dkms/nvidia-current.ko"),
+        (
+            "updates/dkms/nvidia-current.ko:\nupdates/dkms/nvidia-current-drm.ko:\n",
+            "updates/dkms/nvidia-current.ko",
+        ),
         ("extra/nvidia.ko.xz: \n", "extra/nvidia.ko.xz"),
         ("nvidia.ko:\n", "nvidia.ko"),
         ("kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\nkernel/nvidia-drm.ko:\n", ""),
@@ -101,7 +107,9 @@ def test_parse_modinfo(output, found):
 
 
 def test_modules_of_the_running_and_the_next_kernel():
-    driver = two_kernels(following=DKMS, queries={make_modinfo(RELEASE): OPEN_INFO, make_modinfo(NEXT): CLOSED_INFO})
+    driver = two_kernels(
+        following=DKMS, queries={make_modinfo(RELEASE): OPEN_INFO, make_modinfo(NEXT): CLOSED_INFO}
+    )
     running, following = driver.modules
     assert (running.kernel, running.source, running.version, running.is_open) == (
         RELEASE, "prebuilt", "580.126.20", True,
@@ -135,7 +143,9 @@ def test_modules_ask_modinfo_only_for_kernels_that_have_one():
 
 def test_modules_of_debian_are_asked_for_by_their_name():
     driver = two_kernels(
-        "updates/dkms/nvidia-current.ko:\n", "", queries={make_modinfo(RELEASE, "nvidia-current"): CLOSED_INFO}
+        "updates/dkms/nvidia-current.ko:\n",
+        "",
+        queries={make_modinfo(RELEASE, "nvidia-current"): CLOSED_INFO},
     )
     assert [module.version for module in driver.modules] == ["580.126.09"]
 
@@ -145,12 +155,17 @@ def test_modules_of_debian_are_asked_for_by_their_name():
     [
         (None, "modinfo is not installed"),
         (Unreadable("not in this record: the answer of modinfo"), "not in this record"),
-        (Completed(1, b"", b"modinfo: ERROR: Module nvidia not found.\n"), "Module nvidia not found"),
+        (
+            Completed(1, b"", b"modinfo: ERROR: Module nvidia not found.\n"),
+            "Module nvidia not found",
+        ),
         ("license:        GPL\n", "shows no version"),
     ],
 )
 def test_modules_without_an_answer_of_modinfo_are_known_by_their_file(answer, reason):
-    driver = two_kernels(following="", queries={} if answer is None else {make_modinfo(RELEASE): answer})
+    driver = two_kernels(
+        following="", queries={} if answer is None else {make_modinfo(RELEASE): answer}
+    )
     (module,) = driver.modules
     assert (module.kernel, module.source) == (RELEASE, "prebuilt")
     with pytest.raises(UnknownFact, match=reason):
@@ -161,7 +176,9 @@ def test_modules_without_an_answer_of_modinfo_are_known_by_their_file(answer, re
 
 def test_modules_under_an_alternate_root():
     blind = dict.fromkeys(("/proc", "/sys", "/run"), "no kernel runs under --root")
-    driver = two_kernels(following="kernel/x.ko:\n", unreadable=blind, kind="root", persistent_only=True)
+    driver = two_kernels(
+        following="kernel/x.ko:\n", unreadable=blind, kind="root", persistent_only=True
+    )
     assert not driver.has_module_for_next_kernel
     assert driver.modules == ()
     with pytest.raises(UnknownFact, match="--root"):
@@ -178,7 +195,9 @@ def test_modules_under_an_alternate_root():
     ],
 )
 def test_modules_without_any_folder_are_unread_where_this_host_may_have_a_kernel(more):
-    driver = driver_of({f"/lib/modules/{RELEASE}/modules.dep": None, **more.pop("files", {})}, **more)
+    driver = driver_of(
+        {f"/lib/modules/{RELEASE}/modules.dep": None, **more.pop("files", {})}, **more
+    )
     for name in ("modules", "kernels_with_module", "has_module_for_running_kernel"):
         with pytest.raises(UnknownFact):
             getattr(driver, name)
@@ -214,8 +233,12 @@ def test_kernel_of_log(log, kernel):
 
 
 def dkms_of(files, links=None):
-    driver = two_kernels(files={f"/var/lib/dkms/{path}": text for path, text in files.items()}, links=links)
-    return {(build.version, build.kernel): (build.is_installed, build.failed) for build in driver.dkms}
+    driver = two_kernels(
+        files={f"/var/lib/dkms/{path}": text for path, text in files.items()}, links=links
+    )
+    return {
+        (build.version, build.kernel): (build.is_installed, build.failed) for build in driver.dkms
+    }
 
 
 def test_dkms_installed_built_and_failed():
@@ -256,7 +279,9 @@ def test_dkms_log_of_a_kernel_that_is_gone_is_no_failure():
 
 
 def test_dkms_log_that_does_not_tell_its_kernel_is_a_failure_all_the_same():
-    assert dkms_of({"nvidia/580.126.09/build/make.log": "cc: fatal error\n"}) == {("580.126.09", ""): (False, True)}
+    assert dkms_of({"nvidia/580.126.09/build/make.log": "cc: fatal error\n"}) == {
+        ("580.126.09", ""): (False, True)
+    }
 
 
 BUILT_BY = "  The kernel was built by: x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0\n  You are using:           cc 11.4.0\n"
@@ -265,7 +290,10 @@ BUILT_BY = "  The kernel was built by: x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1u
 @pytest.mark.parametrize(
     ("log", "compiler"),
     [
-        (f"{BUILT_BY}cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'\n", "gcc-12"),
+        (
+            f"{BUILT_BY}cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'\n",
+            "gcc-12",
+        ),
         (f"{BUILT_BY}error: too few arguments to function\n", ""),
         (
             "  The kernel was built by: gcc (Ubuntu 11.4.0) 11.4.0\ncc: error: unrecognized command-line option '-f'\n",
@@ -288,13 +316,21 @@ OLD = "cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero
 @pytest.mark.parametrize(
     ("config", "compiler"),
     [
-        ('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0"\n', "gcc-12"),
+        (
+            'CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0"\n',
+            "gcc-12",
+        ),
         ('# a comment\nCONFIG_CC_VERSION_TEXT="gcc-14 (Debian 14.2.0-19) 14.2.0"\n', "gcc-14"),
         ('CONFIG_CC_VERSION_TEXT="clang version 18.1.3"\n', ""),
     ],
 )
-def test_dkms_log_without_kbuilds_warning_gets_the_compiler_from_the_kernels_configuration(config, compiler):
-    log = {"/var/lib/dkms/nvidia/580.126.09/build/make.log": LOG.format(NEXT) + OLD, f"/boot/config-{NEXT}": config}
+def test_dkms_log_without_kbuilds_warning_gets_the_compiler_from_the_kernels_configuration(
+    config, compiler
+):
+    log = {
+        "/var/lib/dkms/nvidia/580.126.09/build/make.log": LOG.format(NEXT) + OLD,
+        f"/boot/config-{NEXT}": config,
+    }
     (build,) = two_kernels(files=log).dkms
     assert build.error.compiler == compiler
     assert config_of(FakeReader({"/etc/passwd": "root"}), "../../etc/passwd") == ""
@@ -336,8 +372,13 @@ def test_first_error_of_a_build_and_whether_this_host_is_its_cause(log, words, c
 
 def test_build_of_another_module_that_failed_is_none_of_the_driver():
     place = "/var/lib/dkms/v4l2loopback/0.12.7"
-    log = f"DKMS make.log for v4l2loopback-0.12.7 for kernel {NEXT} (x86_64)\na.c:1: error: strlcpy\n"
-    files = {f"{place}/build/make.log": log, f"{place}/{RELEASE}/x86_64/module/v4l2loopback.ko.zst": ""}
+    log = (
+        f"DKMS make.log for v4l2loopback-0.12.7 for kernel {NEXT} (x86_64)\na.c:1: error: strlcpy\n"
+    )
+    files = {
+        f"{place}/build/make.log": log,
+        f"{place}/{RELEASE}/x86_64/module/v4l2loopback.ko.zst": "",
+    }
     driver = two_kernels(files=files)
     assert driver.dkms == ()
     (build,) = driver.failed_others
@@ -347,23 +388,33 @@ def test_build_of_another_module_that_failed_is_none_of_the_driver():
     gone = log.replace(NEXT, "5.4.0-1-generic")
     assert two_kernels(files={f"{place}/build/make.log": gone}).failed_others == ()
     assert (
-        two_kernels(files={"/var/lib/dkms/nvidia/580.126.09/build/make.log": LOG.format(NEXT) + OLD}).failed_others
+        two_kernels(
+            files={"/var/lib/dkms/nvidia/580.126.09/build/make.log": LOG.format(NEXT) + OLD}
+        ).failed_others
         == ()
     )
 
 
 def test_dkms_without_its_tree_has_built_nothing():
     assert dkms_of({}) == {}
-    driver = two_kernels(unreadable={"/var/lib/dkms": "needs root: permission denied on /var/lib/dkms"})
+    driver = two_kernels(
+        unreadable={"/var/lib/dkms": "needs root: permission denied on /var/lib/dkms"}
+    )
     with pytest.raises(UnknownFact, match="needs root"):
         _ = driver.dkms
 
 
 def test_patch_of_the_source_that_does_not_fit_is_a_failed_build_without_a_log():
-    """pop-os/nvidia-graphics-drivers-470 pull request 27: DKMS ends with status 6, before it starts make."""
+    """pop-os/nvidia-graphics-drivers-470 pull request 27: DKMS ends with status 6, before it starts
+    make.
+    """
     folder = "/var/lib/dkms/nvidia/470.256.02/build"
-    (build,) = driver_of({f"{folder}/common/inc/nv-linux.h.rej": "", f"{folder}/dkms.conf": ""}).dkms
+    (build,) = driver_of(
+        {f"{folder}/common/inc/nv-linux.h.rej": "", f"{folder}/dkms.conf": ""}
+    ).dkms
     assert (build.failed, build.kernel, build.log) == (True, "", folder)
     assert build.error.words == "a patch of its source does not fit: common/inc/nv-linux.h.rej"
     assert not build.error.is_of_host
-    assert driver_of({f"{folder}/common/inc/nv-linux.h": ""}).dkms == ()  # it runs now, or was stopped
+    assert (
+        driver_of({f"{folder}/common/inc/nv-linux.h": ""}).dkms == ()
+    )  # it runs now, or was stopped

@@ -94,17 +94,23 @@ def test_parsers_take_what_lsblk_and_blkid_print_for_nothing():
 
 def block(name, number, *slaves, **more):
     base = f"/sys/block/{name}"
-    files = {f"{base}/dev": number, f"{base}/size": "2048", **{f"{base}/{path}": text for path, text in more.items()}}
+    files = {
+        f"{base}/dev": number,
+        f"{base}/size": "2048",
+        **{f"{base}/{path}": text for path, text in more.items()},
+    }
     return files | {f"{base}/slaves/{slave}/dev": "" for slave in slaves}
 
 
 @pytest.mark.parametrize(
-    ("fstype", "kind"), [("zfs_member", "ZFS"), ("LVM2_member", "LVM"), ("linux_raid_member", "RAID")]
+    ("fstype", "kind"),
+    [("zfs_member", "ZFS"), ("LVM2_member", "LVM"), ("linux_raid_member", "RAID")],
 )
 def test_image_of_a_user_is_no_part_of_a_pool(fstype, kind):
     """An import would mount over the system what a user's pool says."""
     rows = [
-        {**ROWS[3], "name": name, "path": f"/dev/{name}", "fstype": fstype, "label": name} for name in ("loop0", "sdb")
+        {**ROWS[3], "name": name, "path": f"/dev/{name}", "fstype": fstype, "label": name}
+        for name in ("loop0", "sdb")
     ]
     files = {UDEV: "", "/proc/self/mountinfo": "", **block("loop0", "7:0"), **block("sdb", "8:16")}
     found = filesystems(files=files, queries={LSBLK: json.dumps({"blockdevices": rows})})
@@ -115,7 +121,13 @@ def test_image_of_a_user_is_no_part_of_a_pool(fstype, kind):
 def test_volume_group_of_a_user_does_not_hide_one_that_is_not_active():
     rows = [{**ROWS[3], "name": name, "path": f"/dev/{name}"} for name in ("loop0", "sdb")]
     of_user = block("dm-0", "253:0", "loop0", **{"dm/uuid": "LVM-x\n", "dm/name": "evil-vg\n"})
-    files = {UDEV: "", "/proc/self/mountinfo": "", **block("loop0", "7:0"), **block("sdb", "8:16"), **of_user}
+    files = {
+        UDEV: "",
+        "/proc/self/mountinfo": "",
+        **block("loop0", "7:0"),
+        **block("sdb", "8:16"),
+        **of_user,
+    }
     found = filesystems(files=files, queries={LSBLK: json.dumps({"blockdevices": rows})})
 
     assert [one.paths for one in found.idle] == [("/dev/sdb",)]

@@ -20,8 +20,29 @@ FILES = {
 }  # fmt: skip
 
 
-def process(pid, parent=1, cpus=8, variables=(), user="alice", command=("python", "train.py"), cgroup="/a.slice"):
-    return Process(pid, "python", user, command, 0, 0, ("/dev/nvidia0",), cgroup, 0.0, parent, cpus, tuple(variables))
+def process(
+    pid,
+    parent=1,
+    cpus=8,
+    variables=(),
+    user="alice",
+    command=("python", "train.py"),
+    cgroup="/a.slice",
+):
+    return Process(
+        pid,
+        "python",
+        user,
+        command,
+        0,
+        0,
+        ("/dev/nvidia0",),
+        cgroup,
+        0.0,
+        parent,
+        cpus,
+        tuple(variables),
+    )
 
 
 class Host(FakeReader):
@@ -47,8 +68,13 @@ def test_processes_that_name_each_other_as_parents_end():
 
 
 def test_quota_of_a_group_above_counts_and_is_shared():
-    files = {"/sys/fs/cgroup/a.slice/cpu.max": "max 100000\n", "/sys/fs/cgroup/a.slice/b/cpu.max": "150000 100000\n"}
-    jobs = facts_of(process(7, cgroup="/a.slice/b/c"), process(9, cgroup="/a.slice/b/c"), files=files).jobs
+    files = {
+        "/sys/fs/cgroup/a.slice/cpu.max": "max 100000\n",
+        "/sys/fs/cgroup/a.slice/b/cpu.max": "150000 100000\n",
+    }
+    jobs = facts_of(
+        process(7, cgroup="/a.slice/b/c"), process(9, cgroup="/a.slice/b/c"), files=files
+    ).jobs
     assert ([rank.cpus for rank in jobs.ranks], jobs.cpus) == ([1.5, 1.5], 1.5)
 
 
@@ -60,16 +86,24 @@ def test_cpus_that_are_not_known_make_no_sum():
     assert facts_of(process(7, cpus=0)).jobs.cpus == 0
 
 
-@pytest.mark.parametrize(("text", "cpus"), [("max 100000\n", None), ("50000 100000\n", 0.5), ("1 0", None), ("", None)])
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("max 100000\n", None), ("50000 100000\n", 0.5), ("1 0", None), ("", None)]
+)
 def test_quota_is_a_share_of_its_period(text, cpus):
     assert quota_of(text) == cpus
 
 
 def test_variables_that_mean_off_are_no_debugging():
     assert debug_in(("CUDA_LAUNCH_BLOCKING=0", "NCCL_DEBUG=INFO", "SECRET_TOKEN=x")) == ()
-    assert debug_in(("PYTORCH_USE_CUDA_DSA=1",)) == ("PYTORCH_USE_CUDA_DSA (asserts on the device)",)
-    assert debug_in(("TORCH_USE_CUDA_DSA=1",)) == ()  # a switch of PyTorch's build; no program reads it
-    assert debug_in(("CUDA_INJECTION64_PATH=(set)",)) == ("CUDA_INJECTION64_PATH (loads a profiler or debugger)",)
+    assert debug_in(("PYTORCH_USE_CUDA_DSA=1",)) == (
+        "PYTORCH_USE_CUDA_DSA (asserts on the device)",
+    )
+    assert (
+        debug_in(("TORCH_USE_CUDA_DSA=1",)) == ()
+    )  # a switch of PyTorch's build; no program reads it
+    assert debug_in(("CUDA_INJECTION64_PATH=(set)",)) == (
+        "CUDA_INJECTION64_PATH (loads a profiler or debugger)",
+    )
 
 
 def test_environment_of_a_process_gives_known_names_and_plain_values_alone(tmp_path):
@@ -87,7 +121,9 @@ def test_cpus_of_a_process_are_the_length_of_its_list():
 
 
 def test_answer_is_the_last_object_after_whatever_a_user_prints():
-    said = parse('{"python": "9"}\nhello\n{"python": "3.12", "torch": "2.9.1+cu130", "cuda": "13.0"}\n', "x")
+    said = parse(
+        '{"python": "9"}\nhello\n{"python": "3.12", "torch": "2.9.1+cu130", "cuda": "13.0"}\n', "x"
+    )
     assert (said.python, said.has_torch, said.oldest_driver) == ("3.12", True, 580)
 
 
@@ -121,13 +157,20 @@ def test_answer_of_a_user_is_bounded_masked_and_has_no_control_characters():
     ],
 )  # fmt: skip
 def test_code_runs_on_its_generation_and_ptx_on_later_ones(architectures, generation, runs):
-    assert (generation in parse(json.dumps({"architectures": architectures}), "x").generations) is runs
+    assert (
+        generation in parse(json.dumps({"architectures": architectures}), "x").generations
+    ) is runs
 
 
 def test_one_interpreter_for_each_user_is_asked():
     late = Completed(124, b"", b"/v/bin/python did not end within 30 s")
     queries = {("python-of", "7", "torch"): '{"torch": "2.9"}', ("python-of", "9", "torch"): late}
-    ranks = (process(7), process(8), process(9, user="bob"), process(10, user="carol", command=("./train",)))
+    ranks = (
+        process(7),
+        process(8),
+        process(9, user="bob"),
+        process(10, user="carol", command=("./train",)),
+    )
     framework = facts_of(*ranks, queries=queries).framework
     assert [(one.name, one.problem) for one in framework.interpreters] == [
         ("python (7)", ""),
@@ -137,19 +180,30 @@ def test_one_interpreter_for_each_user_is_asked():
 
 
 def test_job_that_is_not_asked_is_told_with_the_reason():
-    reason = "process 7 is in the control group slurm, which a batch system or container engine manages"
-    framework = facts_of(process(7), queries={("python-of", "7", "torch"): Unreadable(reason)}).framework
+    reason = (
+        "process 7 is in the control group slurm, which a batch system or container engine manages"
+    )
+    framework = facts_of(
+        process(7), queries={("python-of", "7", "torch"): Unreadable(reason)}
+    ).framework
     assert (framework.interpreters, framework.unasked) == ((), (f"python (7): {reason}",))
 
 
 def test_interpreter_that_fails_says_its_last_line():
-    queries = {("python-of", "7", "torch"): Completed(1, b"", b"setpriv: x\nsetpriv: no such user\n")}
-    assert facts_of(process(7), queries=queries).framework.interpreters[0].problem == "setpriv: no such user"
+    queries = {
+        ("python-of", "7", "torch"): Completed(1, b"", b"setpriv: x\nsetpriv: no such user\n")
+    }
+    assert (
+        facts_of(process(7), queries=queries).framework.interpreters[0].problem
+        == "setpriv: no such user"
+    )
 
 
 def test_interpreter_that_a_policy_names_is_asked_where_nothing_runs():
     queries = {("python-at", "/opt/python", "torch"): '{"missing": "torch"}'}
-    framework = facts_of(asked=RequestedNames(pythons=frozenset({"/opt/python"})), queries=queries).framework
+    framework = facts_of(
+        asked=RequestedNames(pythons=frozenset({"/opt/python"})), queries=queries
+    ).framework
     assert [(one.name, one.has_torch) for one in framework.interpreters] == [("/opt/python", False)]
 
 

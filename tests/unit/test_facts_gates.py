@@ -33,7 +33,11 @@ def test_no_folder_and_an_empty_one_are_free():
 
 def test_gates_are_asked_in_the_order_of_their_names_and_all_of_them():
     reader = host(
-        {"20-b": Completed(1, b"second\n", b""), "10-a": Completed(1, b"\n first \nmore\n", b""), "9": free()}
+        {
+            "20-b": Completed(1, b"second\n", b""),
+            "10-a": Completed(1, b"\n first \nmore\n", b""),
+            "9": free(),
+        }
     )
     assert ask_gates(reader).busy == ("gate 10-a: first", "gate 20-b: second")
     assert reader.asked == [(f"{FOLDER}/{name}",) for name in ("10-a", "20-b", "9")]
@@ -44,9 +48,15 @@ def test_gates_are_asked_in_the_order_of_their_names_and_all_of_them():
     [
         (free(b"said all the same\n"), Gates()),
         (Completed(1, b"", b"noise"), Gates(busy=("gate g: the host is at work",))),
-        (Completed(2, b"", b"no such cluster\n"), Gates(unknown=("gate g ended with status 2: no such cluster",))),
+        (
+            Completed(2, b"", b"no such cluster\n"),
+            Gates(unknown=("gate g ended with status 2: no such cluster",)),
+        ),
         (Completed(-15, b"", b""), Gates(unknown=("gate g ended with status -15",))),
-        (Unreadable("g did not end within 10 s"), Gates(unknown=("gate g gave no answer: g did not end within 10 s",))),
+        (
+            Unreadable("g did not end within 10 s"),
+            Gates(unknown=("gate g gave no answer: g did not end within 10 s",)),
+        ),
         (ABSENT, Gates(unknown=("gate g gave no answer: it leads nowhere",))),
     ],
     ids=["free", "busy without a reason", "fails", "killed", "hangs", "gone"],
@@ -62,8 +72,14 @@ def test_answers_of_a_gate(answer, gates):
         ({"modes": {"g": (0o755, 1000)}}, "belongs to uid 1000"),
         ({"modes": {"g": (0o775, 0)}}, "others than root can write"),
         ({"modes": {"g": (0o757, 0)}}, "others than root can write"),
-        ({"stats": {FOLDER: Stat("directory", 0o777, 0, 0, 0, 0, 1, 1, 2)}}, f"others than root can write {FOLDER}"),
-        ({"stats": {"/etc": Stat("directory", 0o755, 7, 0, 0, 0, 1, 1, 2)}}, "/etc belongs to uid 7"),
+        (
+            {"stats": {FOLDER: Stat("directory", 0o777, 0, 0, 0, 0, 1, 1, 2)}},
+            f"others than root can write {FOLDER}",
+        ),
+        (
+            {"stats": {"/etc": Stat("directory", 0o755, 7, 0, 0, 0, 1, 1, 2)}},
+            "/etc belongs to uid 7",
+        ),
         ({"links": {f"{FOLDER}/g": "/nowhere"}}, "it leads nowhere"),
     ],
 )
@@ -93,7 +109,10 @@ def test_names_of_editors_and_dpkg_and_folders_are_passed_over():
 
 
 def test_folder_that_cannot_be_listed_is_unknown():
-    assert "permission denied" in ask_gates(FakeReader(unreadable={FOLDER: "permission denied"})).unknown[0]
+    assert (
+        "permission denied"
+        in ask_gates(FakeReader(unreadable={FOLDER: "permission denied"})).unknown[0]
+    )
 
 
 def test_only_a_live_host_is_asked():
@@ -142,6 +161,11 @@ def test_work_gates_are_asked_once_and_only_where_it_matters_whether_the_host_is
     links = {f"/proc/self/ns/{name}": text for name, text in INITIAL.items()}
     reader = host({"g": free()}, more={"/dev/nvidia0": ""}, links=links)
     seen = Facts(reader).work
-    assert (seen.gpu_processes, seen.gpu_containers, seen.scheduler_jobs, reader.asked) == ((), (), (), [])
+    assert (seen.gpu_processes, seen.gpu_containers, seen.scheduler_jobs, reader.asked) == (
+        (),
+        (),
+        (),
+        [],
+    )
     assert (seen.is_gpu_busy, seen.gates) == (False, ())
     assert reader.asked == [(f"{FOLDER}/g",)]

@@ -28,7 +28,10 @@ def node(mode=0o666, major=511):
         (node(), ""),
         (None, "there is no /dev/gdrdrv"),
         (node(0o600), "/dev/gdrdrv is not open to all users (mode 0600)"),
-        (node(major=240), "/dev/gdrdrv is left of another time: it has the number 240, and the driver 511"),
+        (
+            node(major=240),
+            "/dev/gdrdrv is left of another time: it has the number 240, and the driver 511",
+        ),
     ],
 )
 def test_what_keeps_users_from_the_device_node(found, said):
@@ -44,7 +47,9 @@ def test_number_that_the_kernel_does_not_tell():
     assert (major_in(DEVICES), major_in("511 other\n"), major_in("x gdrdrv\n")) == (511, -1, -1)
 
 
-@pytest.mark.parametrize(("library", "driver", "fits"), [("2.4.1-1", "2.3", True), ("2.4.1-1", "1.3", False)])
+@pytest.mark.parametrize(
+    ("library", "driver", "fits"), [("2.4.1-1", "2.3", True), ("2.4.1-1", "1.3", False)]
+)
 def test_library_and_driver_are_of_one_major_version(library, driver, fits):
     status = f"Package: libgdrapi\nStatus: install ok installed\nArchitecture: amd64\nVersion: {library}\n"
     door = FakeReader({"/var/lib/dpkg/status": status, "/sys/module/gdrdrv/version": f"{driver}\n"})

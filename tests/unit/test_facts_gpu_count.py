@@ -8,7 +8,13 @@ import pytest
 
 from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.gpu.gpu_count import INSTANCE_DATA, board_of, expected_of, registered_in, type_in
+from hosttune.facts.gpu.gpu_count import (
+    INSTANCE_DATA,
+    board_of,
+    expected_of,
+    registered_in,
+    type_in,
+)
 from hosttune.facts.gpu.platforms import platform_of
 from hosttune.host.record.record import RecordingReader
 from tests.hosts.kinds import NAMES, record_of
@@ -54,16 +60,28 @@ def test_what_a_board_has(sxm, device, nvswitches, whole):
     ],
 )  # fmt: skip
 def test_what_the_kubelet_knows(registered, count):
-    assert registered_in(json.dumps({"Data": {"RegisteredDevices": {"nvidia.com/gpu": registered}}})) == count
+    assert (
+        registered_in(json.dumps({"Data": {"RegisteredDevices": {"nvidia.com/gpu": registered}}}))
+        == count
+    )
     assert registered_in("[]") == 0
 
 
 def test_record_keeps_of_two_files_what_is_read_and_no_more():
     instance = {
-        "ds": {"meta_data": {"imds": {"compute": {"vmSize": "Standard_ND96asr_v4", "subscriptionId": "s3cret"}}}}
+        "ds": {
+            "meta_data": {
+                "imds": {"compute": {"vmSize": "Standard_ND96asr_v4", "subscriptionId": "s3cret"}}
+            }
+        }
     }
     names = [f"GPU-{n}f0c-4a::{share}" for n in range(2) for share in range(3)] + ["MIG-7aa"]
-    checkpoint = {"Data": {"PodDeviceEntries": [{"PodUID": "s3cret"}], "RegisteredDevices": {"nvidia.com/gpu": names}}}
+    checkpoint = {
+        "Data": {
+            "PodDeviceEntries": [{"PodUID": "s3cret"}],
+            "RegisteredDevices": {"nvidia.com/gpu": names},
+        }
+    }
     files = {
         INSTANCE_DATA: json.dumps(instance), "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": json.dumps(checkpoint),
         "/x/instance-data.json": "{",
@@ -81,7 +99,12 @@ def test_record_keeps_of_two_files_what_is_read_and_no_more():
 
 def test_size_of_an_azure_machine():
     assert (
-        type_in(json.dumps({"ds": {"meta_data": {"imds": {"compute": {"vmSize": "Standard_ND96asr_v4"}}}}}), "azure")
+        type_in(
+            json.dumps(
+                {"ds": {"meta_data": {"imds": {"compute": {"vmSize": "Standard_ND96asr_v4"}}}}}
+            ),
+            "azure",
+        )
         == "Standard_ND96asr_v4"
     )
     assert type_in("{}", "azure") == type_in('{"ds": []}', "azure") == ""
@@ -99,7 +122,10 @@ def test_accelerators_of_others_count_where_there_is_no_gpu_of_nvidia():
 
 @pytest.mark.parametrize("driver", ["nvidia", "vfio-pci"])
 def test_gpus_that_are_held_for_virtual_machines_are_there(driver):
-    files = {f"{PCI}/0000:05:00.0/{name}": text for name, text in {"class": "0x030200", "vendor": "0x10de"}.items()}
+    files = {
+        f"{PCI}/0000:05:00.0/{name}": text
+        for name, text in {"class": "0x030200", "vendor": "0x10de"}.items()
+    }
     links = {f"{PCI}/0000:05:00.0/driver": f"../../../bus/pci/drivers/{driver}"}
     assert Facts(FakeReader(files, links=links)).gpu_count.present == 1
 
@@ -113,10 +139,19 @@ def test_card_for_the_screen_of_a_dgx_station_stands_in_for_no_gpu():
         "subsystem_device": "0x144d",
     }
     screen = board | {"class": "0x030000", "device": "0x1fb0", "subsystem_device": "0x1485"}
-    slots = {"0000:01:00.0": board, "0000:47:00.0": board, "0000:81:00.0": board, "0000:c1:00.0": screen}
-    files = {f"{PCI}/{slot}/{name}": text for slot, card in slots.items() for name, text in card.items()}
+    slots = {
+        "0000:01:00.0": board,
+        "0000:47:00.0": board,
+        "0000:81:00.0": board,
+        "0000:c1:00.0": screen,
+    }
+    files = {
+        f"{PCI}/{slot}/{name}": text for slot, card in slots.items() for name, text in card.items()
+    }
     assert Facts(FakeReader(files)).gpu_count.present == 3
-    other = {name.replace("1485", "12db"): text.replace("1485", "12db") for name, text in files.items()}
+    other = {
+        name.replace("1485", "12db"): text.replace("1485", "12db") for name, text in files.items()
+    }
     assert Facts(FakeReader(other)).gpu_count.present == 4
 
 
@@ -138,7 +173,13 @@ def test_shape_of_a_machine_of_oracle():
 
 
 def test_record_keeps_the_shape_of_a_machine_of_oracle_and_no_more():
-    told = {"ds": {"shape": "BM.GPU.H100.8", "displayName": "s3cret", "metadata": {"ssh_authorized_keys": "s3cret"}}}
+    told = {
+        "ds": {
+            "shape": "BM.GPU.H100.8",
+            "displayName": "s3cret",
+            "metadata": {"ssh_authorized_keys": "s3cret"},
+        }
+    }
     recorder = RecordingReader(FakeReader({INSTANCE_DATA: json.dumps(told)}))
     recorder.read(INSTANCE_DATA)
     kept = encode_record(recorder, share=False, tool_version="0.1.0")["files"]

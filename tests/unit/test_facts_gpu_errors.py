@@ -1,4 +1,6 @@
-"""Xid and SXid errors: what each asks for, after which reset it is over, and that the table is whole."""
+"""Xid and SXid errors: what each asks for, after which reset it is over, and that the table is
+whole.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_table_has_every_number_once_and_every_action_a_way_out():
         if row[0] == "xid":
             assert row[2] in {"fault", "later", "watch", "quiet", "decode", "recovery"}
         if row[0] == "xid" and row[2] in {"fault", "later"}:
-            assert way_of((row[3],), SLOT, HERE) in {"\n".join(way(HERE, SLOT)) for way in WAYS.values()}
+            assert way_of((row[3],), SLOT, HERE) in {
+                "\n".join(way(HERE, SLOT)) for way in WAYS.values()
+            }
         if row[0] == "nvlink5":
             assert all(re.fullmatch(r"[-01]{32}", bits) for bits in row[5:7])
 
@@ -86,7 +90,13 @@ def test_number_that_the_table_does_not_have_is_told():
 
 
 @pytest.mark.parametrize(
-    "device", ["PCI:0000:1b:00 GPU-I:05", "PCI:0000:1B:00 GPU-I:05 GPU-CI:00", "0000:1b:00", "PCI:0000:1b:00 NEW:1"]
+    "device",
+    [
+        "PCI:0000:1b:00 GPU-I:05",
+        "PCI:0000:1B:00 GPU-I:05 GPU-CI:00",
+        "0000:1b:00",
+        "PCI:0000:1b:00 NEW:1",
+    ],
 )
 def test_lines_of_a_mig_instance_and_of_old_drivers_count(device):
     assert reported(xid(95, device=device)) == [95]
@@ -110,7 +120,13 @@ ALL_WELL = xid(154, WISH.format(1, "GPU Reset Required", 0, "None"))
         ([xid(95), RESET_WANTED, ALL_WELL, xid(119)], [119]),
         ([xid(119), LOADING], []),
         ([LOADING, xid(119)], [119]),
-        ([RESET_WANTED, xid(154, WISH.format(1, "GPU Reset Required", 2, "Node Reboot Required"))], [154]),
+        (
+            [
+                RESET_WANTED,
+                xid(154, WISH.format(1, "GPU Reset Required", 2, "Node Reboot Required")),
+            ],
+            [154],
+        ),
     ],
 )
 def test_what_came_before_a_reset_is_over(lines, kept):
@@ -118,7 +134,9 @@ def test_what_came_before_a_reset_is_over(lines, kept):
 
 
 def test_recovery_names_what_the_driver_asks_for():
-    found = errors(RESET_WANTED, xid(154, WISH.format(1, "GPU Reset Required", 2, "Node Reboot Required")))
+    found = errors(
+        RESET_WANTED, xid(154, WISH.format(1, "GPU Reset Required", 2, "Node Reboot Required"))
+    )
     assert [(one.action, one.words) for one in found] == [
         ("RESTART_BM", "the driver asks for a recovery action: Node Reboot Required")
     ]
@@ -128,8 +146,12 @@ def test_what_the_driver_says_now_counts_more_than_its_line_of_then():
     assert reported(xid(95), RESET_WANTED, recovery="None") == []
     assert reported(xid(95), RESET_WANTED, recovery="Reset") == [95]
     assert reported(xid(119), recovery="None") == [119]  # of which no 154 follows
-    assert reported(xid(95), recovery="None", version="550.54.15") == [95]  # a driver that writes no 154
-    assert reported(xid(79), recovery="None") == [79]  # a GPU that was gone is told of, even when it is back
+    assert reported(xid(95), recovery="None", version="550.54.15") == [
+        95
+    ]  # a driver that writes no 154
+    assert reported(xid(79), recovery="None") == [
+        79
+    ]  # a GPU that was gone is told of, even when it is back
 
 
 def test_error_that_comes_again_after_a_reset_is_said_to():
@@ -137,13 +159,16 @@ def test_error_that_comes_again_after_a_reset_is_said_to():
     assert (error.count, error.is_back) == (1, True)
     assert error.sentence.endswith("again after a reset or a reload of the driver")
     (error,) = errors(xid(119), LOADING, xid(119), xid(119))
-    assert error.sentence.endswith(", 2 times since a reset or a reload of the driver, and before it")
+    assert error.sentence.endswith(
+        ", 2 times since a reset or a reload of the driver, and before it"
+    )
 
 
 def test_when_and_how_often():
     lines = [f"{NOW - age:.6f} kernel: {xid(119)}" for age in (9000, 8000, 7300)]
     assert (
-        errors(*lines)[0].sentence == "Xid 119 (the GPU's firmware (GSP) did not answer), 3 times, the last 2 hours ago"
+        errors(*lines)[0].sentence
+        == "Xid 119 (the GPU's firmware (GSP) did not answer), 3 times, the last 2 hours ago"
     )
     assert errors(lines[0])[0].sentence.endswith("did not answer), 2 hours ago")
     assert errors(xid(119))[0].age_s == -1  # dmesg's clock is no time of day
@@ -151,7 +176,8 @@ def test_when_and_how_often():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(5, "just now"), (60, "1 minute ago"), (7200, "2 hours ago"), (90000, "1 day ago")]
+    ("seconds", "words"),
+    [(5, "just now"), (60, "1 minute ago"), (7200, "2 hours ago"), (90000, "1 day ago")],
 )
 def test_ago(seconds, words):
     assert describe_ago(seconds) == words
@@ -179,13 +205,17 @@ def test_nvlink_errors_of_blackwell_are_decoded(number, words, version, action, 
 
 
 def test_numbers_that_a_branch_writes_for_another():
-    assert errors(xid(144), version="550.90.07")[0].action == "RESTART_VM"  # key rotation, 151 later
+    assert (
+        errors(xid(144), version="550.90.07")[0].action == "RESTART_VM"
+    )  # key rotation, 151 later
     assert reported(xid(139), version="535.216.01") == []
 
 
 def test_storm_of_one_error_does_not_push_another_out():
     lines = [f"{NOW - 50000 + i:.6f} kernel: {xid(31)}" for i in range(5000)]
-    found = errors(f"{NOW - 60000:.6f} kernel: {xid(79)}", *lines, f"{NOW - 10:.6f} kernel: {xid(31)}")
+    found = errors(
+        f"{NOW - 60000:.6f} kernel: {xid(79)}", *lines, f"{NOW - 10:.6f} kernel: {xid(31)}"
+    )
     assert [(one.number, one.count) for one in found] == [(79, 1), (31, 5001)]
     assert found[1].age_s == 10
 

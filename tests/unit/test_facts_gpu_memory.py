@@ -56,7 +56,9 @@ def memory_of(device, board="16c1", name="NVIDIA H100 80GB HBM3", answer=None, *
         "subsystem_vendor": "0x10de",
         "subsystem_device": f"0x{board}",
     }
-    paths = {f"{SLOT}/{key}": text for key, text in files.items()} | {f"{SLOT}/resource": REGISTERS + WHOLE + NONE}
+    paths = {f"{SLOT}/{key}": text for key, text in files.items()} | {
+        f"{SLOT}/resource": REGISTERS + WHOLE + NONE
+    }
     paths |= {
         "/proc/driver/nvidia/gpus/0000:1b:00.0/information": f"Model: \t\t {name}\n",
         "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build\n",
@@ -100,7 +102,9 @@ def test_window_has_to_reach_what_nvidia_smi_says(device, board, name, mib):
     assert (window.window_bytes, window.bytes) == (256 << 20, mib << 20)
 
 
-@pytest.mark.parametrize("answer", [None, Unreadable("did not end within 30 s"), "", "No devices were found\n"])
+@pytest.mark.parametrize(
+    "answer", [None, Unreadable("did not end within 30 s"), "", "No devices were found\n"]
+)
 def test_without_an_answer_the_name_and_sysfs_say_it(answer):
     (window,) = memory_of("0x2330", answer=answer).windows
     assert (window.window_bytes, window.bytes) == (128 << 30, 80 << 30)
@@ -132,5 +136,7 @@ def test_window_that_cannot_be_read_is_unknown():
     (window,) = memory_of("0x2330", unreadable={f"{SLOT}/resource": "may not"}).windows
     with pytest.raises(UnknownFact, match="may not"):
         _ = window.window_bytes
-    (window,) = memory_of("0x2330", answer=answer_of(), unreadable={f"{SLOT}/resource": "may not"}).windows
+    (window,) = memory_of(
+        "0x2330", answer=answer_of(), unreadable={f"{SLOT}/resource": "may not"}
+    ).windows
     assert window.window_bytes == 128 << 30

@@ -25,7 +25,11 @@ C 03  Display controller
 
 
 def device(slot, device_id, class_id="0x030200", *, vendor="0x10de", driver="", **more):
-    files = {f"{PCI}/{slot}/vendor": vendor, f"{PCI}/{slot}/device": device_id, f"{PCI}/{slot}/class": class_id}
+    files = {
+        f"{PCI}/{slot}/vendor": vendor,
+        f"{PCI}/{slot}/device": device_id,
+        f"{PCI}/{slot}/class": class_id,
+    }
     files |= {f"{PCI}/{slot}/{name}": value for name, value in more.items()}
     links = {f"{PCI}/{slot}/driver": f"../../../bus/pci/drivers/{driver}"} if driver else {}
     return files, links
@@ -53,7 +57,10 @@ def test_gpus_eight_identical_counts_each():
 
 
 def test_gpus_that_no_list_knows_are_called_by_their_device():
-    assert gpus_of(device("0000:01:00.0", "0x2399")).summary == "1 x NVIDIA device 0x2399 (hopper generation)"
+    assert (
+        gpus_of(device("0000:01:00.0", "0x2399")).summary
+        == "1 x NVIDIA device 0x2399 (hopper generation)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,9 @@ def test_gpus_that_no_list_knows_are_called_by_their_device():
 )
 def test_gpus_boards_and_parts_of_boards(device_id, subsystem, name, is_vgpu, is_listed):
     vendor, _, board = subsystem.partition(":")
-    more = {"subsystem_vendor": f"0x{vendor}", "subsystem_device": f"0x{board}"} if subsystem else {}
+    more = (
+        {"subsystem_vendor": f"0x{vendor}", "subsystem_device": f"0x{board}"} if subsystem else {}
+    )
     gpus = gpus_of(device("0000:01:00.0", device_id, **more))
     (gpu,) = gpus.devices
     assert (gpu.name, gpu.is_vgpu, gpu.is_listed) == (name, is_vgpu, is_listed)
@@ -98,7 +107,12 @@ def test_gpus_all_fields_are_read():
         files={"/usr/share/misc/pci.ids": IDS},
     )
     (gpu,) = gpus.devices
-    assert (gpu.slot, gpu.device_id, gpu.subsystem, gpu.class_id) == ("0000:4e:00.0", "0x2330", "10de:16c1", "0x030200")
+    assert (gpu.slot, gpu.device_id, gpu.subsystem, gpu.class_id) == (
+        "0000:4e:00.0",
+        "0x2330",
+        "10de:16c1",
+        "0x030200",
+    )
     assert (gpu.name, gpu.driver, gpu.numa_node) == ("GH100 [H100 SXM5 80GB]", "nouveau", 1)
     assert (gpu.link_width, gpu.max_link_width) == (8, 16)
     assert (gpu.link_speed, gpu.max_link_speed) == ("2.5 GT/s PCIe", "32.0 GT/s PCIe")
@@ -106,7 +120,13 @@ def test_gpus_all_fields_are_read():
 
 def test_gpus_unknown_link_and_node_are_not_invented():
     (gpu,) = gpus_of(
-        device("0000:01:00.0", "0x2699", numa_node="-1", current_link_width="63", current_link_speed="Unknown")
+        device(
+            "0000:01:00.0",
+            "0x2699",
+            numa_node="-1",
+            current_link_width="63",
+            current_link_speed="Unknown",
+        )
     ).devices
     assert (gpu.driver, gpu.numa_node, gpu.link_width, gpu.link_speed, gpu.subsystem, gpu.name) == (
         "",
@@ -143,17 +163,27 @@ def test_gpus_model_of_the_loaded_driver_wins():
     information = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 18\nGPU UUID: \t GPU-0\n"
     gpus = gpus_of(
         device("0000:4e:00.0", "0x2330"),
-        files={"/usr/share/misc/pci.ids": IDS, "/proc/driver/nvidia/gpus/0000:4e:00.0/information": information},
+        files={
+            "/usr/share/misc/pci.ids": IDS,
+            "/proc/driver/nvidia/gpus/0000:4e:00.0/information": information,
+        },
     )
     assert gpus.summary == "1 x NVIDIA H100 80GB HBM3"
     assert model_in("") == ""
-    assert model_in(information.replace("NVIDIA H100 80GB HBM3", "Unknown")) == ""  # srinivasgln/nvidia-errors-srini
+    assert (
+        model_in(information.replace("NVIDIA H100 80GB HBM3", "Unknown")) == ""
+    )  # srinivasgln/nvidia-errors-srini
 
 
 def test_gpus_passed_through_only_when_every_one_is():
     assert gpus_of(device("0000:01:00.0", "0x2330", driver="vfio-pci")).is_passed_through
-    assert gpus_of(device("0009:01:00.0", "0x2342", driver="nvgrace-gpu-vfio-pci")).is_passed_through
-    both = (device("0000:01:00.0", "0x2330", driver="vfio-pci"), device("0000:02:00.0", "0x2330", driver="nvidia"))
+    assert gpus_of(
+        device("0009:01:00.0", "0x2342", driver="nvgrace-gpu-vfio-pci")
+    ).is_passed_through
+    both = (
+        device("0000:01:00.0", "0x2330", driver="vfio-pci"),
+        device("0000:02:00.0", "0x2330", driver="nvidia"),
+    )
     assert not gpus_of(*both).is_passed_through
     assert not gpus_of().is_passed_through
 
@@ -175,7 +205,13 @@ def test_gpus_without_sysfs_is_unknown(blind):
 
 @pytest.mark.parametrize(
     ("device_id", "name"),
-    [("2330", "GH100 [H100 SXM5 80GB]"), ("2684", "AD102 [GeForce RTX 4090]"), ("2331", ""), ("16c1", ""), ("03", "")],
+    [
+        ("2330", "GH100 [H100 SXM5 80GB]"),
+        ("2684", "AD102 [GeForce RTX 4090]"),
+        ("2331", ""),
+        ("16c1", ""),
+        ("03", ""),
+    ],
 )
 def test_name_in_looks_only_at_nvidia_devices(device_id, name):
     assert name_in(IDS, device_id) == name
@@ -184,9 +220,13 @@ def test_name_in_looks_only_at_nvidia_devices(device_id, name):
 @pytest.mark.parametrize("name", ["vendor", "class"])
 def test_gpus_function_that_cannot_be_looked_at_is_unknown_and_not_no_gpu(name):
     files = {
-        f"/sys/bus/pci/devices/0000:1b:00.0/{one}": text for one, text in (("vendor", "0x10de"), ("class", "0x030200"))
+        f"/sys/bus/pci/devices/0000:1b:00.0/{one}": text
+        for one, text in (("vendor", "0x10de"), ("class", "0x030200"))
     }
-    blind = FakeReader(files | {f"/sys/bus/pci/devices/0000:1b:00.0/{name}": Unreadable("an error of input or output")})
+    blind = FakeReader(
+        files
+        | {f"/sys/bus/pci/devices/0000:1b:00.0/{name}": Unreadable("an error of input or output")}
+    )
     with pytest.raises(UnknownFact, match="input or output"):
         _ = Facts(blind).gpus.count
 
@@ -246,7 +286,22 @@ def test_generation_of_known_chips(device_id, generation):
     ],
 )
 def test_gpu_memory_is_what_the_name_tells(name, gib):
-    gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", "hopper", name, "nvidia", 0, 16, 16, "", "", False, True)
+    gpu = Gpu(
+        "0000:01:00.0",
+        "0x2330",
+        "",
+        "0x030200",
+        "hopper",
+        name,
+        "nvidia",
+        0,
+        16,
+        16,
+        "",
+        "",
+        False,
+        True,
+    )
     assert gpu.named_bytes == gib << 30
 
 
@@ -270,7 +325,22 @@ def test_gpu_memory_is_what_the_name_tells(name, gib):
     ],
 )
 def test_cards_that_come_with_ecc_switched_on(name, generation, is_on):
-    gpu = Gpu("0000:01:00.0", "0x2330", "", "0x030200", generation, name, "nvidia", 0, 16, 16, "", "", False, True)
+    gpu = Gpu(
+        "0000:01:00.0",
+        "0x2330",
+        "",
+        "0x030200",
+        generation,
+        name,
+        "nvidia",
+        0,
+        16,
+        16,
+        "",
+        "",
+        False,
+        True,
+    )
     assert gpu.ships_with_ecc == is_on
 
 
@@ -280,6 +350,10 @@ def test_virtual_functions_that_this_host_lends_are_no_gpus_of_its_own():
         for slot in ("0000:1b:00.0", "0000:1b:00.4", "0000:1b:00.5")
         for name, text in (("vendor", "0x10de"), ("device", "0x20b5"), ("class", "0x030200"))
     }
-    links = {f"/sys/bus/pci/devices/0000:1b:00.{number}/physfn": "../0000:1b:00.0" for number in (4, 5)}
-    found = Facts(FakeReader(files | {"/sys/bus/pci/devices/0000:1b:00.0/config": ""}, links=links)).gpus
+    links = {
+        f"/sys/bus/pci/devices/0000:1b:00.{number}/physfn": "../0000:1b:00.0" for number in (4, 5)
+    }
+    found = Facts(
+        FakeReader(files | {"/sys/bus/pci/devices/0000:1b:00.0/config": ""}, links=links)
+    ).gpus
     assert [gpu.slot for gpu in found.devices] == ["0000:1b:00.0"]

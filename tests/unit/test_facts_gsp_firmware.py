@@ -10,7 +10,13 @@ from hosttune.choices.driver_state import choose
 from hosttune.choices.driver_states.state import BootOutlook
 from hosttune.facts import Facts
 from hosttune.facts.gpu.driver import DriverPackage
-from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, GspFailure, GspFirmware, failures_in, way_out
+from hosttune.facts.gpu.gsp_firmware import (
+    KERNEL_LOG,
+    GspFailure,
+    GspFirmware,
+    failures_in,
+    way_out,
+)
 from tests.unit.test_driver_state import VERSION, host, names, states
 from tests.unit.test_facts_nvidia import LOADING, THIRD, TWO, XID, reader
 
@@ -89,8 +95,15 @@ def test_gpu_that_answers_was_set_up_since():
     assert firmware_of(log, TWO + THIRD).failures == ()
     (found,) = firmware_of(log, TWO + LOST.format("Unknown Error")).failures
     assert (found.slot, found.cause) == (SLOT, "interrupted")
-    assert firmware_of(log, TWO + LOST.format("GPU is lost.  Reboot the system to recover this GPU")).failures == ()
-    assert firmware_of(log + XID, TWO + LOST.format("Unknown Error")).failures == ()  # a fault of hardware stays one
+    assert (
+        firmware_of(
+            log, TWO + LOST.format("GPU is lost.  Reboot the system to recover this GPU")
+        ).failures
+        == ()
+    )
+    assert (
+        firmware_of(log + XID, TWO + LOST.format("Unknown Error")).failures == ()
+    )  # a fault of hardware stays one
     assert len(firmware_of(log, "No devices were found\n").failures) == 1
 
 
@@ -102,10 +115,14 @@ def test_log_is_not_asked_where_every_gpu_answers():
 
 @pytest.mark.parametrize("name", ["gsp_ga10x.bin", "gsp_ga10x.bin.zst"])
 def test_file_that_is_there_by_now(name):
-    found = firmware_of(READ.format(-2) + FAILED, TWO, {f"/lib/firmware/nvidia/580.126.20/{name}": ""})
+    found = firmware_of(
+        READ.format(-2) + FAILED, TWO, {f"/lib/firmware/nvidia/580.126.20/{name}": ""}
+    )
     assert found.failures[0].is_there
     assert "is there by now" in found.failures[0].describe()
-    found = firmware_of(READ.format(-2) + FAILED, TWO, {"/lib/firmware/nvidia/580.126.20/gsp_tu10x.bin": ""})
+    found = firmware_of(
+        READ.format(-2) + FAILED, TWO, {"/lib/firmware/nvidia/580.126.20/gsp_tu10x.bin": ""}
+    )
     assert found.failures[0].is_there is False
     assert "is not there" in found.failures[0].describe()
     door = reader(
@@ -144,7 +161,12 @@ def on(cause, error=0, words="", **more):
 )  # fmt: skip
 def test_state_and_way_out_of_each_cause(cause, error, state, evidence, way):
     words = "570.172.08" if cause == "other version" else ""
-    lost = {"silent": (), "smi": "refused", "refusal": "no devices", "problem": "nvidia-smi: No devices were found"}
+    lost = {
+        "silent": (),
+        "smi": "refused",
+        "refusal": "no devices",
+        "problem": "nvidia-smi: No devices were found",
+    }
     facts = on(cause, error, words, nvidia=lost)
     (found,) = states(facts)
     assert (found.name, found.is_dead, found.waits_for_reboot) == (state, True, False)
@@ -152,7 +174,9 @@ def test_state_and_way_out_of_each_cause(cause, error, state, evidence, way):
     assert way in found.way_out
     for claim in ("it is hardware", "decides about the board"):
         assert claim not in found.evidence + found.way_out
-    assert found.boot is BootOutlook.NOTHING  # no boot is counted on, and an update, which brings its own, may be made
+    assert (
+        found.boot is BootOutlook.NOTHING
+    )  # no boot is counted on, and an update, which brings its own, may be made
 
 
 def test_update_that_waits_for_a_reboot_says_it_already():
@@ -165,13 +189,19 @@ def test_firmware_comes_back_as_the_driver_came():
         return way_out(failure("missing", 2), on("missing", 2, **more))
 
     named = ("nvidia-firmware-580-server-580.126.20", "nvidia-firmware-580-server-580.95.05")
-    assert way(names=named).startswith("sudo apt-get install --reinstall nvidia-firmware-580-server-580.126.20\n")
+    assert way(names=named).startswith(
+        "sudo apt-get install --reinstall nvidia-firmware-580-server-580.126.20\n"
+    )
     assert "--reinstall nvidia-firmware\n" in way(names=("nvidia-firmware",))
     assert "--reinstall firmware-nvidia-gsp\n" in way(names=("firmware-nvidia-gsp",))
     for series in ("", "-tesla-535"):  # of Debian: only recommended, and in a component of its own
-        module = DriverPackage(f"nvidia{series}-open-kernel-dkms", "580.126.20-1", False, "installed")
+        module = DriverPackage(
+            f"nvidia{series}-open-kernel-dkms", "580.126.20-1", False, "installed"
+        )
         came = way(packages=(module,), names=("linux-image-amd64",))
-        assert came.startswith(f"sudo apt-get install 'firmware-nvidia{series}-gsp=580.126.20*'\nif apt has none: ")
+        assert came.startswith(
+            f"sudo apt-get install 'firmware-nvidia{series}-gsp=580.126.20*'\nif apt has none: "
+        )
     runfile = {"branch": "", "name": "", "packages": (), "runfile": True}
     assert "run NVIDIA's installer of 580.126.20 again" in way(**runfile)
     assert "in the way that this driver came" in way(**runfile | {"runfile": False})
@@ -188,7 +218,9 @@ def test_driver_in_a_container_tells_of_its_firmware():
     assert "/sys/module/firmware_class/parameters/path" in state.way_out
     assert "delete its driver pod (nvidia-driver-daemonset-" in state.way_out
     assert "modprobe" not in state.way_out  # the host has no module of this driver
-    (interrupted,) = choose(on("interrupted", 4, here=("operator",), persistenced=False, **contained), {}).states
+    (interrupted,) = choose(
+        on("interrupted", 4, here=("operator",), persistenced=False, **contained), {}
+    ).states
     assert "firmware_class" not in interrupted.way_out
     (own,) = choose(on("missing", 2, here=("operator",)), {}).states
     assert "sudo modprobe nvidia" in own.way_out

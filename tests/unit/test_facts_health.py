@@ -1,4 +1,6 @@
-"""The state of GPUs from nvidia-smi: which question, what counts as unknown, and Xid errors by GPU."""
+"""The state of GPUs from nvidia-smi: which question, what counts as unknown, and Xid errors by
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,18 @@ def health_of(answers, log="", *, is_privileged=True, **files):
         DMESG: f"[    0.000000] Linux version 6.8\n{log}",
     }
     links = {f"{PCI}/driver": "../../../bus/pci/drivers/nvidia"}
-    return Facts(FakeReader(every | files, links=links, queries=base | answers, is_privileged=is_privileged)).health
+    return Facts(
+        FakeReader(every | files, links=links, queries=base | answers, is_privileged=is_privileged)
+    ).health
 
 
 def test_health_new_driver_all_fields_are_read():
-    row = smi_row(FIELDS[1], LINE, temperature_gpu="44", clocks_event_reasons_active="0x0000000000000048")
-    gpu = health_of({QUERIES[1]: row, REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}).gpus[0]
+    row = smi_row(
+        FIELDS[1], LINE, temperature_gpu="44", clocks_event_reasons_active="0x0000000000000048"
+    )
+    gpu = health_of(
+        {QUERIES[1]: row, REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}
+    ).gpus[0]
     assert (gpu.slot, gpu.temperature_c, gpu.power_limit_w, gpu.ecc) == (SLOT, 44, 700.0, "Enabled")
     assert gpu.slowdowns == ("hardware slowdown (heat or power)", "hardware thermal slowdown")
     assert gpu.retirement_pending
@@ -71,7 +79,10 @@ OTHER = smi_row(REMAPPED_FIELDS, "00000000:43:00.0")
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (Completed(15, b"", b"Unable to determine the device handle"), "Unable to determine the device handle"),
+        (
+            Completed(15, b"", b"Unable to determine the device handle"),
+            "Unable to determine the device handle",
+        ),
         (Completed(0, b"", b""), "nothing printed"),
         (Unreadable("nvidia-smi did not answer within 30 s"), "did not answer within 30 s"),
         (OTHER, "and not of this one"),
@@ -97,7 +108,10 @@ def test_health_driver_that_lacks_a_field_is_asked_with_the_old_names():
 def test_health_field_that_a_newer_driver_has_dropped_is_left_out():
     gone = Completed(2, b'Field "retired_pages.pending" is not a valid field to query.\n\n', b"")
     fields = tuple(name for name in FIELDS[1] if name != "retired_pages.pending")
-    answers = {QUERIES[1]: gone, query_of(fields): smi_row(fields, LINE, ecc_mode_current="Disabled")}
+    answers = {
+        QUERIES[1]: gone,
+        query_of(fields): smi_row(fields, LINE, ecc_mode_current="Disabled"),
+    }
     gpu = health_of(answers).gpus[0]
     assert gpu.ecc == "Disabled"
     assert not gpu.retirement_pending
@@ -105,7 +119,11 @@ def test_health_field_that_a_newer_driver_has_dropped_is_left_out():
 
 def test_health_other_refusal_is_not_asked_again():
     health = health_of(
-        {QUERIES[1]: Completed(15, b"Unable to determine the device handle for GPU0: Unknown Error\n", b"")}
+        {
+            QUERIES[1]: Completed(
+                15, b"Unable to determine the device handle for GPU0: Unknown Error\n", b""
+            )
+        }
     )
     assert "Unable to determine" in health.problem
     with pytest.raises(UnknownFact, match="Unable to determine"):
@@ -120,7 +138,9 @@ def test_health_gpu_that_does_not_answer_keeps_its_place_and_its_xids():
     assert gpu.hardware_xids == ("Xid 79 (the GPU has fallen off the bus)",)
     with pytest.raises(UnknownFact, match="at first, and then no more"):
         _ = gpu.remap_failed
-    gone = health_of({QUERY: "00000000:43:00.0, 570.195.03, Enabled, NVIDIA H100\n", QUERIES[1]: other}, log).gpus
+    gone = health_of(
+        {QUERY: "00000000:43:00.0, 570.195.03, Enabled, NVIDIA H100\n", QUERIES[1]: other}, log
+    ).gpus
     assert (gone[0].slot, gone[0].silence) == (SLOT, "it has fallen off the bus (Xid 79)")
     with pytest.raises(UnknownFact, match=r"fallen off the bus \(Xid 79\)"):
         _ = gone[0].remap_failed
@@ -133,7 +153,9 @@ def test_health_without_loaded_module_nothing_is_asked():
     assert not any(argv[0] == "nvidia-smi" for argv in facts.reader.asked)
 
 
-@pytest.mark.parametrize("spelled", ["[N/A]", "ERR!", "[Unknown Error]", "[GPU requires reset]", "", "N/A"])
+@pytest.mark.parametrize(
+    "spelled", ["[N/A]", "ERR!", "[Unknown Error]", "[GPU requires reset]", "", "N/A"]
+)
 def test_number_no_number_is_unknown_and_never_0(spelled):
     with pytest.raises(ValueError, match="nvidia-smi says"):
         parse_number(spelled, "power.draw")
@@ -141,7 +163,9 @@ def test_number_no_number_is_unknown_and_never_0(spelled):
         mask(spelled, "reasons")
 
 
-@pytest.mark.parametrize(("spelled", "value"), [("700.00", 700.0), ("700.00 W", 700.0), ("12 us", 12.0), ("0", 0.0)])
+@pytest.mark.parametrize(
+    ("spelled", "value"), [("700.00", 700.0), ("700.00 W", 700.0), ("12 us", 12.0), ("0", 0.0)]
+)
 def test_number_with_and_without_unit(spelled, value):
     assert parse_number(spelled, "x") == value
 
@@ -156,7 +180,13 @@ def test_word_mode_that_a_gpu_has_not_is_empty_and_an_error_is_unknown():
 
 
 def test_yes_words_counts_and_errors():
-    assert [parse_yes(one, "x") for one in ("Yes", "No", "0", "3", "[N/A]")] == [True, False, False, True, False]
+    assert [parse_yes(one, "x") for one in ("Yes", "No", "0", "3", "[N/A]")] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
     with pytest.raises(ValueError, match="nvidia-smi says"):
         parse_yes("[Unknown Error]", "x")
 
@@ -168,7 +198,9 @@ def test_parse_rows_lines_of_other_lengths_are_no_rows():
 
 
 def test_health_errors_of_the_log_meet_what_the_driver_says_of_recovery():
-    """A GPU that asks for no recovery was reset after an error of which its driver (580) would ask for one."""
+    """A GPU that asks for no recovery was reset after an error of which its driver (580) would ask
+    for one.
+    """
     log = "NVRM: Xid (PCI:0000:1b:00): 95, pid=1, Uncontained: LTC TAG (0x2, 0x1). RST: Yes, D-RST: No\n"
     for said, reported in (("None", 0), ("Reset", 1), ("[N/A]", 1)):
         row = smi_row(FIELDS[1], LINE, gpu_recovery_action=said)
@@ -179,7 +211,12 @@ def test_health_errors_of_the_log_meet_what_the_driver_says_of_recovery():
 
 @pytest.mark.parametrize(
     ("said", "way"),
-    [("Reset", "nvidia-smi -r"), ("Reboot", "reboot"), ("Drain P2P", "talk to other GPUs"), ("New", "-r")],
+    [
+        ("Reset", "nvidia-smi -r"),
+        ("Reboot", "reboot"),
+        ("Drain P2P", "talk to other GPUs"),
+        ("New", "-r"),
+    ],
 )
 def test_health_every_recovery_has_its_way_out(said, way):
     row = smi_row(FIELDS[1], LINE, gpu_recovery_action=said)
@@ -196,7 +233,13 @@ def test_health_errors_of_switches():
 def test_health_old_record_without_times_is_still_read():
     log = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n"
     gone = Unreadable(NeverAsked("not in this record: the answer of journalctl"))
-    answers = {JOURNAL: gone, DMESG: gone, OLD_JOURNAL: log, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}
+    answers = {
+        JOURNAL: gone,
+        DMESG: gone,
+        OLD_JOURNAL: log,
+        QUERIES[1]: smi_row(FIELDS[1], LINE),
+        REMAPPED: "",
+    }
     assert health_of(answers).gpus[0].xids == (79,)
 
 
@@ -213,13 +256,30 @@ def test_health_with_mig_a_retired_row_may_wait_for_a_reset():
 
 def test_newer_driver_is_asked_for_all_at_once():
     new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
-    row = smi_row(FIELDS[0], LINE, remapped_rows_pending="Yes", inforom_checksum_validation="invalid")
+    row = smi_row(
+        FIELDS[0], LINE, remapped_rows_pending="Yes", inforom_checksum_validation="invalid"
+    )
     gpu = health_of({QUERIES[0]: row}, **new).gpus[0]
-    assert (gpu.retirement_pending, gpu.remap_failed, gpu.rows_lost, gpu.worn_banks) == (True, False, 0, 0)
-    assert (gpu.inforom, gpu.is_sram_over, gpu.fabric_state, gpu.repairs) == ("invalid", False, "Completed", ())
+    assert (gpu.retirement_pending, gpu.remap_failed, gpu.rows_lost, gpu.worn_banks) == (
+        True,
+        False,
+        0,
+        0,
+    )
+    assert (gpu.inforom, gpu.is_sram_over, gpu.fabric_state, gpu.repairs) == (
+        "invalid",
+        False,
+        "Completed",
+        (),
+    )
     refused = Completed(2, b'Field "fabric.status" is not a valid field to query.\n', b"")
     fields = tuple(name for name in FIELDS[0] if name != "fabric.status")
-    assert health_of({QUERIES[0]: refused, query_of(fields): smi_row(fields, LINE)}, **new).gpus[0].temperature_c == 31
+    assert (
+        health_of({QUERIES[0]: refused, query_of(fields): smi_row(fields, LINE)}, **new)
+        .gpus[0]
+        .temperature_c
+        == 31
+    )
 
 
 def test_driver_without_a_group_of_fields_is_still_asked_for_the_others():
@@ -228,11 +288,18 @@ def test_driver_without_a_group_of_fields_is_still_asked_for_the_others():
     answers, left = {}, FIELDS[0]
     for group in ("fabric.", "remapped_rows."):
         first = next(name for name in left if name.startswith(group))
-        answers[query_of(left)] = Completed(2, f'Field "{first}" is not a valid field to query.\n'.encode(), b"")
+        answers[query_of(left)] = Completed(
+            2, f'Field "{first}" is not a valid field to query.\n'.encode(), b""
+        )
         left = tuple(name for name in left if not name.startswith(group))
-    over = {"inforom_checksum_validation": "invalid", "ecc_errors_uncorrected_aggregate_sram_thresholdExceeded": "Yes"}
+    over = {
+        "inforom_checksum_validation": "invalid",
+        "ecc_errors_uncorrected_aggregate_sram_thresholdExceeded": "Yes",
+    }
     answers[query_of(left)] = smi_row(left, LINE, **over)
-    gpu = health_of(answers | {REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}, **new).gpus[0]
+    gpu = health_of(
+        answers | {REMAPPED: smi_row(REMAPPED_FIELDS, LINE, remapped_rows_pending="Yes")}, **new
+    ).gpus[0]
     assert (gpu.inforom, gpu.is_sram_over, gpu.retirement_pending) == ("invalid", True, True)
 
 
@@ -255,8 +322,15 @@ def test_driver_without_the_field_for_mig_tells_of_the_rest():
 def test_older_record_holds_the_answer_to_the_older_question():
     new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
     missing = Unreadable(NeverAsked("not in this record: the answer of nvidia-smi"))
-    gpu = health_of({QUERIES[0]: missing, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}, **new).gpus[0]
-    assert (gpu.temperature_c, gpu.inforom, gpu.is_sram_over, gpu.fabric_faults) == (31, "", False, ())
+    gpu = health_of(
+        {QUERIES[0]: missing, QUERIES[1]: smi_row(FIELDS[1], LINE), REMAPPED: ""}, **new
+    ).gpus[0]
+    assert (gpu.temperature_c, gpu.inforom, gpu.is_sram_over, gpu.fabric_faults) == (
+        31,
+        "",
+        False,
+        (),
+    )
 
 
 def test_vgpu_is_not_asked_for_banks_of_its_memory_which_fills_the_kernel_log():
@@ -265,13 +339,22 @@ def test_vgpu_is_not_asked_for_banks_of_its_memory_which_fills_the_kernel_log():
     missing = Unreadable(NeverAsked("not in this record: the answer of nvidia-smi"))
     fields = tuple(name for name in FIELDS[0] if name not in {FEW, NONE})
     live = health_of({query_of(fields): smi_row(fields, LINE)}, **new, **vgpu)
-    kept = health_of({query_of(fields): missing, QUERIES[0]: smi_row(FIELDS[0], LINE)}, **new, **vgpu)
+    kept = health_of(
+        {query_of(fields): missing, QUERIES[0]: smi_row(FIELDS[0], LINE)}, **new, **vgpu
+    )
     row = {QUERIES[1]: smi_row(FIELDS[1], LINE)}
     old = health_of(row | {OLD_REMAPPED: smi_row(OLD_REMAPPED_FIELDS, LINE)}, **vgpu)
-    old_kept = health_of(row | {OLD_REMAPPED: missing, REMAPPED: smi_row(REMAPPED_FIELDS, LINE)}, **vgpu)
+    old_kept = health_of(
+        row | {OLD_REMAPPED: missing, REMAPPED: smi_row(REMAPPED_FIELDS, LINE)}, **vgpu
+    )
     for health, banks in ((live, -1), (kept, 0), (old, -1), (old_kept, 0)):
         gpu = health.gpus[0]
-        assert (gpu.temperature_c, gpu.remap_failed, gpu.rows_lost, gpu.worn_banks) == (31, False, 0, banks)
+        assert (gpu.temperature_c, gpu.remap_failed, gpu.rows_lost, gpu.worn_banks) == (
+            31,
+            False,
+            0,
+            banks,
+        )
 
 
 ECC = """
@@ -293,14 +376,19 @@ GPU 00000000:43:00.0
 
 
 def test_repairs_of_memory_are_told_from_branch_590_on():
-    assert repairs_in(ECC) == {SLOT: ("Channel Repair Pending", "Unrepairable Memory"), "0000:43:00.0": ()}
+    assert repairs_in(ECC) == {
+        SLOT: ("Channel Repair Pending", "Unrepairable Memory"),
+        "0000:43:00.0": (),
+    }
     new = {"/sys/module/nvidia/version": "595.71.05\n", "/proc/driver/nvidia/version": "x"}
     row = smi_row(FIELDS[0], LINE)
     gpu = health_of({QUERIES[0]: row, REPAIRS: ECC}, **new).gpus[0]
     assert gpu.repairs == ("Channel Repair Pending", "Unrepairable Memory")
     assert health_of({QUERIES[1]: smi_row(FIELDS[1], LINE), REPAIRS: ECC}).gpus[0].repairs == ()
     assert health_of({QUERIES[0]: row}, **new).gpus[0].repairs == ()
-    hangs = health_of({QUERIES[0]: row, REPAIRS: Unreadable("nvidia-smi did not end within 30 s")}, **new).gpus[0]
+    hangs = health_of(
+        {QUERIES[0]: row, REPAIRS: Unreadable("nvidia-smi did not end within 30 s")}, **new
+    ).gpus[0]
     with pytest.raises(UnknownFact, match="did not end"):
         _ = hangs.repairs
 
@@ -355,7 +443,9 @@ def test_health_error_words_in_the_place_of_a_value():
     assert of().breakdown == ""
     assert (
         of(
-            power_draw="[N/A]", utilization_gpu="[Not Supported]", temperature_gpu="[Insufficient Permissions]"
+            power_draw="[N/A]",
+            utilization_gpu="[Not Supported]",
+            temperature_gpu="[Insufficient Permissions]",
         ).breakdown
         == ""
     )
@@ -371,7 +461,10 @@ def test_health_error_words_in_the_place_of_a_value():
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (Completed(15, b"", b"Unable to determine the device handle"), "Unable to determine the device handle"),
+        (
+            Completed(15, b"", b"Unable to determine the device handle"),
+            "Unable to determine the device handle",
+        ),
         (Completed(0, b"", b""), "nothing printed"),
         (f"GPU {OTHER[:16]}\n        Unrepairable Memory       : No\n", "and not of this one"),
         (f"GPU {LINE}\n        Unrepairable Memory       : [Unknown Error]\n", "Unknown Error"),
@@ -385,7 +478,10 @@ def test_repairs_that_are_asked_for_and_not_told_are_unknown_and_not_none(said, 
     with pytest.raises(UnknownFact, match=why):
         _ = health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REPAIRS: said}, **new).gpus[0].repairs
     sound = f"GPU {LINE}\n        Unrepairable Memory       : N/A\n        TPC Repair Pending       : No\n"
-    assert health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REPAIRS: sound}, **new).gpus[0].repairs == ()
+    assert (
+        health_of({QUERIES[0]: smi_row(FIELDS[0], LINE), REPAIRS: sound}, **new).gpus[0].repairs
+        == ()
+    )
     assert health_of({QUERIES[0]: smi_row(FIELDS[0], LINE)}, **new).gpus[0].repairs == ()
 
 
@@ -440,7 +536,10 @@ def test_mig_devices_are_not_told_by_an_older_record_nor_in_a_guest_nor_where_th
     ("said", "why"),
     [
         (Unreadable("nvidia-smi did not end within 30 s"), "did not end"),
-        (Completed(15, b"Unable to determine the device handle\n", b""), "Unable to determine the device handle"),
+        (
+            Completed(15, b"Unable to determine the device handle\n", b""),
+            "Unable to determine the device handle",
+        ),
         (Completed(0, b"", b""), "nothing printed"),
         ("GPU 1: NVIDIA H100 (UUID: x)\n", "does not tell of MIG devices"),
         (f"{LISTED}  MIG devices: ERR!\n", "of the MIG devices of this GPU"),
@@ -460,4 +559,6 @@ def test_word_of_an_error_in_the_status_of_the_fabric_is_no_doubt_about_the_gpu(
     assert of(fabric_status="Insufficient Resources").breakdown == ""  # gpu-nvlink reports it
     assert "requires reset" in of(fabric_status="[GPU requires reset]").breakdown
     with pytest.raises(UnknownFact, match=r"power\.draw"):
-        _ = of(fabric_status="Insufficient Resources", power_draw="Insufficient Resources").breakdown
+        _ = of(
+            fabric_status="Insufficient Resources", power_draw="Insufficient Resources"
+        ).breakdown

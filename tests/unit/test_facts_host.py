@@ -30,7 +30,9 @@ def host(files=None, links=None, **options):
         "/proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu lm\n\n",
         "/proc/1/comm": "systemd\n",
     }
-    return Facts(FakeReader(base | (files or {}), links=namespaces() if links is None else links, **options)).host
+    return Facts(
+        FakeReader(base | (files or {}), links=namespaces() if links is None else links, **options)
+    ).host
 
 
 def virtual(**dmi):
@@ -39,7 +41,9 @@ def virtual(**dmi):
 
 
 def test_containment_initial_namespaces_with_marks_is_host_and_says_who_wins():
-    found = decide(ContainmentMarks(INITIAL, shares_init_mounts=True, marks=(("/.dockerenv", "docker"),)))
+    found = decide(
+        ContainmentMarks(INITIAL, shares_init_mounts=True, marks=(("/.dockerenv", "docker"),))
+    )
     assert found.is_container is False
     assert found.name == ""
     assert found.evidence == (
@@ -55,18 +59,26 @@ def test_containment_own_pid_namespace_is_container_also_without_marks():
 
 
 def test_containment_own_user_namespace_alone_is_container():
-    found = decide(ContainmentMarks(INITIAL | {"user": "user:[4026532999]"}, marks=(("/run/.containerenv", "podman"),)))
+    found = decide(
+        ContainmentMarks(
+            INITIAL | {"user": "user:[4026532999]"}, marks=(("/run/.containerenv", "podman"),)
+        )
+    )
     assert (found.is_container, found.name) == (True, "podman")
 
 
 def test_containment_docker_with_the_hosts_processes_is_container():
     shared = DOCKER | {"pid": INITIAL["pid"]}
-    found = decide(ContainmentMarks(shared, shares_init_mounts=False, marks=(("/.dockerenv", "docker"),)))
+    found = decide(
+        ContainmentMarks(shared, shares_init_mounts=False, marks=(("/.dockerenv", "docker"),))
+    )
     assert (found.is_container, found.name) == (True, "docker")
 
 
 def test_containment_private_mounts_on_a_microvm_made_from_an_image_is_host():
-    found = decide(ContainmentMarks(INITIAL, shares_init_mounts=False, marks=(("/.dockerenv", "docker"),)))
+    found = decide(
+        ContainmentMarks(INITIAL, shares_init_mounts=False, marks=(("/.dockerenv", "docker"),))
+    )
     assert found.is_container is False
 
 
@@ -78,18 +90,25 @@ def test_containment_service_with_private_namespaces_and_no_mark_is_host():
 def test_containment_unreadable_namespaces_is_unknown_whatever_marks_say():
     with pytest.raises(UnknownFact, match="no kernel runs here"):
         decide(
-            ContainmentMarks(INITIAL | {"pid": Unreadable("no kernel runs here")}, marks=(("/.dockerenv", "docker"),))
+            ContainmentMarks(
+                INITIAL | {"pid": Unreadable("no kernel runs here")},
+                marks=(("/.dockerenv", "docker"),),
+            )
         )
 
 
 def test_host_in_a_kubernetes_pod_names_kubernetes_and_docker_mark_stays_evidence():
     links = namespaces(pid="pid:[4026532447]")
     seen = host(
-        {"/.dockerenv": "", "/run/secrets/kubernetes.io/serviceaccount/token": "x"}, links | {"/var/run": "/run"}
+        {"/.dockerenv": "", "/run/secrets/kubernetes.io/serviceaccount/token": "x"},
+        links | {"/var/run": "/run"},
     )
     assert seen.is_container
     assert seen.container == "kubernetes"
-    assert seen.container_evidence[1:] == ("/var/run/secrets/kubernetes.io says kubernetes", "/.dockerenv says docker")
+    assert seen.container_evidence[1:] == (
+        "/var/run/secrets/kubernetes.io says kubernetes",
+        "/.dockerenv says docker",
+    )
 
 
 def test_host_in_nspawn_is_named_by_the_managers_file():
@@ -114,7 +133,11 @@ def test_host_azure_kernel_is_not_wsl():
         ({"sys_vendor": "Google", "product_name": "Google Compute Engine"}, "google", "gcp"),
         ({"sys_vendor": "QEMU", "product_name": "Standard PC (Q35 + ICH9, 2009)"}, "qemu", ""),
         ({"sys_vendor": "VMware, Inc.", "product_name": "VMware7,1"}, "vmware", ""),
-        ({"sys_vendor": "OpenStack Foundation", "product_name": "OpenStack Nova"}, "kvm", "openstack"),
+        (
+            {"sys_vendor": "OpenStack Foundation", "product_name": "OpenStack Nova"},
+            "kvm",
+            "openstack",
+        ),
         ({"sys_vendor": "ACME", "product_name": "Thing"}, "unknown", ""),
         (
             {
@@ -135,13 +158,20 @@ def test_host_virtual_machine_hypervisor_and_cloud_come_from_dmi(dmi, hypervisor
 def test_host_metal_instance_of_a_cloud_is_no_virtual_machine():
     files = {f"{DMI}/sys_vendor": "Amazon EC2\n", f"{DMI}/product_name": "g5g.metal\n"}
     assert host(files).is_vm is False
-    arm = files | {"/proc/sys/kernel/arch": "aarch64\n", "/proc/cpuinfo": "CPU implementer\t: 0x41\n"}
+    arm = files | {
+        "/proc/sys/kernel/arch": "aarch64\n",
+        "/proc/cpuinfo": "CPU implementer\t: 0x41\n",
+    }
     assert host(arm).is_vm is False
     assert host(arm).cloud == "aws"
 
 
 def test_host_arm_server_without_hypervisor_marks_is_bare_metal():
-    files = {"/proc/sys/kernel/arch": "aarch64\n", "/proc/cpuinfo": "", f"{DMI}/sys_vendor": "Supermicro\n"}
+    files = {
+        "/proc/sys/kernel/arch": "aarch64\n",
+        "/proc/cpuinfo": "",
+        f"{DMI}/sys_vendor": "Supermicro\n",
+    }
     files[f"{DMI}/product_name"] = "ARS-111GL-NHR\n"
     seen = host(files)
     assert (seen.is_vm, seen.product) == (False, "ARS-111GL-NHR")
@@ -189,7 +219,13 @@ def test_host_cloud_id_counts_where_dmi_says_nothing():
         ({"/boot/vmlinuz-6.8.0-45-generic": ""}, "unknown"),
         ({"/boot/grub/grubenv": ""}, "none"),
         ({}, "none"),
-        ({f"{VARIABLES}/LoaderInfo-{LOADER}": b"\6\0\0\0" + "systemd-boot 255.4".encode("utf-16-le")}, "systemd-boot"),
+        (
+            {
+                f"{VARIABLES}/LoaderInfo-{LOADER}": b"\6\0\0\0"
+                + "systemd-boot 255.4".encode("utf-16-le")
+            },
+            "systemd-boot",
+        ),
         (
             {
                 f"{VARIABLES}/LoaderInfo-{LOADER}": b"\6\0\0\0" + "GRUB 2.12\0".encode("utf-16-le"),
@@ -204,7 +240,10 @@ def test_host_boot_loader(files, loader):
 
 
 def test_host_boot_loader_behind_unreadable_folders_is_unknown():
-    seen = host({"/boot/vmlinuz-6.8.0": ""}, unreadable={"/boot/efi": "needs root: permission denied on /boot/efi"})
+    seen = host(
+        {"/boot/vmlinuz-6.8.0": ""},
+        unreadable={"/boot/efi": "needs root: permission denied on /boot/efi"},
+    )
     with pytest.raises(UnknownFact, match="needs root"):
         _ = seen.boot_loader
 
@@ -215,7 +254,13 @@ def test_host_boot_loader_behind_unreadable_folders_is_unknown():
         ({}, None),
         ({f"{VARIABLES}/SecureBoot-{GLOBAL}": b"\6\0\0\0\1"}, True),
         ({f"{VARIABLES}/SecureBoot-{GLOBAL}": b"\6\0\0\0\0"}, False),
-        ({f"{VARIABLES}/SecureBoot-{GLOBAL}": b"\6\0\0\0\1", f"{VARIABLES}/MokSBStateRT-{SHIM}": b"\7\0\0\0\1"}, False),
+        (
+            {
+                f"{VARIABLES}/SecureBoot-{GLOBAL}": b"\6\0\0\0\1",
+                f"{VARIABLES}/MokSBStateRT-{SHIM}": b"\7\0\0\0\1",
+            },
+            False,
+        ),
         ({f"{VARIABLES}/BootOrder-{GLOBAL}": b"\7\0\0\0\0\0"}, None),
     ],
 )
@@ -250,7 +295,11 @@ def test_host_systemd_runs_only_where_its_folder_is():
         ({}, ("/run/systemd/system",), True),
         ({"/etc/init.d/mountall.sh": ""}, (), True),
         ({"/etc/init.d/localmount": ""}, (), True),
-        ({"/etc/init.d/README": ""}, (), False),  # a container image that a microVM starts with an init of its own
+        (
+            {"/etc/init.d/README": ""},
+            (),
+            False,
+        ),  # a container image that a microVM starts with an init of its own
     ],
 )
 def test_host_knows_who_mounts_what_fstab_says(files, folders, expected):
@@ -278,12 +327,19 @@ def test_host_mount_namespace_of_init_needs_root_before_its_number_was_fixed():
     hidden = {"/proc/1/ns/mnt": "needs root: permission denied on /proc/1/ns/mnt"}
     with pytest.raises(UnknownFact, match="needs root"):
         _ = host(links=links, unreadable=hidden).shares_init_mounts
-    assert host(links=links | {"/proc/self/ns/mnt": "mnt:[4026531832]"}, unreadable=hidden).shares_init_mounts
-    assert host(links=namespaces() | {"/proc/self/ns/mnt": "mnt:[4026532888]"}).shares_init_mounts is False
+    assert host(
+        links=links | {"/proc/self/ns/mnt": "mnt:[4026531832]"}, unreadable=hidden
+    ).shares_init_mounts
+    assert (
+        host(links=namespaces() | {"/proc/self/ns/mnt": "mnt:[4026532888]"}).shares_init_mounts
+        is False
+    )
 
 
 @pytest.mark.parametrize(("files", "is_wsl"), [({}, False), ({"/etc/wsl.conf": "[boot]\n"}, True)])
 def test_image_is_of_wsl_when_it_has_its_configuration(files, is_wsl):
     no_kernel = {"/proc": "no kernel runs under --root"}
-    reader = FakeReader({"/etc/hostname": "a\n", **files}, unreadable=no_kernel, kind="root", persistent_only=True)
+    reader = FakeReader(
+        {"/etc/hostname": "a\n", **files}, unreadable=no_kernel, kind="root", persistent_only=True
+    )
     assert Facts(reader).host.is_wsl is is_wsl

@@ -19,7 +19,11 @@ FILES = {
 
 def pool(size_kib, total, free, reserved):
     base = f"{POOL}{size_kib}kB"
-    return {f"{base}/nr_hugepages": total, f"{base}/free_hugepages": free, f"{base}/resv_hugepages": reserved}
+    return {
+        f"{base}/nr_hugepages": total,
+        f"{base}/free_hugepages": free,
+        f"{base}/resv_hugepages": reserved,
+    }
 
 
 def hugepages(**changes):
@@ -40,9 +44,14 @@ def test_hugepages_of_a_kernel_without_them_are_empty():
 
 def test_hugepages_pools_in_order_of_size_without_the_empty_ones():
     seen = hugepages(
-        **pool(1048576, "2\n", "1\n", "0\n"), **pool(2048, "10\n", "8\n", "3\n"), **pool(64, "0", "0", "0")
+        **pool(1048576, "2\n", "1\n", "0\n"),
+        **pool(2048, "10\n", "8\n", "3\n"),
+        **pool(64, "0", "0", "0"),
     )
-    assert [(one.page_bytes, one.idle_bytes) for one in seen.pools] == [(2 << 20, 5 * (2 << 20)), (1 << 30, 1 << 30)]
+    assert [(one.page_bytes, one.idle_bytes) for one in seen.pools] == [
+        (2 << 20, 5 * (2 << 20)),
+        (1 << 30, 1 << 30),
+    ]
     assert seen.idle_pool_bytes == 10 * (1 << 20) + (1 << 30)
 
 

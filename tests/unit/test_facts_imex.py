@@ -1,4 +1,6 @@
-"""nvidia-imex of an NVL rack: whether it runs, its version, and whether its list of nodes names this host."""
+"""nvidia-imex of an NVL rack: whether it runs, its version, and whether its list of nodes names
+this host.
+"""
 
 from types import SimpleNamespace
 
@@ -6,7 +8,15 @@ import pytest
 
 from hosttune.actions.record.shared import shared_text
 from hosttune.facts import UnknownFact
-from hosttune.facts.gpu.imex import CONFIG, FIB_TRIE, IF_INET6, NODES, Imex, parse_addresses, parse_nodes
+from hosttune.facts.gpu.imex import (
+    CONFIG,
+    FIB_TRIE,
+    IF_INET6,
+    NODES,
+    Imex,
+    parse_addresses,
+    parse_nodes,
+)
 from hosttune.facts.gpu.platforms import IMEX
 from hosttune.facts.packages import Packages
 from tests.unit.fake_reader import FakeReader
@@ -83,15 +93,25 @@ def test_list_of_nodes_names_this_host_or_that_is_not_known(nodes, files, named)
 
 def test_many_nodes_and_many_routes_are_compared_by_sets():
     routes = "".join(
-        f"eth{n}\t{n % 250:02X}{n // 250:02X}A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\n" for n in range(1000)
+        f"eth{n}\t{n % 250:02X}{n // 250:02X}A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\n"
+        for n in range(1000)
     )
     nodes = "".join(f"10.{n // 250}.{n % 250}.1\n" for n in range(4000))
-    calls = count_calls(lambda: imex({NODES: nodes, PORT: GID, "/proc/net/route": f"Iface\n{routes}"}).names_this_host)
+    calls = count_calls(
+        lambda: (
+            imex({NODES: nodes, PORT: GID, "/proc/net/route": f"Iface\n{routes}"}).names_this_host
+        )
+    )
     assert calls < 150 * (4000 + 1000)
 
 
 def test_list_of_nodes_is_where_the_settings_say():
-    seen = imex({CONFIG: "# IMEX_NODE_CONFIG_FILE=/x\nIMEX_NODE_CONFIG_FILE=/srv/nodes\n", "/srv/nodes": "10.0.1.7\n"})
+    seen = imex(
+        {
+            CONFIG: "# IMEX_NODE_CONFIG_FILE=/x\nIMEX_NODE_CONFIG_FILE=/srv/nodes\n",
+            "/srv/nodes": "10.0.1.7\n",
+        }
+    )
     assert (seen.nodes_file, seen.nodes) == ("/srv/nodes", ("10.0.1.7",))
     assert (imex().nodes_file, imex().nodes) == (NODES, ())
 
@@ -141,7 +161,8 @@ def test_only_racks_have_it():
 
 
 @pytest.mark.parametrize(
-    ("files", "enabled", "set_up"), [({}, (), False), ({NODES: "10.0.1.7\n"}, (), True), ({}, (IMEX,), True)]
+    ("files", "enabled", "set_up"),
+    [({}, (), False), ({NODES: "10.0.1.7\n"}, (), True), ({}, (IMEX,), True)],
 )
 def test_service_that_nothing_was_said_to_is_not_set_up(files, enabled, set_up):
     assert imex(files, enabled=enabled).is_set_up is set_up
@@ -149,4 +170,7 @@ def test_service_that_nothing_was_said_to_is_not_set_up(files, enabled, set_up):
 
 def test_shared_record_keeps_the_list_without_its_comments():
     assert shared_text(NODES, "# rack 3 of Bob\n10.0.1.7\n") == "#\n10.0.1.7\n"
-    assert shared_text(CONFIG, "IMEX_NODE_CONFIG_FILE=/srv/nodes\n") == "IMEX_NODE_CONFIG_FILE=/srv/nodes\n"
+    assert (
+        shared_text(CONFIG, "IMEX_NODE_CONFIG_FILE=/srv/nodes\n")
+        == "IMEX_NODE_CONFIG_FILE=/srv/nodes\n"
+    )

@@ -34,7 +34,10 @@ def test_flavour_of_release(release, flavour):
 
 
 def test_kernel_version_and_command_line_are_split():
-    files = {RELEASE: "6.8.0-45-generic\n", "/proc/cmdline": 'root=UUID=1 ro quiet dyndbg="file a +p; file b +p"\n'}
+    files = {
+        RELEASE: "6.8.0-45-generic\n",
+        "/proc/cmdline": 'root=UUID=1 ro quiet dyndbg="file a +p; file b +p"\n',
+    }
     kernel = Facts(FakeReader(files | {"/proc/sys/kernel/arch": "aarch64\n"})).kernel
     assert kernel.version == (6, 8)
     assert kernel.architecture == "aarch64"
@@ -53,7 +56,9 @@ def test_kernel_before_6_2_takes_the_architecture_from_the_cpu():
 
 
 def test_kernel_before_6_2_on_arm_asks_uname():
-    reader = FakeReader({"/proc/cpuinfo": "CPU architecture: 8\n"}, queries={("uname", "-m"): "aarch64\n"})
+    reader = FakeReader(
+        {"/proc/cpuinfo": "CPU architecture: 8\n"}, queries={("uname", "-m"): "aarch64\n"}
+    )
     assert Facts(reader).kernel.architecture == "aarch64"
 
 

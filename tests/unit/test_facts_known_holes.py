@@ -15,7 +15,9 @@ from tests.unit.fake_reader import FakeReader
 def test_table_of_the_package_has_dates_and_whole_rows():
     rows, as_of, good_until = own_table()
     assert as_of < good_until
-    assert all(row.fixed and row.ids and all(part[0].isdigit() for part in row.fixed) for row in rows)
+    assert all(
+        row.fixed and row.ids and all(part[0].isdigit() for part in row.fixed) for row in rows
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,13 @@ STATUS = "Package: docker-ce\nStatus: install ok installed\nArchitecture: amd64\
 def test_table_past_its_date_says_so_and_accuses_nobody(day, is_current):
     now = datetime.fromisoformat(day).replace(tzinfo=timezone.utc).timestamp()
     host = FakeReader(
-        {"/var/lib/dpkg/status": STATUS, "/proc/1/comm": "systemd", "/sys/module/x": "", "/sys/bus/x": ""}, now=now
+        {
+            "/var/lib/dpkg/status": STATUS,
+            "/proc/1/comm": "systemd",
+            "/sys/module/x": "",
+            "/sys/bus/x": "",
+        },
+        now=now,
     )
     facts = Facts(host)
     assert [hole.name for hole in facts.known_holes.found] == ["docker-ce"]
@@ -78,11 +86,16 @@ def test_what_ubuntu_or_debian_built_is_not_compared():
         "5:20.10.1~3-0~ubuntu-focal", "1.14.1-0ubuntu1"
     )
     assert (
-        Facts(FakeReader({"/var/lib/dpkg/status": text, "/sys/module/x": "", "/sys/bus/x": ""})).known_holes.found == ()
+        Facts(
+            FakeReader({"/var/lib/dpkg/status": text, "/sys/module/x": "", "/sys/bus/x": ""})
+        ).known_holes.found
+        == ()
     )
 
 
-LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+LOADED = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +104,24 @@ LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Re
         ("nvidia-kernel-common-580", "580.95.05-0ubuntu0.24.04.2", False),
         ("nvidia-kernel-common-580", "580.95.05-1ubuntu1", True),
         ("nvidia-kernel-common", "580.95.05-0ubuntu1", True),
-        ("nvidia-kernel-common-580", "580.95.05-0ubuntu1", True),  # whose it is nothing tells: no hole is denied
+        (
+            "nvidia-kernel-common-580",
+            "580.95.05-0ubuntu1",
+            True,
+        ),  # whose it is nothing tells: no hole is denied
         ("nvidia-kernel-common-580", "580.95.05-0ubuntu0~gpu24.04.1", True),
     ],
 )
-def test_driver_is_judged_by_who_built_it_and_not_by_the_look_of_its_version(name, version, is_judged):
+def test_driver_is_judged_by_who_built_it_and_not_by_the_look_of_its_version(
+    name, version, is_judged
+):
     text = STATUS.replace("docker-ce", name).replace("5:20.10.1~3-0~ubuntu-focal", version)
-    files = {"/var/lib/dpkg/status": text, "/proc/driver/nvidia/version": LOADED, "/sys/module/x": "", "/sys/bus/x": ""}
+    files = {
+        "/var/lib/dpkg/status": text,
+        "/proc/driver/nvidia/version": LOADED,
+        "/sys/module/x": "",
+        "/sys/bus/x": "",
+    }
     found = Facts(FakeReader(files)).known_holes.found
     assert bool(found) is is_judged
 
@@ -112,7 +136,11 @@ def test_driver_of_a_vgpu_guest_is_fixed_by_its_hypervisors_release():
         "subsystem_device": "0x14ca",
     }
     files = {f"{slot}/{name}": text for name, text in part.items()}
-    files |= {"/proc/driver/nvidia/version": LOADED, "/usr/bin/nvidia-uninstall": "", "/sys/module/x": ""}
+    files |= {
+        "/proc/driver/nvidia/version": LOADED,
+        "/usr/bin/nvidia-uninstall": "",
+        "/sys/module/x": "",
+    }
     (hole,) = Facts(FakeReader(files | {"/var/lib/dpkg/status": ""})).known_holes.found
     assert "the vGPU release of this hypervisor" in hole.way_out
 
@@ -120,11 +148,19 @@ def test_driver_of_a_vgpu_guest_is_fixed_by_its_hypervisors_release():
 def test_driver_of_nvidias_archive_is_judged_as_apt_tells_it():
     name, version = "nvidia-kernel-common-580", "580.95.05-0ubuntu1"
     text = STATUS.replace("docker-ce", name).replace("5:20.10.1~3-0~ubuntu-focal", version)
-    files = {"/var/lib/dpkg/status": text, "/proc/driver/nvidia/version": LOADED, "/sys/module/x": "", "/sys/bus/x": ""}
+    files = {
+        "/var/lib/dpkg/status": text,
+        "/proc/driver/nvidia/version": LOADED,
+        "/sys/module/x": "",
+        "/sys/bus/x": "",
+    }
     for origin, is_judged in (("NVIDIA", True), ("Ubuntu", False)):
         answers = {
             POLICY: f"Package files:\n 500 http://a x\n     release o={origin}\n",
-            (*POLICY, name): f"{name}:\n  Installed: {version}\n  Candidate: {version}\n  Version table:\n"
+            (
+                *POLICY,
+                name,
+            ): f"{name}:\n  Installed: {version}\n  Candidate: {version}\n  Version table:\n"
             f" *** {version} 500\n        500 http://a x\n        100 /var/lib/dpkg/status\n",
         }
         assert bool(Facts(FakeReader(files, queries=answers)).known_holes.found) is is_judged

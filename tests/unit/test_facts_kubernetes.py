@@ -29,7 +29,10 @@ NFS = "22 1 0:51 / {} rw shared:3 - nfs nfs02:/v rw,rsize=1048576\n"
     ],
 )  # fmt: skip
 def test_what_the_kubelet_mounts_is_known_below_any_root_folder(target):
-    mounts = {"/proc/self/mountinfo": NFS.format(target), "/sys/class/bdi/0:51/read_ahead_kb": "128\n"}
+    mounts = {
+        "/proc/self/mountinfo": NFS.format(target),
+        "/sys/class/bdi/0:51/read_ahead_kb": "128\n",
+    }
     facts = Facts(FakeReader({**mounts, "/sys/block/sda/size": "0\n", "/var/lib/dpkg/status": ""}))
     assert is_of_pods(target)
     assert is_system(target)
@@ -39,14 +42,23 @@ def test_what_the_kubelet_mounts_is_known_below_any_root_folder(target):
 
 @pytest.mark.parametrize(
     "target",
-    ["/data", "/data/pods", "/data/pods/x/volumes/y", f"/home/pods/{UID}", "/var/lib/kubelets", "/srv/plugins/x"],
+    [
+        "/data",
+        "/data/pods",
+        "/data/pods/x/volumes/y",
+        f"/home/pods/{UID}",
+        "/var/lib/kubelets",
+        "/srv/plugins/x",
+    ],
 )
 def test_other_folders_are_not_those_of_pods(target):
     assert not is_of_pods(target)
 
 
 def test_every_unit_is_one_that_makes_a_node_but_those_of_containerd():
-    units = [unit for unit in DAEMONS if not any(fnmatchcase(unit, pattern) for pattern in UNIT_PATTERNS)]
+    units = [
+        unit for unit in DAEMONS if not any(fnmatchcase(unit, pattern) for pattern in UNIT_PATTERNS)
+    ]
     assert units == ["snap.k8s.containerd.service", "snap.microk8s.daemon-containerd.service"]
 
 
@@ -64,5 +76,9 @@ def test_rules_name_every_unit_of_a_node():
     assert ours <= set(needrestart["params"]["services"]["default"])
     # Pods inherit from containerd: in a snap it has a unit of its own.
     starts = {unit for unit in DAEMONS if not unit.startswith("snap.") or "containerd" in unit}
-    named = {wish["systemd-setting"].partition("/")[0] for wish in memlock["want"] if "systemd-setting" in wish}
+    named = {
+        wish["systemd-setting"].partition("/")[0]
+        for wish in memlock["want"]
+        if "systemd-setting" in wish
+    }
     assert starts <= named

@@ -1,4 +1,6 @@
-"""Whether what is written lasts over a boot, and the first line of plans of a host where it does not."""
+"""Whether what is written lasts over a boot, and the first line of plans of a host where it does
+not.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ def facts_of(root, source="none", options="rw", **host):
         ("rootfs", "rootfs", "rw", "/ is rootfs: "),
         ("ext4", "/dev/mapper/live-rw", "rw", "/ is /dev/mapper/live-rw: "),
         ("ext4", "/dev/zram0", "rw", "/ is /dev/zram0: "),
-        ("overlay", "overlay", "rw,upperdir=/run/u", "the next boot, unless upperdir=/run/u is on a disk. Change"),
+        (
+            "overlay",
+            "overlay",
+            "rw,upperdir=/run/u",
+            "the next boot, unless upperdir=/run/u is on a disk. Change",
+        ),
         ("overlay", "overlay", "rw", "unless its upper layer is on a disk"),
     ],
 )
@@ -50,7 +57,10 @@ def test_root_in_memory_is_said(root, source, options, says):
     ("root", "source"), [("ext4", "/dev/sda2"), ("nfs4", "head:/images/gpu"), ("zfs", "rpool/ROOT")]
 )
 def test_root_that_lasts_says_nothing(root, source):
-    assert (volatile_root(facts_of(root, source)), why_nothing_lasts(facts_of(root, source))) == ("", "")
+    assert (volatile_root(facts_of(root, source)), why_nothing_lasts(facts_of(root, source))) == (
+        "",
+        "",
+    )
 
 
 def test_container_has_layers_on_purpose_and_a_root_that_is_not_known_says_nothing():
@@ -63,5 +73,13 @@ def test_container_has_layers_on_purpose_and_a_root_that_is_not_known_says_nothi
 
 def test_first_line_of_plan_and_receipt():
     sentence = volatile_root(facts_of("tmpfs"))
-    assert plan_report(Checked(made.CLEAN, made.PAGE, volatile=sentence)).lstrip().startswith("/ is tmpfs: ")
-    assert receipt_report(made.FAILED, made.PAGE, volatile=sentence).lstrip().startswith("/ is tmpfs: ")
+    assert (
+        plan_report(Checked(made.CLEAN, made.PAGE, volatile=sentence))
+        .lstrip()
+        .startswith("/ is tmpfs: ")
+    )
+    assert (
+        receipt_report(made.FAILED, made.PAGE, volatile=sentence)
+        .lstrip()
+        .startswith("/ is tmpfs: ")
+    )

@@ -45,7 +45,10 @@ def test_services_job_that_is_called_as_its_daemon_is_not_it():
     files = service_files("slurmd.service", 900, "slurmd", limits_text(memlock="unlimited"))
     files["/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs"] = f"88\n{'9' * 5000}\n900\n"
     files |= {"/proc/88/comm": "slurmd\n", "/proc/88/limits": limits_text()}
-    for ids in ("1001 1001 1001 1001", "1001 0 0 0"):  # the last is a setuid program that he started by this name
+    for ids in (
+        "1001 1001 1001 1001",
+        "1001 0 0 0",
+    ):  # the last is a setuid program that he started by this name
         files["/proc/88/status"] = f"Name: slurmd\nUid: {ids}\n"
         assert [one.pid for one in limits(files).services] == [900]
 
@@ -66,7 +69,9 @@ def test_services_that_do_not_run_are_none():
 
 
 def test_services_unreadable_limits_are_unknown():
-    seen = limits(service_files("docker.service", 7, "dockerd", "?"), unreadable={"/proc/7/limits": "no"})
+    seen = limits(
+        service_files("docker.service", 7, "dockerd", "?"), unreadable={"/proc/7/limits": "no"}
+    )
     with pytest.raises(UnknownFact, match="no"):
         assert seen.services[0].memlock
 

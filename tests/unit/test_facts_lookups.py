@@ -50,7 +50,12 @@ def verdict(condition: str, reader: FakeReader) -> Verdict:
 
 
 def faults(condition: str) -> str:
-    return " ".join(map(str, rule_faults(load_document(RULE.replace("{condition}", condition), "site-thing.yaml"))))
+    return " ".join(
+        map(
+            str,
+            rule_faults(load_document(RULE.replace("{condition}", condition), "site-thing.yaml")),
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,13 +138,19 @@ def test_link_out_of_the_configuration_is_not_followed():
 
 
 def test_record_holds_what_a_rule_of_the_site_asked_and_replays_it():
-    rule = checked_rule(RULE.replace("{condition}", 'sysctl["dev.raid.speed_limit_max"].number > 1'), "site-thing.yaml")
+    rule = checked_rule(
+        RULE.replace("{condition}", 'sysctl["dev.raid.speed_limit_max"].number > 1'),
+        "site-thing.yaml",
+    )
     builtin = builtin_catalog()
     catalog = assemble_catalog({**builtin.rules, rule.id: rule}, builtin.profiles)
     policy = Policy(today="2026-01-01", select=("site-thing",)).only("site-thing")
     host = FakeReader({"/proc/sys/dev/raid/speed_limit_max": "200000\n", "/etc/hostname": "h\n"})
     record = take_record(
-        host, lambda reader: examine(reader, catalog, policy).plan(prove=False), share=False, tool_version="0"
+        host,
+        lambda reader: examine(reader, catalog, policy).plan(prove=False),
+        share=False,
+        tool_version="0",
     )
     replayed = examine(RecordReader(record), catalog, policy).plan(prove=False)
     assert [one.verdict for one in replayed.findings] == [Verdict.OK]
@@ -191,7 +202,15 @@ def _left_of(condition: str, tables: dict[str, dict[str, object]]) -> int:
     tables["listings"] = {**about["listings"], **tables.get("listings", {})}
     known = Facts(RecordReader({**about, **tables}))
     budget = Budget()
-    subjects = ("etc", "sysctl", "sysctl_at_boot", "sysfs", "sysfs_at_boot", "apt", "module_options")
+    subjects = (
+        "etc",
+        "sysctl",
+        "sysctl_at_boot",
+        "sysfs",
+        "sysfs_at_boot",
+        "apt",
+        "module_options",
+    )
     names = {name: getattr(known, name) for name in subjects}
     value_of(compile_expression(condition, Where("rule.yaml")).node, names, budget)
     return budget.left
@@ -206,12 +225,18 @@ MANY_LINES = "c/a=1\n" * 5000
     [
         (
             f"[1 for x in {NAMES} if not etc['/etc/l' + str(x)].exists]",
-            {"files": {"/etc/big": "a\n" * 20_000}, "links": {f"/etc/l{number}": "big" for number in range(10)}},
+            {
+                "files": {"/etc/big": "a\n" * 20_000},
+                "links": {f"/etc/l{number}": "big" for number in range(10)},
+            },
             10 * 40_000,
         ),
         (
             f"[1 for x in {NAMES} for a in [sysfs['/sys/l' + str(x)]] if a.text == 'x']",
-            {"files": {"/sys/big": "a" * 4096}, "links": {f"/sys/l{number}": "big" for number in range(10)}},
+            {
+                "files": {"/sys/big": "a" * 4096},
+                "links": {f"/sys/l{number}": "big" for number in range(10)},
+            },
             10 * 4096,
         ),
         (
@@ -221,7 +246,10 @@ MANY_LINES = "c/a=1\n" * 5000
         ),
         (
             f"[1 for x in {NAMES} if len(sysfs.choices['/sys/l' + str(x)]) == 9]",
-            {"files": {"/sys/big": "a" * 9000}, "links": {f"/sys/l{number}": "big" for number in range(10)}},
+            {
+                "files": {"/sys/big": "a" * 9000},
+                "links": {f"/sys/l{number}": "big" for number in range(10)},
+            },
             10 * 9000,
         ),
     ],
@@ -233,14 +261,20 @@ def test_what_is_read_for_names_that_a_rule_asks_for_counts_for_the_rule(conditi
 
 
 def test_what_a_rule_asks_for_by_names_without_end_ends():
-    tables = {"files": {"/sys/big": "a" * 800_000}, "links": {f"/sys/l{number}": "big" for number in range(30)}}
+    tables = {
+        "files": {"/sys/big": "a" * 800_000},
+        "links": {f"/sys/l{number}": "big" for number in range(30)},
+    }
     names = ", ".join(map(str, range(30)))
     with pytest.raises(OverBudget):
         _left_of(f"[1 for x in [{names}] if len(sysfs.choices['/sys/l' + str(x)]) == 9]", tables)
 
 
 def test_paragraph_of_each_package_is_looked_for_once_for_all():
-    database = b"".join(b"Package: p%d\nStatus: install ok installed\nDepends: p%d\n\n" % (n, n + 1) for n in range(50))
+    database = b"".join(
+        b"Package: p%d\nStatus: install ok installed\nDepends: p%d\n\n" % (n, n + 1)
+        for n in range(50)
+    )
 
     class Searched(bytes):
         looked = 0
@@ -256,7 +290,9 @@ def test_paragraph_of_each_package_is_looked_for_once_for_all():
             return found
 
     starts = starts_in(database)
-    assert [depends_of(Searched(database), starts[f"p{n}"]) for n in range(50)] == [(f"p{n + 1}",) for n in range(50)]
+    assert [depends_of(Searched(database), starts[f"p{n}"]) for n in range(50)] == [
+        (f"p{n + 1}",) for n in range(50)
+    ]
     assert Searched.looked < 2 * len(database)
     Searched.looked = 0
     provides = Searched(b"Package: a\n" + b"Provides: b\n" * 1000)
@@ -266,7 +302,9 @@ def test_paragraph_of_each_package_is_looked_for_once_for_all():
 
 def test_values_of_a_name_of_apt_are_found_in_time_that_does_not_grow_with_its_depth(monkeypatch):
     asked = []
-    monkeypatch.setattr(apt_conf, "bisect_left", lambda *given: asked.append(1) or bisect_left(*given))
+    monkeypatch.setattr(
+        apt_conf, "bisect_left", lambda *given: asked.append(1) or bisect_left(*given)
+    )
     names = apt_conf.AptNames([("f", "a{" * 1000 + 'x "v";' * 1000)])
     assert len(list(names.lines("a::" * 1000 + "x"))) == 1000
     assert len(asked) <= 1001
@@ -306,6 +344,9 @@ def test_paths_that_a_pattern_means_are_kept_within_a_bound(monkeypatch):
     monkeypatch.setattr(sysfs, "_MOST_EXPANDED", 50_000)
     names = [f"n{number}" for number in range(200)]
     folder = "/sys" + f"/{'l' * 255}" * 4
-    tables = {"links": {f"/sys/{'l' * 255}": "."}, "listings": {"/": ["sys"], "/sys": ["l" * 255, *names]}}
+    tables = {
+        "links": {f"/sys/{'l' * 255}": "."},
+        "listings": {"/": ["sys"], "/sys": ["l" * 255, *names]},
+    }
     with pytest.raises(UnknownFact, match="of paths"):
         _left_of(f"sysfs.files['{folder}/n*']", tables)

@@ -13,7 +13,8 @@ SLICE = "/sys/fs/cgroup/system.slice"
 
 def status(*names):
     return "\n".join(
-        f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n" for name in names
+        f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n"
+        for name in names
     )
 
 
@@ -120,9 +121,15 @@ def test_managers_cloud_init_counts_when_it_ran():
 
 
 def test_managers_cloud_init_of_an_image_counts_when_installed():
-    image = {"kind": "root", "persistent_only": True, "unreadable": {"/run": "no kernel", "/sys": "no kernel"}}
+    image = {
+        "kind": "root",
+        "persistent_only": True,
+        "unreadable": {"/run": "no kernel", "/sys": "no kernel"},
+    }
     assert managers(packages=("cloud-init",), **image).cloud_init
-    assert not managers({"/etc/cloud/cloud-init.disabled": ""}, packages=("cloud-init",), **image).cloud_init
+    assert not managers(
+        {"/etc/cloud/cloud-init.disabled": ""}, packages=("cloud-init",), **image
+    ).cloud_init
     assert not managers(**image).cloud_init
 
 
@@ -136,7 +143,8 @@ def test_managers_dgx_by_packages_and_release_file():
         "nv-codec-headers",
     )
     assert (
-        managers(packages=names).present[0].evidence == "dgx-release, nv-cpu-governor, nv-hugepage and 1 more installed"
+        managers(packages=names).present[0].evidence
+        == "dgx-release, nv-cpu-governor, nv-hugepage and 1 more installed"
     )
     seen = managers({"/etc/dgx-release": 'DGX_NAME="DGX Server"\nDGX_SWBUILD_VERSION="7.1.0"\n'})
     assert seen.dgx
@@ -144,7 +152,11 @@ def test_managers_dgx_by_packages_and_release_file():
 
 
 def test_managers_node_agents_are_found_by_their_traces():
-    files = {"/etc/skyhook/history/a": "", "/run/nvidia/validations/driver-ready": "", "/run/mellanox/drivers/x": ""}
+    files = {
+        "/etc/skyhook/history/a": "",
+        "/run/nvidia/validations/driver-ready": "",
+        "/run/mellanox/drivers/x": "",
+    }
     assert managers(files).names == ("gpu-operator", "network-operator", "skyhook")
 
 
@@ -159,7 +171,9 @@ def test_managers_unreadable_trace_is_unknown_never_absent():
 
 def test_managers_unreadable_trace_keeps_what_tuned_sets():
     files = {"/etc/tuned/active_profile": "a", "/etc/tuned/a/tuned.conf": "[sysctl]\nvm.x=1\n"}
-    seen = managers(files, links=enabled("tuned.service"), unreadable={"/var/lib/skyhook": "needs root"})
+    seen = managers(
+        files, links=enabled("tuned.service"), unreadable={"/var/lib/skyhook": "needs root"}
+    )
     assert seen.tuned_sysctls == ("vm.x",)
     with pytest.raises(UnknownFact, match="needs root"):
         _ = seen.names
@@ -181,7 +195,10 @@ def test_managers_configuration_of_a_kubelet_that_nothing_starts_is_left_over():
     kept = {"/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n"}
     assert managers(kept).present[0].evidence == "/var/lib/kubelet/config.yaml exists"
     assert managers(
-        kept, kind="root", persistent_only=True, unreadable={"/sys": "no kernel", "/run": "no kernel"}
+        kept,
+        kind="root",
+        persistent_only=True,
+        unreadable={"/sys": "no kernel", "/run": "no kernel"},
     ).kubelet
     assert not managers(kept, folders=(f"{SLICE}/ssh.service",)).kubelet  # no control group of pods
     unseen = {"/var/lib/kubelet": "not in this record"}
@@ -192,13 +209,19 @@ def test_managers_configuration_of_a_kubelet_that_nothing_starts_is_left_over():
 
 def test_managers_tuners_are_known_by_their_services():
     seen = managers(
-        links=enabled("tuned.service", "tlp.service", "slurmd.service"), unreadable={"/var/lib": "needs root"}
+        links=enabled("tuned.service", "tlp.service", "slurmd.service"),
+        unreadable={"/var/lib": "needs root"},
     )
     assert [one.name for one in seen.tuners] == ["tlp", "tuned"]
 
 
 def test_managers_other_snaps_are_no_node():
-    assert managers(links=enabled("snap.lxd.daemon.service", "snap.kubectl.x.service", "dk3s.service")).names == ()
+    assert (
+        managers(
+            links=enabled("snap.lxd.daemon.service", "snap.kubectl.x.service", "dk3s.service")
+        ).names
+        == ()
+    )
 
 
 KEPT = (
@@ -212,10 +235,16 @@ def test_managers_what_a_kubelet_keeps_counts_where_nothing_shows_that_no_pod_ru
     folder = path.removesuffix("/x")
     seen = managers(folders=(path,))
     assert (seen.names, seen.present[0].evidence) == (("kubelet",), f"{folder} is not empty")
-    image = {"kind": "root", "persistent_only": True, "unreadable": {"/run": "no kernel", "/sys": "no kernel"}}
+    image = {
+        "kind": "root",
+        "persistent_only": True,
+        "unreadable": {"/run": "no kernel", "/sys": "no kernel"},
+    }
     assert managers(folders=(path,), **image).kubelet
     assert not managers(folders=(folder,)).kubelet  # empty
-    assert not managers(folders=(path, f"{SLICE}/ssh.service")).kubelet  # left over: no control group of pods
+    assert not managers(
+        folders=(path, f"{SLICE}/ssh.service")
+    ).kubelet  # left over: no control group of pods
     with pytest.raises(UnknownFact, match="needs root"):
         _ = managers(unreadable={folder: "needs root"}).kubelet
 
@@ -223,4 +252,7 @@ def test_managers_what_a_kubelet_keeps_counts_where_nothing_shows_that_no_pod_ru
 @pytest.mark.parametrize("group", ["kubepods", "kubepods.slice", "systemd/kubepods.slice"])
 def test_managers_control_group_of_pods_makes_a_node_whatever_starts_the_kubelet(group):
     seen = managers(folders=(f"/sys/fs/cgroup/{group}", f"{SLICE}/docker.service"))
-    assert (seen.names, seen.present[0].evidence) == (("kubelet",), f"/sys/fs/cgroup/{group} exists: pods run")
+    assert (seen.names, seen.present[0].evidence) == (
+        ("kubelet",),
+        f"/sys/fs/cgroup/{group} exists: pods run",
+    )

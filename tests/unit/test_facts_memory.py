@@ -41,7 +41,9 @@ def test_memory_without_swap_in_the_kernel_has_no_swap():
 
 
 def test_memory_swap_areas_are_told_apart():
-    seen = memory(SWAPS + "/dev/zram0   partition\t4194300\t\t512\t\t100\n/swap.img  file\t\t8388604\t0\t-2\n")
+    seen = memory(
+        SWAPS + "/dev/zram0   partition\t4194300\t\t512\t\t100\n/swap.img  file\t\t8388604\t0\t-2\n"
+    )
     assert [(swap.path, swap.type, swap.is_zram) for swap in seen.swaps] == [
         ("/dev/zram0", "partition", True),
         ("/swap.img", "file", False),
@@ -52,7 +54,10 @@ def test_memory_swap_areas_are_told_apart():
 
 
 def test_swap_path_with_a_blank_is_decoded():
-    assert parse_swaps(SWAPS + "/my\\040swap\\040(deleted) file 1024 0 -2\n")[0].path == "/my swap (deleted)"
+    assert (
+        parse_swaps(SWAPS + "/my\\040swap\\040(deleted) file 1024 0 -2\n")[0].path
+        == "/my swap (deleted)"
+    )
 
 
 def test_memory_unreadable_swaps_leave_the_rest_known():
@@ -85,7 +90,9 @@ def test_memory_with_a_mangled_swap_line_is_unknown_in_that_field_alone():
     ],
 )  # fmt: skip
 def test_memory_counts_as_what_the_machine_was_sold_with(gib, sold):
-    seen = Facts(FakeReader({"/proc/meminfo": f"MemTotal: {int(gib * (1 << 20))} kB\nMemAvailable: 1 kB\n"})).memory
+    seen = Facts(
+        FakeReader({"/proc/meminfo": f"MemTotal: {int(gib * (1 << 20))} kB\nMemAvailable: 1 kB\n"})
+    ).memory
     assert seen.sold_bytes == sold << 30
 
 
@@ -97,7 +104,11 @@ def superchip(architecture="aarch64", **options):
     nodes = {0: ("0-71\n", 480), 1: ("\n", 96), 2: ("\n", 0)}
     files = {"/proc/meminfo": f"MemTotal: {576 << 20} kB\nMemAvailable: {500 << 20} kB\n"}
     files["/proc/sys/kernel/arch"] = architecture + "\n"
-    files |= {f"{GPU}/vendor": "0x10de\n", f"{GPU}/class": "0x030200\n", f"{GPU}/device": "0x2342\n"}
+    files |= {
+        f"{GPU}/vendor": "0x10de\n",
+        f"{GPU}/class": "0x030200\n",
+        f"{GPU}/device": "0x2342\n",
+    }
     for number, (cpus, gib) in nodes.items():
         files[f"{NODE}{number}/cpulist"] = cpus
         size = f"Node {number} MemTotal: {gib << 20} kB\nNode {number} MemFree: {gib << 19} kB\n"
@@ -107,7 +118,11 @@ def superchip(architecture="aarch64", **options):
 
 def test_memory_of_gpus_that_the_kernel_uses_is_no_ram():
     seen = superchip()
-    assert (seen.total_bytes >> 30, seen.gpu_bytes >> 30, seen.available_bytes >> 30) == (480, 96, 452)
+    assert (seen.total_bytes >> 30, seen.gpu_bytes >> 30, seen.available_bytes >> 30) == (
+        480,
+        96,
+        452,
+    )
     assert seen.sold_bytes == 480 << 30
 
 

@@ -32,7 +32,11 @@ G:systemd
 def test_memory_modules_are_what_is_ram_and_in_a_slot():
     assert modules_in(TOLD) == (MemoryModule("DIMM_A1", 64 * GIB, 5600, 4800),)
     seen = Facts(FakeReader({UDEV: TOLD})).memory_modules
-    assert (seen.installed_bytes, seen.speeds_mts, seen.configured_mts) == (64 * GIB, (5600,), (4800,))
+    assert (seen.installed_bytes, seen.speeds_mts, seen.configured_mts) == (
+        64 * GIB,
+        (5600,),
+        (4800,),
+    )
 
 
 def test_memory_modules_are_none_where_udev_tells_nothing():
@@ -51,9 +55,17 @@ def test_a_record_keeps_no_serial_number_of_a_module():
 
 def test_arc_of_zfs_has_a_size_and_a_limit():
     stats = "9 1 0x01 147 39984 1 2\nname type data\nsize 4 1024\nc_max 4 4096\n"
-    files = {"/proc/spl/kstat/zfs/arcstats": stats, "/sys/module/zfs/parameters/zfs_arc_max": "4096\n"}
+    files = {
+        "/proc/spl/kstat/zfs/arcstats": stats,
+        "/sys/module/zfs/parameters/zfs_arc_max": "4096\n",
+    }
     seen = Facts(FakeReader(files)).arc
-    assert (seen.is_there, seen.size_bytes, seen.max_bytes, seen.is_limited) == (True, 1024, 4096, True)
+    assert (seen.is_there, seen.size_bytes, seen.max_bytes, seen.is_limited) == (
+        True,
+        1024,
+        4096,
+        True,
+    )
     assert not Facts(FakeReader()).arc.is_there
     with pytest.raises(UnknownFact, match="has no size"):
         _ = Facts(FakeReader(files | {"/proc/spl/kstat/zfs/arcstats": "\n"})).arc.size_bytes

@@ -1,4 +1,6 @@
-"""The mounts of a host: stacking, bind mounts, disks below, and what fstab alone tells under another root."""
+"""The mounts of a host: stacking, bind mounts, disks below, and what fstab alone tells under
+another root.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ def mounts(*lines, fstab="", **kwargs):
 def test_mount_of_a_data_disk_tells_all_of_it():
     mount = mounts(DATA, spaces={"/data": Space(1000, 400, 1, 1)}).at["/data"]
 
-    assert (mount.source, mount.fstype, mount.options) == ("/dev/sdb1", "ext4", ("rw", "nosuid", "noatime"))
+    assert (mount.source, mount.fstype, mount.options) == (
+        "/dev/sdb1",
+        "ext4",
+        ("rw", "nosuid", "noatime"),
+    )
     assert (mount.super_options, mount.atime) == (("rw", "stripe=4"), "noatime")
     assert (mount.disks, mount.is_rotational) == (("sdb",), True)
     assert (mount.total_bytes, mount.available_bytes) == (1000, 400)
@@ -54,12 +60,18 @@ def test_target_with_a_blank_is_decoded():
 def test_mount_under_a_later_one_on_the_same_target_is_not_visible():
     found = mounts(DATA, "31 30 0:40 / /data rw,relatime - tmpfs tmpfs rw")
 
-    assert [(mount.id, mount.is_topmost) for mount in found.all] == [(20, True), (30, False), (31, True)]
+    assert [(mount.id, mount.is_topmost) for mount in found.all] == [
+        (20, True),
+        (30, False),
+        (31, True),
+    ]
     assert found.at["/data"].fstype == "tmpfs"
 
 
 def test_mount_under_a_folder_that_was_covered_is_not_visible():
-    found = mounts("30 20 8:17 / /a/b rw - ext4 /dev/sdb1 rw", "31 20 0:40 / /a rw - tmpfs tmpfs rw")
+    found = mounts(
+        "30 20 8:17 / /a/b rw - ext4 /dev/sdb1 rw", "31 20 0:40 / /a rw - tmpfs tmpfs rw"
+    )
 
     assert set(found.at) == {"/", "/a"}
 
@@ -85,7 +97,9 @@ def test_second_place_of_a_file_system_is_the_bind_and_the_first_is_not():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_disk_with_two_lines_of_fstab_is_at_the_first_one_in_whatever_order_a_boot_has_mounted_them(order):
+def test_disk_with_two_lines_of_fstab_is_at_the_first_one_in_whatever_order_a_boot_has_mounted_them(
+    order,
+):
     fstab = "/dev/sdb1 /data ext4 defaults 0 2\n/dev/sdb1 /export ext4 defaults 0 2\n"
     both = (DATA, "31 20 8:17 / /export rw - ext4 /dev/sdb1 rw")
     found = mounts(*both[::order], fstab=fstab)
@@ -93,7 +107,9 @@ def test_disk_with_two_lines_of_fstab_is_at_the_first_one_in_whatever_order_a_bo
 
 
 def test_bind_mount_with_an_id_that_was_used_before_is_the_bind():
-    found = mounts("21 1 8:17 / /data rw - ext4 /dev/sdb1 rw", "20 1 8:17 / /export rw - ext4 /dev/sdb1 rw")
+    found = mounts(
+        "21 1 8:17 / /data rw - ext4 /dev/sdb1 rw", "20 1 8:17 / /export rw - ext4 /dev/sdb1 rw"
+    )
     assert (found.at["/data"].is_bind, found.at["/export"].is_bind) == (False, True)
 
 
@@ -122,14 +138,21 @@ def test_mount_that_udisks_made_is_of_a_user():
 
 
 def test_btrfs_ends_on_all_members_of_its_pool():
-    folders = ("/sys/fs/btrfs/1-2/devices/dm-0", "/sys/fs/btrfs/1-2/devices/sdb1", "/sys/fs/btrfs/features")
+    folders = (
+        "/sys/fs/btrfs/1-2/devices/dm-0",
+        "/sys/fs/btrfs/1-2/devices/sdb1",
+        "/sys/fs/btrfs/features",
+    )
     links = {"/dev/mapper/vg-data": "../dm-0"}
     found = mounts(
         "30 20 0:50 / /data rw - btrfs /dev/mapper/vg-data rw,subvol=/",
         folders=folders, links=links, files={"/dev/dm-0": ""},
     )  # fmt: skip
 
-    assert (found.at["/data"].disks, found.at["/data"].is_rotational) == (("nvme0n1", "nvme1n1", "sdb"), True)
+    assert (found.at["/data"].disks, found.at["/data"].is_rotational) == (
+        ("nvme0n1", "nvme1n1", "sdb"),
+        True,
+    )
 
 
 def test_source_that_a_user_gave_a_fuse_mount_is_no_disk():
@@ -166,7 +189,10 @@ def test_space_of_a_network_mount_is_never_asked_for():
 )
 def test_local_data_is_writable_disks_beside_the_system_that_no_user_mounted(line, counts):
     found = mounts(
-        line, files={"/run/mount/utab": "SRC=/dev/sdb1 TARGET=/media/eve/stick ROOT=/ OPTS=uhelper=udisks2\n"}
+        line,
+        files={
+            "/run/mount/utab": "SRC=/dev/sdb1 TARGET=/media/eve/stick ROOT=/ OPTS=uhelper=udisks2\n"
+        },
     )
 
     assert [mount.id for mount in found.local_data] == ([30] if counts else [])
@@ -179,7 +205,9 @@ def test_mount_of_a_unit_names_its_file():
     assert found.at["/data/my-set"].unit == unit
 
 
-@pytest.mark.parametrize(("folder", "counts"), [("/etc", True), ("/run", True), ("/usr/lib", False)])
+@pytest.mark.parametrize(
+    ("folder", "counts"), [("/etc", True), ("/run", True), ("/usr/lib", False)]
+)
 def test_mount_of_fstab_has_the_unit_that_comes_before_its_line(folder, counts):
     unit = f"{folder}/systemd/system/data.mount"
     found = mounts(DATA, fstab="/dev/sdb1 /data ext4 rw 0 0\n", files={unit: "x"})
@@ -213,9 +241,7 @@ class UnreadDisks:
 
 
 def test_mounts_of_another_root_are_what_its_fstab_will_mount():
-    fstab = (
-        "UUID=1 / ext4 defaults 0 1\n/dev/sdb1 /data xfs noatime 0 0\nnas:/x /nfs nfs ro 0 0\n/swap none swap sw 0 0\n"
-    )
+    fstab = "UUID=1 / ext4 defaults 0 1\n/dev/sdb1 /data xfs noatime 0 0\nnas:/x /nfs nfs ro 0 0\n/swap none swap sw 0 0\n"
     found = StorageHost(fstab, None, persistent_only=True).facts.mounts
 
     assert [(mount.target, mount.atime, mount.is_network) for mount in found.all] == [
@@ -296,7 +322,9 @@ def test_lines_of_fstab_that_a_boot_mounts_and_whether_something_is_there():
 
 def test_share_of_a_server_that_is_mounted_where_a_link_leads():
     def found(links, target="/home", *also):
-        table = "\n".join((ROOT, "30 20 0:77 / /mnt/nfs/home rw - nfs4 nfs01:/home rw", *also)) + "\n"
+        table = (
+            "\n".join((ROOT, "30 20 0:77 / /mnt/nfs/home rw - nfs4 nfs01:/home rw", *also)) + "\n"
+        )
         fstab = f"UUID=1 / ext4 defaults 0 1\nnfs01:/home {target} nfs nofail,_netdev 0 0\n"
         reader = FakeReader({"/etc/fstab": fstab, "/proc/self/mountinfo": table}, links=links)
         return make_facts(reader).mounts.expected[1].is_mounted
@@ -304,7 +332,9 @@ def test_share_of_a_server_that_is_mounted_where_a_link_leads():
     assert found({"/home": "/mnt/nfs/home"})
     assert found({"/mnt/shared": "nfs"}, "/mnt/shared/home")
     assert not found({})  # mounted by hand, and jobs look in /home
-    assert not found({"/srv/home": "/mnt/nfs/home"}, "/srv/home", "31 20 0:78 / /srv rw - nfs4 nfs02:/srv rw")
+    assert not found(
+        {"/srv/home": "/mnt/nfs/home"}, "/srv/home", "31 20 0:78 / /srv rw - nfs4 nfs02:/srv rw"
+    )
     assert not found({"/other": "/mnt/nfs/home"})
 
 
@@ -320,7 +350,9 @@ def test_line_that_asks_for_read_only(options, asks):
 
 
 def came(line, options="defaults", *also, source="/dev/sdb1", target="/data", fstab="", **more):
-    found = mounts(line, *also, fstab=f"{source} {target} auto {options} 0 2\n{fstab}", **more).expected
+    found = mounts(
+        line, *also, fstab=f"{source} {target} auto {options} 0 2\n{fstab}", **more
+    ).expected
     return next(one for one in found if one.target == target).is_read_only
 
 
@@ -346,7 +378,10 @@ def test_mount_that_came_read_only_and_was_not_asked_to(line, is_told):
 
 
 def test_another_line_of_the_same_target_asks_for_read_only():
-    assert came("30 20 8:17 / /data ro - ext4 /dev/sdb1 ro", fstab="/dev/sdb1 /data ext4 ro 0 2\n") is False
+    assert (
+        came("30 20 8:17 / /data ro - ext4 /dev/sdb1 ro", fstab="/dev/sdb1 /data ext4 ro 0 2\n")
+        is False
+    )
 
 
 def test_own_mounts_of_the_unit_that_started_us_say_nothing_of_the_host():
@@ -354,7 +389,10 @@ def test_own_mounts_of_the_unit_that_started_us_say_nothing_of_the_host():
         files = {"/proc/1/mountinfo": f"{hosts[0]}\n"} if hosts else {}
         return came(line, shares_init_mounts=False, files=files)
 
-    mine, whole = "30 20 8:17 / /data ro - ext4 /dev/sdb1 rw", "30 20 8:17 / /data ro - ext4 /dev/sdb1 ro"
+    mine, whole = (
+        "30 20 8:17 / /data ro - ext4 /dev/sdb1 rw",
+        "30 20 8:17 / /data ro - ext4 /dev/sdb1 ro",
+    )
     assert own(mine, "7 1 8:17 / /data rw - ext4 /dev/sdb1 rw") is False
     assert own(mine, "7 1 8:17 / /data ro - ext4 /dev/sdb1 rw") is True
     assert own(mine, "7 1 8:2 / / rw - ext4 /dev/sda2 rw") is False
@@ -365,13 +403,18 @@ def test_own_mounts_of_the_unit_that_started_us_say_nothing_of_the_host():
 
 def test_bind_mount_is_as_its_source_is():
     def bind(how, of, *, device="8:17", source="/data/x"):
-        table = f"30 20 8:17 / /data {of} - ext4 /dev/sdb1 rw", f"31 20 {device} /x /x {how} - ext4 /dev/sdb1 rw"
+        table = (
+            f"30 20 8:17 / /data {of} - ext4 /dev/sdb1 rw",
+            f"31 20 {device} /x /x {how} - ext4 /dev/sdb1 rw",
+        )
         return came(table[0], "bind", table[1], source=source, target="/x")
 
     assert bind("ro", "rw") is True
     assert bind("ro", "ro") is False
     assert bind("rw", "rw") is False
-    assert bind("ro", "rw", source="/link/x") is False  # on / as it is written, and by a link elsewhere
+    assert (
+        bind("ro", "rw", source="/link/x") is False
+    )  # on / as it is written, and by a link elsewhere
 
 
 def test_stopped_file_system_in_its_second_place_is_not_told_twice():
@@ -381,19 +424,41 @@ def test_stopped_file_system_in_its_second_place_is_not_told_twice():
 
 def test_mount_that_is_covered_or_missing_is_not_read_only():
     assert (
-        came("30 20 8:17 / /data ro - ext4 /dev/sdb1 ro", "defaults", "31 30 0:40 / /data rw - tmpfs tmpfs rw") is False
+        came(
+            "30 20 8:17 / /data ro - ext4 /dev/sdb1 ro",
+            "defaults",
+            "31 30 0:40 / /data rw - tmpfs tmpfs rw",
+        )
+        is False
     )
     assert came("30 20 8:17 / /other ro - ext4 /dev/sdb1 ro") is False
 
 
 def test_mount_below_a_path_is_the_one_that_mount_of_finds():
-    rows = ((1, 0, "/"), (2, 1, "/data"), (3, 2, "/data/a b"), (4, 1, "/data2"), (5, 1, "/x"), (6, 5, "/x"))
+    rows = (
+        (1, 0, "/"),
+        (2, 1, "/data"),
+        (3, 2, "/data/a b"),
+        (4, 1, "/data2"),
+        (5, 1, "/x"),
+        (6, 5, "/x"),
+    )
     text = "".join(
         f"{number} {above} 8:{number} / {target.replace(' ', chr(92) + '040')} rw - ext4 /dev/sd{number} rw\n"
         for number, above, target in rows
     )
     facts = make_facts(FakeReader({"/proc/self/mountinfo": text}))
-    for path in ("/", "/data", "/data/", "/data/a b/c", "/data/a", "/data2/x", "/data3", "/x/y", "relative"):
+    for path in (
+        "/",
+        "/data",
+        "/data/",
+        "/data/a b/c",
+        "/data/a",
+        "/data2/x",
+        "/data3",
+        "/x/y",
+        "relative",
+    ):
         assert mount_below(facts, path) is mount_of(facts.mounts.visible, path), path
 
 
@@ -404,7 +469,10 @@ def test_mounts_are_gone_through_once_for_all_lines_of_fstab(monkeypatch):
     monkeypatch.setattr(module, "is_served", lambda mount: looked.append(1) or real(mount))
     lines = "".join(f"/dev/x{number} /m{number} ext4 noauto 0 0\n" for number in range(60))
     table = "1 0 8:1 / / rw - ext4 /dev/sda rw\n"
-    table += "".join(f"{number} 1 9:{number} / /q{number} rw - ext4 /dev/z{number} rw\n" for number in range(2, 60))
+    table += "".join(
+        f"{number} 1 9:{number} / /q{number} rw - ext4 /dev/z{number} rw\n"
+        for number in range(2, 60)
+    )
     facts = make_facts(FakeReader({"/etc/fstab": lines, "/proc/self/mountinfo": table}))
     assert facts.mounts.expected == ()
     assert len(looked) < 200
@@ -415,7 +483,9 @@ def test_mounts_are_gone_through_once_for_all_lines_of_fstab(monkeypatch):
     st.sampled_from(["/", "/a", "/a/b", "/ab"]),
 )
 def test_mount_of_a_user_is_in_the_way_of_what_is_at_it_and_below(places, target):
-    lines = [MountLine(n, 1, "8:1", "/", one, (), (), "ext4", "x", ()) for n, one in enumerate(places)]
+    lines = [
+        MountLine(n, 1, "8:1", "/", one, (), (), "ext4", "x", ()) for n, one in enumerate(places)
+    ]
     of_users = [MountLine(99, 1, "0:9", "/", target, (), (), "fuse", "x", ("user_id=1001",))]
     facts = SimpleNamespace(fstab=SimpleNamespace(by_path={}))
     expected = {99} if any(target in (one, *folders_above(one)) for one in places) else set()
@@ -424,13 +494,16 @@ def test_mount_of_a_user_is_in_the_way_of_what_is_at_it_and_below(places, target
 
 def test_mounts_on_deep_paths_take_memory_in_proportion_to_their_length():
     """Each folder above each of a thousand took 4 GB."""
-    deep = [MountLine(n, 1, "8:1", "/", f"/{n}" + "/a" * 1900, (), (), "ext4", "x", ()) for n in range(50)]
+    deep = [
+        MountLine(n, 1, "8:1", "/", f"/{n}" + "/a" * 1900, (), (), "ext4", "x", ())
+        for n in range(50)
+    ]
     of_users = [MountLine(99, 1, "0:9", "/", "/7/a", (), (), "fuse", "x", ("user_id=1001",))]
     tracemalloc.start()
     try:
-        assert module._in_the_way(of_users, [*deep, *of_users], SimpleNamespace(fstab=SimpleNamespace(by_path={}))) == {
-            99
-        }
+        assert module._in_the_way(
+            of_users, [*deep, *of_users], SimpleNamespace(fstab=SimpleNamespace(by_path={}))
+        ) == {99}
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()

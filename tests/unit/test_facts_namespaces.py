@@ -12,7 +12,11 @@ FSTAB = "LABEL=data /data ext4 defaults 0 2\n"
 
 
 def process(pid, namespace, mountinfo="", cgroup="", name="sh"):
-    files = {f"/proc/{pid}/mountinfo": mountinfo, f"/proc/{pid}/cgroup": cgroup, f"/proc/{pid}/comm": f"{name}\n"}
+    files = {
+        f"/proc/{pid}/mountinfo": mountinfo,
+        f"/proc/{pid}/cgroup": cgroup,
+        f"/proc/{pid}/comm": f"{name}\n",
+    }
     return files, {f"/proc/{pid}/ns/mnt": f"mnt:[{namespace}]"}
 
 
@@ -39,11 +43,15 @@ def test_each_other_namespace_is_read_once():
 def test_table_that_a_user_made_too_long_hides_those_of_no_others():
     long = process(70, 3)
     options = {"unreadable": {"/proc/70/mountinfo": TooLong("larger than 1 MiB")}}
-    assert [one.pid for one in Facts(FakeReader(**reader_of(HOLDER, long, **options))).namespaces.mounts] == [80]
+    assert [
+        one.pid for one in Facts(FakeReader(**reader_of(HOLDER, long, **options))).namespaces.mounts
+    ] == [80]
 
 
 def test_process_without_a_unit_is_called_by_its_name():
-    found = Facts(FakeReader(**reader_of(process(80, 2, DATA, "0::/\n", "trainer")))).namespaces.mounts
+    found = Facts(
+        FakeReader(**reader_of(process(80, 2, DATA, "0::/\n", "trainer")))
+    ).namespaces.mounts
     assert [one.holder for one in found] == ["trainer"]
 
 
@@ -77,7 +85,10 @@ def test_second_place_of_the_disk_is_named():
 
 
 def test_process_that_ends_meanwhile_is_left_out():
-    ending = FakeReader(**reader_of(HOLDER, process(90, 3, DATA)), unreadable={"/proc/90/ns/mnt": "permission denied"})
+    ending = FakeReader(
+        **reader_of(HOLDER, process(90, 3, DATA)),
+        unreadable={"/proc/90/ns/mnt": "permission denied"},
+    )
     assert [one.pid for one in Facts(ending).namespaces.mounts] == [80]
 
 

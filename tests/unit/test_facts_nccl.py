@@ -8,7 +8,10 @@ from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 from tests.unit.growth import count_calls
 
-HOST = {"/sys/class/net/eth0/operstate": "up\n", "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n"}
+HOST = {
+    "/sys/class/net/eth0/operstate": "up\n",
+    "/sys/class/infiniband/mlx5_0/node_type": "1: CA\n",
+}
 
 
 def nccl(*lines, **files):
@@ -30,7 +33,14 @@ def test_list_of_names_is_taken_apart(value, parts):
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [("eth", False), ("=eth", True), ("bond0", True), ("bond0,eth0", False), ("^bond0", False), ("", False)],
+    [
+        ("eth", False),
+        ("=eth", True),
+        ("bond0", True),
+        ("bond0,eth0", False),
+        ("^bond0", False),
+        ("", False),
+    ],
 )
 def test_list_that_fits_no_name(value, verdict):
     assert fits_none(value, ("eth0", "lo")) is verdict
@@ -48,7 +58,11 @@ def test_list_that_fits_no_name(value, verdict):
 )  # fmt: skip
 def test_setting_that_slows_or_stops_jobs_is_named(line, name):
     seen = nccl(line)
-    judged = [one for one in seen.__slots__ if one not in {"all", "has_topology", "good_gid"} and getattr(seen, one)]
+    judged = [
+        one
+        for one in seen.__slots__
+        if one not in {"all", "has_topology", "good_gid"} and getattr(seen, one)
+    ]
     assert (judged, getattr(seen, name)) == ([name], (f"{line} (/etc/nccl.conf:1)",))
 
 
@@ -63,7 +77,9 @@ def test_setting_that_slows_or_stops_jobs_is_named(line, name):
 def test_setting_that_fits_is_left_alone(line):
     seen = nccl(line)
     assert [
-        one for one in seen.__slots__ if one not in {"all", "has_topology", "good_gid"} and getattr(seen, one)
+        one
+        for one in seen.__slots__
+        if one not in {"all", "has_topology", "good_gid"} and getattr(seen, one)
     ] == []
 
 
@@ -80,7 +96,9 @@ def test_file_that_cannot_be_read_makes_all_unknown():
 
 
 def test_interfaces_that_are_not_known_leave_the_rest():
-    seen = Facts(FakeReader({"/etc/nccl.conf": "NCCL_SOCKET_IFNAME=eth0\nNCCL_SHM_DISABLE=1\n"})).nccl
+    seen = Facts(
+        FakeReader({"/etc/nccl.conf": "NCCL_SOCKET_IFNAME=eth0\nNCCL_SHM_DISABLE=1\n"})
+    ).nccl
     assert len(seen.shm_disabled) == 1
     with pytest.raises(UnknownFact):
         _ = seen.absent_interfaces
@@ -140,7 +158,13 @@ def test_time_grows_linearly_with_what_is_set():
     def count(size):
         lines = [one for n in range(size) for one in ("NCCL_IB_HCA=mlx5", f"NCCL_IB_GID_INDEX={n}")]
         facts = Facts(
-            FakeReader({**HOST, **roce("mlx5_0", V4), "/etc/nccl.conf": "".join(f"{one}\n" for one in lines)})
+            FakeReader(
+                {
+                    **HOST,
+                    **roce("mlx5_0", V4),
+                    "/etc/nccl.conf": "".join(f"{one}\n" for one in lines),
+                }
+            )
         )
         return count_calls(lambda: facts.nccl.empty_gids)
 

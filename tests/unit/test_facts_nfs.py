@@ -22,12 +22,19 @@ AZURE = (
 
 
 def nfs(**files):
-    return Facts(FakeReader({"/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n", **BDI, **files})).nfs
+    return Facts(
+        FakeReader({"/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n", **BDI, **files})
+    ).nfs
 
 
 def test_mounts_of_one_superblock_are_one():
     home, pods = nfs().mounts
-    assert (home.target, home.device, home.rsize_bytes, home.read_ahead_kib) == ("/home", "0:50", 1 << 20, 128)
+    assert (home.target, home.device, home.rsize_bytes, home.read_ahead_kib) == (
+        "/home",
+        "0:50",
+        1 << 20,
+        128,
+    )
     assert (pods.is_of_pods, pods.rsize_bytes, pods.read_ahead_kib) == (True, 0, 15360)
 
 
@@ -39,17 +46,26 @@ def test_how_a_server_is_mounted():
         "23 1 0:53 / /d rw shared:4 - nfs filer:/ rw\n"
     )
     found = nfs(
-        **{"/proc/self/mountinfo": rows} | {f"/sys/class/bdi/0:{n}/read_ahead_kb": "128\n" for n in range(50, 54)}
+        **{"/proc/self/mountinfo": rows}
+        | {f"/sys/class/bdi/0:{n}/read_ahead_kb": "128\n" for n in range(50, 54)}
     )
     told = [(one.is_soft, one.is_read_only, one.protocol, one.connections) for one in found.mounts]
-    assert told == [(True, False, "tcp", 1), (True, True, "tcp", 8), (False, False, "rdma", 1), (False, False, "", 1)]
+    assert told == [
+        (True, False, "tcp", 1),
+        (True, True, "tcp", 8),
+        (False, False, "rdma", 1),
+        (False, False, "", 1),
+    ]
     assert found.servers == ("10.0.0.7", "fe80::1", "filer", "nfs01")
 
 
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
-        ("[nfsrahead]\nnfs = 15000 # x\n nfs4=16000\n[general]\nnfs=1\n", [(2, "nfs", "15000"), (3, "nfs4", "16000")]),
+        (
+            "[nfsrahead]\nnfs = 15000 # x\n nfs4=16000\n[general]\nnfs=1\n",
+            [(2, "nfs", "15000"), (3, "nfs4", "16000")],
+        ),
         ("# [nfsrahead]\nnfs=1\n[ nfsrahead ]\n# nfs=2\n;nfs=3\n", []),
         ("", []),
     ],
@@ -74,7 +90,9 @@ def test_settings_are_those_of_others():
 
 
 def test_read_ahead_that_is_not_there_is_unknown():
-    seen = Facts(FakeReader({"/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n"})).nfs.mounts[0]
+    seen = Facts(
+        FakeReader({"/proc/self/mountinfo": MOUNTS, "/sys/block/sda/size": "0\n"})
+    ).nfs.mounts[0]
     with pytest.raises(UnknownFact):
         _ = seen.read_ahead_kib
 
@@ -86,7 +104,9 @@ def test_image_has_nothing_mounted():
 def test_routes_that_are_none_make_the_speed_unknown():
     rows = "20 1 0:50 / /a rw shared:1 - nfs4 nfs01:/a rw,proto=tcp,addr=10.0.0.7\n"
     files = {"/proc/self/mountinfo": rows, "/sys/class/bdi/0:50/read_ahead_kb": "128\n"}
-    (mount,) = nfs(**files, **{"/proc/net/route": "Iface\neth0 0000000A 0 WORD 0 0 0 000000FF 0 0 0\n"}).mounts
+    (mount,) = nfs(
+        **files, **{"/proc/net/route": "Iface\neth0 0000000A 0 WORD 0 0 0 000000FF 0 0 0\n"}
+    ).mounts
 
     with pytest.raises(UnknownFact, match="/proc/net/route"):
         _ = mount.speed_mbps
@@ -110,7 +130,9 @@ def test_server_that_a_user_chose_below_the_map_of_all_hosts_is_no_server_of_thi
         "/etc/auto.more": "+auto.more\n+file:/etc/auto.site\n",
         "/etc/auto.data": "x nfs02:/x\ny &:/y\n* -rw nfs02:/data/&\n+/net/evil/map\n+../net/evil/map\n",
     }
-    found = nfs(**{"/proc/self/mountinfo": table, "/sys/class/bdi/0:71/read_ahead_kb": "128\n"}, **maps)
+    found = nfs(
+        **{"/proc/self/mountinfo": table, "/sys/class/bdi/0:71/read_ahead_kb": "128\n"}, **maps
+    )
     assert [one.target for one in found.mounts] == ["/data/x", "/home"]
     assert found.of_pods == ("evil",)
 
@@ -127,14 +149,24 @@ def answer_about(target, error):
 
 
 def stale_of(queries, stats=None):
-    reader = FakeReader({"/proc/self/mountinfo": STALE_ROWS}, folders=("/mnt",), stats=stats, queries=queries)
+    reader = FakeReader(
+        {"/proc/self/mountinfo": STALE_ROWS}, folders=("/mnt",), stats=stats, queries=queries
+    )
     return [one.target for one in Facts(reader).nfs.stale]
 
 
 def test_a_mount_is_stale_only_if_its_server_says_so():
     error = "stat: cannot read file system information for '/mnt/b': Stale file handle\n"
     assert stale_of({**answer_about("/mnt/a", ""), **answer_about("/mnt/b", error)}) == ["/mnt/b"]
-    assert stale_of({**answer_about("/mnt/a", ""), **answer_about("/mnt/b", error[:-18] + "Permission denied\n")}) == []
+    assert (
+        stale_of(
+            {
+                **answer_about("/mnt/a", ""),
+                **answer_about("/mnt/b", error[:-18] + "Permission denied\n"),
+            }
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +181,10 @@ def test_a_mount_is_stale_only_if_its_server_says_so():
 )
 def test_mount_knows_by_its_target_what_a_line_of_fstab_mounts(fstab, again):
     """mount(8) without a line ends with an error, after the umount."""
-    queries = {**answer_about("/mnt/a", ""), **answer_about("/mnt/b", "stat: x: Stale file handle\n")}
+    queries = {
+        **answer_about("/mnt/a", ""),
+        **answer_about("/mnt/b", "stat: x: Stale file handle\n"),
+    }
     files = {"/proc/self/mountinfo": STALE_ROWS, "/etc/fstab": fstab}
     (one,) = Facts(FakeReader(files, folders=("/mnt",), queries=queries)).nfs.stale
     assert one.way_out == again

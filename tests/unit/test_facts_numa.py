@@ -13,12 +13,15 @@ def nodes(*values):
     files = {}
     for number, cpus, kib in values:
         files[f"{NODE}{number}/cpulist"] = f"{cpus}\n"
-        files[f"{NODE}{number}/meminfo"] = f"\nNode {number} MemTotal:       {kib} kB\nNode {number} MemFree: 1 kB\n"
+        files[f"{NODE}{number}/meminfo"] = (
+            f"\nNode {number} MemTotal:       {kib} kB\nNode {number} MemFree: 1 kB\n"
+        )
     return Facts(FakeReader(files)).numa
 
 
 @pytest.mark.parametrize(
-    ("spelled", "numbers"), [("", ()), ("0", (0,)), ("0-3,8\n", (0, 1, 2, 3, 8)), ("1,5-6", (1, 5, 6))]
+    ("spelled", "numbers"),
+    [("", ()), ("0", (0,)), ("0-3,8\n", (0, 1, 2, 3, 8)), ("1,5-6", (1, 5, 6))],
 )
 def test_number_list(spelled, numbers):
     assert number_list(spelled) == numbers

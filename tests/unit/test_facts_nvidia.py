@@ -40,17 +40,21 @@ TWO = """00000000:1B:00.0, 580.126.20, Enabled, NVIDIA H100 80GB HBM3
 00000000:43:00.0, 580.126.20, Disabled, NVIDIA H100 80GB HBM3
 """
 THIRD = "00000000:34:00.0, 580.126.20, Enabled, NVIDIA H100 80GB HBM3\n"
-MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.173\n"
+MISMATCH = (
+    "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.173\n"
+)
 NOT_LOADED = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
     "driver is installed and running.\n\n"
 )
 LOST = "Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error\n"
-LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build  (dvs)\n"
-XID = "NVRM: Xid (PCI:0000:34:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
-FALLEN = (
-    "NVRM: GPU 0000:43:00.0: GPU has fallen off the bus.\nNVRM: GPU 0000:43:00.0: GPU serial number is 1650123456789.\n"
+LOADING = (
+    "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build  (dvs)\n"
 )
+XID = (
+    "NVRM: Xid (PCI:0000:34:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+)
+FALLEN = "NVRM: GPU 0000:43:00.0: GPU has fallen off the bus.\nNVRM: GPU 0000:43:00.0: GPU serial number is 1650123456789.\n"
 NEEDS_OPEN = """[    7.012345] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2d04)
 [    7.012346] NVRM: installed in this system requires use of the NVIDIA open kernel modules.
 [    7.012347] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)
@@ -74,9 +78,7 @@ NVRM: NVIDIA 580.126.20 driver release.
 NVRM: Please see 'Appendix A - Supported NVIDIA GPU Products'
 """
 REJECTED = "Loading of module with unavailable key is rejected\n"
-NOISE = (
-    'audit: type=1400 apparmor="STATUS"\nnvme nvme0: 16/0/0 default/read/poll queues\nEXT4-fs (nvme0n1p2): mounted\n'
-)
+NOISE = 'audit: type=1400 apparmor="STATUS"\nnvme nvme0: 16/0/0 default/read/poll queues\nEXT4-fs (nvme0n1p2): mounted\n'
 SAMPLES = Path(__file__).resolve().parents[2].parent / "shared" / "samples" / "nvidia-smi"
 
 
@@ -112,7 +114,9 @@ def test_parse_smi_rows():
 
 
 def test_parse_smi_names_with_commas_and_large_domains():
-    (found,) = parse_smi("00010000:0A:00.0, 595.84, [N/A], NVIDIA RTX A6000, Special, Edition\n", 0).gpus
+    (found,) = parse_smi(
+        "00010000:0A:00.0, 595.84, [N/A], NVIDIA RTX A6000, Special, Edition\n", 0
+    ).gpus
     assert (found.slot, found.name, found.driver_version) == (
         "10000:0a:00.0", "NVIDIA RTX A6000, Special, Edition", "595.84",
     )  # fmt: skip
@@ -127,10 +131,15 @@ def test_parse_smi_a_lost_gpu_leaves_the_others():
 
 
 def test_parse_smi_masks_serials():
-    assert "GPU-1234" not in parse_smi("error on GPU-12345678-1234-1234-1234-123456789012\n", 1).sentence
+    assert (
+        "GPU-1234"
+        not in parse_smi("error on GPU-12345678-1234-1234-1234-123456789012\n", 1).sentence
+    )
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the genuine outputs lie beside a development checkout only")
+@pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason="the genuine outputs lie beside a development checkout only"
+)
 @pytest.mark.parametrize(
     ("name", "refusal", "lost"),
     [
@@ -148,7 +157,9 @@ def test_parse_smi_of_genuine_outputs(name, refusal, lost):
 
 
 def test_messages_in_keeps_the_drivers_lines_and_masks_them():
-    found = messages_in(NOISE + LOADING + FALLEN + REJECTED + "nouveau 0000:01:00.0: NVIDIA GA100\n")
+    found = messages_in(
+        NOISE + LOADING + FALLEN + REJECTED + "nouveau 0000:01:00.0: NVIDIA GA100\n"
+    )
     assert len(found) == 5
     assert found[0] == LOADING.strip()
     assert not any("1650123456789" in line for line in found)
@@ -161,7 +172,8 @@ def test_messages_in_keeps_the_newest():
 
 def test_sentences_over_several_lines():
     words = {
-        text: sentences_of(messages_in(NOISE + text)) for text in (NEEDS_OPEN, NOT_FOR_OPEN, LEGACY, NOT_IN_RELEASE)
+        text: sentences_of(messages_in(NOISE + text))
+        for text in (NEEDS_OPEN, NOT_FOR_OPEN, LEGACY, NOT_IN_RELEASE)
     }
     assert [needs_open(one) for one in words.values()] == [True, False, False, False]
     assert [not_for_open(one) for one in words.values()] == [False, True, False, False]
@@ -228,13 +240,17 @@ def test_gone_from_the_bus_over_three_lines_also_of_two_gpus_mixed():
 
 
 def test_gone_from_the_bus_is_not_said_of_a_gpu_that_this_driver_does_not_take():
-    assert set(gone(NEEDS_OPEN + AT_PROBE.format(one="18") + NOT_FOR_OPEN + LEGACY)) == {"0000:18:00.0"}
+    assert set(gone(NEEDS_OPEN + AT_PROBE.format(one="18") + NOT_FOR_OPEN + LEGACY)) == {
+        "0000:18:00.0"
+    }
     assert gone("NVRM: fallen off the bus and is not responding to commands.\n") == {}
 
 
 def test_gone_from_the_bus_counts_since_the_driver_was_loaded():
     assert gone(XID + FALLEN + LOADING) == {}
-    probed = LOADING + XID + AT_PROBE.format(one="18") + LOADING  # a module probes, and then says that it is loaded
+    probed = (
+        LOADING + XID + AT_PROBE.format(one="18") + LOADING
+    )  # a module probes, and then says that it is loaded
     assert set(gone(probed)) == {"0000:18:00.0"}
     assert gone(probed + LOADING) == {}
 
@@ -270,17 +286,26 @@ def reader(
     }
     for slot in slots:
         place = f"/sys/bus/pci/devices/{slot}"
-        every |= {f"{place}/vendor": "0x10de", f"{place}/device": device, f"{place}/class": "0x030200"}
+        every |= {
+            f"{place}/vendor": "0x10de",
+            f"{place}/device": device,
+            f"{place}/class": "0x030200",
+        }
     held = dict.fromkeys(slots, "nvidia") | dict(drivers) if loaded else {}
-    links = {f"/sys/bus/pci/devices/{slot}/driver": f"../../../bus/pci/drivers/{held[slot]}" for slot in held} | dict(
-        namespaces
-    )
+    links = {
+        f"/sys/bus/pci/devices/{slot}/driver": f"../../../bus/pci/drivers/{held[slot]}"
+        for slot in held
+    } | dict(namespaces)
     if loaded:
         every["/proc/driver/nvidia/version"] = OPEN
     answers = {} if smi is None else {QUERY: smi}
     answers |= {} if log is None else {JOURNAL: log}
     return FakeReader(
-        every | (files or {}), folders=["/sys/bus/pci/devices"], queries=answers | (queries or {}), links=links, **more
+        every | (files or {}),
+        folders=["/sys/bus/pci/devices"],
+        queries=answers | (queries or {}),
+        links=links,
+        **more,
     )
 
 
@@ -290,7 +315,13 @@ def nvidia_of(*words, **more):
 
 def test_nvidia_healthy():
     found = nvidia_of(smi=TWO + THIRD)
-    assert (found.smi, found.smi_status, found.smi_said, found.refusal, found.problem) == ("answers", 0, "", "", "")
+    assert (found.smi, found.smi_status, found.smi_said, found.refusal, found.problem) == (
+        "answers",
+        0,
+        "",
+        "",
+        "",
+    )
     assert [gpu.slot for gpu in found.gpus] == ["0000:1b:00.0", "0000:43:00.0", "0000:34:00.0"]
     assert found.messages == (LOADING.strip(),)
     assert (found.lost, found.legacy_branch) == ((), "")
@@ -300,7 +331,11 @@ def test_nvidia_healthy():
 def test_nvidia_without_a_gpu_asks_the_log_alone():
     door = reader(device="")
     found = Facts(door).nvidia
-    assert (found.smi, found.smi_status, found.problem) == ("not asked", -1, "there is no NVIDIA GPU")
+    assert (found.smi, found.smi_status, found.problem) == (
+        "not asked",
+        -1,
+        "there is no NVIDIA GPU",
+    )
     assert (found.is_vgpu, found.silent) == (False, ())
     assert {argv[0] for argv in door.asked} <= {"journalctl", "dmesg"}
 
@@ -319,9 +354,17 @@ def test_nvidia_refusal_of_another_module_is_not_the_drivers():
 
 def test_nvidia_smi_refuses():
     found = nvidia_of(smi=Completed(18, MISMATCH.encode(), b""))
-    assert (found.smi, found.smi_status, found.refusal, found.gpus) == ("refused", 18, "mismatch", ())
+    assert (found.smi, found.smi_status, found.refusal, found.gpus) == (
+        "refused",
+        18,
+        "mismatch",
+        (),
+    )
     assert found.problem == "nvidia-smi: Failed to initialize NVML: Driver/library version mismatch"
-    assert nvidia_of(smi=Completed(9, b"", b"")).problem == "nvidia-smi: exit status 9, and nothing printed"
+    assert (
+        nvidia_of(smi=Completed(9, b"", b"")).problem
+        == "nvidia-smi: exit status 9, and nothing printed"
+    )
 
 
 def test_nvidia_smi_absent_and_hanging():
@@ -329,7 +372,11 @@ def test_nvidia_smi_absent_and_hanging():
     assert (found.smi, found.smi_status) == ("absent", -1)
     assert "not installed" in found.problem
     hung = nvidia_of(smi=Unreadable("nvidia-smi did not end within 30 s"))
-    assert (hung.smi, hung.gpus, hung.problem) == ("hangs", (), "nvidia-smi did not end within 30 s")
+    assert (hung.smi, hung.gpus, hung.problem) == (
+        "hangs",
+        (),
+        "nvidia-smi did not end within 30 s",
+    )
     assert hung.messages == (LOADING.strip(),)
     broken = nvidia_of(smi=Unreadable("nvidia-smi wrote more than 64 MiB"))
     for name in ("smi", "smi_status", "gpus", "problem", "refusal"):
@@ -348,13 +395,21 @@ def whys(*words, **more):
 
 
 def test_nvidia_a_gpu_that_nvidia_smi_leaves_out_is_silent():
-    left_out = ("0000:34:00.0", "is on the PCI bus and does not answer (nvidia-smi lists 2 of 3)", "left out")
+    left_out = (
+        "0000:34:00.0",
+        "is on the PCI bus and does not answer (nvidia-smi lists 2 of 3)",
+        "left out",
+    )
     assert whys() == [left_out]
     assert whys(None) == [left_out]  # also where the log may not be read
-    assert whys(smi=f"[GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost]\n{TWO}") == [left_out]
+    assert whys(smi=f"[GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost]\n{TWO}") == [
+        left_out
+    ]
     failed = "NVRM: GPU 0000:34:00.0: RmInitAdapter failed! (0x62:0x40:1924)\n"
     ((_, why, _),) = whys(LOADING + failed)
-    assert why.endswith("(nvidia-smi lists 2 of 3; kernel log: RmInitAdapter failed! (0x62:0x40:1924))")
+    assert why.endswith(
+        "(nvidia-smi lists 2 of 3; kernel log: RmInitAdapter failed! (0x62:0x40:1924))"
+    )
 
 
 @pytest.mark.parametrize(
@@ -389,7 +444,9 @@ def test_nvidia_a_row_of_error_words_is_no_answer(words):
 )
 def test_nvidia_a_line_on_a_device_handle_is_no_answer(line):
     assert nvidia_of(smi=f"{line}\n{TWO}").lost == ("0000:34:00.0",)
-    alone = nvidia_of(smi=Completed(255, f"{line}\n".encode(), b""))  # of the others nothing is known then
+    alone = nvidia_of(
+        smi=Completed(255, f"{line}\n".encode(), b"")
+    )  # of the others nothing is known then
     assert (alone.smi, alone.lost) == ("refused", ("0000:34:00.0",))
 
 
@@ -423,12 +480,20 @@ def test_nvidia_only_gpus_that_its_driver_holds_are_asked():
 def test_nvidia_log_from_dmesg_without_a_journal():
     assert nvidia_of(None, queries={DMESG: NEEDS_OPEN}).needs_open
     assert nvidia_of(Completed(1, b"", b""), queries={DMESG: LEGACY}).legacy_branch == "580"
-    assert nvidia_of(Completed(1, b"", b""), queries={DMESG: f"Linux version 6.8\n{NOISE}"}).messages == ()
+    assert (
+        nvidia_of(Completed(1, b"", b""), queries={DMESG: f"Linux version 6.8\n{NOISE}"}).messages
+        == ()
+    )
 
 
 def test_nvidia_log_of_dmesg_gets_the_time_of_day():
     lines = "[  100.500000] NVRM: Xid (PCI:0000:34:00): 48, x\n[  200.000000] [   T4711] NVRM: Xid (PCI:0000:34:00): 79, x\n"
-    found = nvidia_of(None, queries={DMESG: lines}, files={"/proc/uptime": "3600.25 7000.00\n"}, now=1_795_003_600.25)
+    found = nvidia_of(
+        None,
+        queries={DMESG: lines},
+        files={"/proc/uptime": "3600.25 7000.00\n"},
+        now=1_795_003_600.25,
+    )
     assert found.messages == (
         "1795000100.500000 NVRM: Xid (PCI:0000:34:00): 48, x",
         "1795000200.000000 NVRM: Xid (PCI:0000:34:00): 79, x",
@@ -470,7 +535,9 @@ def test_nvidia_no_gpu_is_lost_where_all_of_the_pci_bus_answer():
 
 
 def test_nvidia_program_that_would_make_device_nodes_is_not_asked():
-    found = nvidia_of(smi=Unreadable("nvidia-smi is not asked: device nodes /dev/nvidia* are missing"))
+    found = nvidia_of(
+        smi=Unreadable("nvidia-smi is not asked: device nodes /dev/nvidia* are missing")
+    )
     assert (found.smi, found.refusal, found.lost) == ("not asked", "", ())
 
 
@@ -486,7 +553,9 @@ def test_nvidia_vgpu():
     assert nvidia_of(smi="00000000:1B:00.0, 580.126.20, Enabled, NVIDIA L40S-48Q\n").is_vgpu
     assert nvidia_of(NOT_IN_RELEASE, is_vm=True).is_vgpu
     assert not nvidia_of(NOT_IN_RELEASE).is_vgpu
-    assert not nvidia_of(NOT_IN_RELEASE, is_vm=True, device="0xffff").is_vgpu  # unknown to us too: simply new
+    assert not nvidia_of(
+        NOT_IN_RELEASE, is_vm=True, device="0xffff"
+    ).is_vgpu  # unknown to us too: simply new
 
 
 def test_nvidia_under_an_alternate_root_is_unread():
@@ -503,26 +572,35 @@ WORDS = st.sampled_from(
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["1B", "34", "43", "99"]), st.lists(WORDS, max_size=5)), max_size=5),
+    st.lists(
+        st.tuples(st.sampled_from(["1B", "34", "43", "99"]), st.lists(WORDS, max_size=5)),
+        max_size=5,
+    ),
     st.text(max_size=30),
     st.sampled_from([0, 2, 4, 9, 15, 255]),
 )
 def test_no_answer_of_nvidia_smi_makes_a_gpu_well_that_it_does_not_show(rows, noise, status):
     """Each GPU that the driver holds answers, is silent, or it is not known."""
-    output = "".join(", ".join([f"00000000:{bus}:00.0", *words]) + "\n" for bus, words in rows) + noise
+    output = (
+        "".join(", ".join([f"00000000:{bus}:00.0", *words]) + "\n" for bus, words in rows) + noise
+    )
     said = parse_smi(output, status)
     three = ("0000:1b:00.0", "0000:34:00.0", "0000:43:00.0")
     for log, narrowed in itertools.product(((), Unreadable("x")), ("", "in a container")):
         silent = attempt(silent_gpus, said, log, three, three, narrowed)
         if said.gpus:
             answering = {gpu.slot for gpu in said.gpus}
-            assert set(three) <= {gpu.slot for gpu in silent} | answering or len(answering) >= len(three)
+            assert set(three) <= {gpu.slot for gpu in silent} | answering or len(answering) >= len(
+                three
+            )
             assert not {gpu.slot for gpu in silent} & answering
     assert all(re.fullmatch(r"\d+\.\d[\d.]*", gpu.driver_version) for gpu in said.gpus)
     assert bool(said.gpus) is not bool(said.refusal)
 
 
-WHOLE = LOADING + XID + FALLEN + NEEDS_OPEN + NOT_FOR_OPEN + LEGACY + NOT_IN_RELEASE + REJECTED + NOISE
+WHOLE = (
+    LOADING + XID + FALLEN + NEEDS_OPEN + NOT_FOR_OPEN + LEGACY + NOT_IN_RELEASE + REJECTED + NOISE
+)
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, len(TWO)), st.text(max_size=40))
@@ -541,7 +619,9 @@ def test_a_record_keeps_the_drivers_lines_of_the_log_alone():
     from hosttune.actions.record.encode import encode_record
     from hosttune.host.record.record import RecordingReader, RecordReader
 
-    recorder = RecordingReader(reader(Completed(1, b"", b""), queries={DMESG: NOISE + LOADING + FALLEN + XID}))
+    recorder = RecordingReader(
+        reader(Completed(1, b"", b""), queries={DMESG: NOISE + LOADING + FALLEN + XID})
+    )
     found = Facts(recorder).nvidia
     complete(found)
     record = encode_record(recorder, share=False, tool_version="0")
@@ -556,7 +636,11 @@ BUS = "/sys/bus/pci/devices"
 
 def left(log="", *, driver=True, held=(), container=False, unreadable=False, also=None):
     """What is said of GPUs that are all gone; `held` are slots of those that vfio-pci has."""
-    files = {f"{BUS}/0000:00:00.0/vendor": "0x8086", f"{BUS}/0000:00:00.0/class": "0x060000", **(also or {})}
+    files = {
+        f"{BUS}/0000:00:00.0/vendor": "0x8086",
+        f"{BUS}/0000:00:00.0/class": "0x060000",
+        **(also or {}),
+    }
     for slot in held:
         files |= {
             f"{BUS}/{slot}/{name}": text
@@ -567,9 +651,17 @@ def left(log="", *, driver=True, held=(), container=False, unreadable=False, als
     said = Unreadable("needs root") if unreadable else log
     links = {f"{BUS}/{slot}/driver": "../../../bus/pci/drivers/vfio-pci" for slot in held}
     if container:
-        links |= {"/proc/self/ns/pid": "pid:[4026532001]", "/proc/self/ns/user": "user:[4026531837]"}
+        links |= {
+            "/proc/self/ns/pid": "pid:[4026532001]",
+            "/proc/self/ns/user": "user:[4026531837]",
+        }
     facts = Facts(
-        FakeReader(files, links=links, folders=["/sys/module"], queries={JOURNAL: said, DMESG: said or "x\n"})
+        FakeReader(
+            files,
+            links=links,
+            folders=["/sys/module"],
+            queries={JOURNAL: said, DMESG: said or "x\n"},
+        )
     )
     return facts.nvidia
 
@@ -583,11 +675,17 @@ def test_gpus_that_were_here_in_this_boot_and_are_all_gone():
     assert [gpu.slot for gpu in left(XID).silent] == ["0000:34:00.0"]
     assert "is left on the PCI bus" in left("").all_lost
     assert "is left on the PCI bus" in left(unreadable=True).all_lost
-    assert left(XID, held=["0000:1b:00.0"]).all_lost.startswith("the GPU at 0000:34:00.0 has fallen")
+    assert left(XID, held=["0000:1b:00.0"]).all_lost.startswith(
+        "the GPU at 0000:34:00.0 has fallen"
+    )
 
 
 def test_host_that_never_had_a_gpu_has_lost_none():
-    for one in (left(driver=False), left(driver=False, unreadable=True), left(LOADING, driver=False)):
+    for one in (
+        left(driver=False),
+        left(driver=False, unreadable=True),
+        left(LOADING, driver=False),
+    ):
         assert one.all_lost == ""
         assert one.silent == ()
         assert one.messages in ((), (LOADING.strip(),))
@@ -602,7 +700,9 @@ CHASSIS = "/sys/class/dmi/id/chassis_type"
 @pytest.mark.parametrize(
     "machine",
     [
-        {"/proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,p3701-0005\0nvidia,tegra234\0"},
+        {
+            "/proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,p3701-0005\0nvidia,tegra234\0"
+        },
         {CHASSIS: "10\n"},
     ],
 )
@@ -665,17 +765,22 @@ XID_119 = "NVRM: Xid (PCI:0000:1b:00): 119, pid=1, name=a, Timeout after 45s of 
 
 
 def test_gpu_whose_firmware_hung_is_reset_before_anything_else():
-    """gpustack/runtime pull request 26: ERR! in nvidia-smi after Xid 119 and 154 (GPU Reset Required)."""
-    recovery = (
-        "NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
-    )
+    """gpustack/runtime pull request 26: ERR! in nvidia-smi after Xid 119 and 154 (GPU Reset
+    Required).
+    """
+    recovery = "NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
     action, is_off_bus, why = silent_after(XID_119, recovery)
     assert (action, is_off_bus) == ("RESET_GPU", False)
     assert why.endswith("[Unknown Error], after Xid 119")
     assert silent_after()[:2] == ("RESTART_BM", False)
     assert silent_after(XID_119.replace("1b:00", "43:00"))[0] == "RESTART_BM"  # another GPU
-    assert silent_after(XID_119, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.1")[0] == "RESTART_BM"
-    assert silent_after(XID_119, "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.")[:2] == (
+    assert (
+        silent_after(XID_119, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.1")[0]
+        == "RESTART_BM"
+    )
+    assert silent_after(XID_119, "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.")[
+        :2
+    ] == (
         "RESTART_BM",
         True,
     )

@@ -18,18 +18,29 @@ from tests.hosts.driver import smi_row
 from tests.unit.fake_reader import FakeReader
 
 PCI = "/sys/bus/pci/devices"
-H100, H100_PCIE, A100_PCIE, GH200, V100, A100 = "0x2330", "0x2331", "0x20b5", "0x2342", "0x1db5", "0x20b2"
+H100, H100_PCIE, A100_PCIE, GH200, V100, A100 = (
+    "0x2330",
+    "0x2331",
+    "0x20b5",
+    "0x2342",
+    "0x1db5",
+    "0x20b2",
+)
 UP = "\t Link {}: 26.562 GB/s\n"
 DOWN = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
 
 
 def said(*gpus):
-    """`nvidia-smi nvlink -s` of GPUs: (links that are up, links that are down), or what it says instead."""
+    """`nvidia-smi nvlink -s` of GPUs: (links that are up, links that are down), or what it says
+    instead.
+    """
     text = ""
     for number, one in enumerate(gpus):
         text += f"GPU {number}: NVIDIA H100 (UUID: GPU-{number})\n"
         text += (
-            one if isinstance(one, str) else "".join(map(UP.format, range(one[0]))) + "Link 9: <inactive>\n" * one[1]
+            one
+            if isinstance(one, str)
+            else "".join(map(UP.format, range(one[0]))) + "Link 9: <inactive>\n" * one[1]
         )
     return text
 
@@ -46,14 +57,20 @@ def nvlink_of(models, answer, *, is_vm=False, rows=None, lent=(), **queries):
     for slot, model in zip(slots, models, strict=True):
         base = f"{PCI}/{slot}"
         files |= {f"{base}/vendor": "0x10de", f"{base}/device": model, f"{base}/class": "0x030200"}
-        links[f"{base}/driver"] = f"../../../bus/pci/drivers/{'vfio-pci' if slot in lent else 'nvidia'}"
+        links[f"{base}/driver"] = (
+            f"../../../bus/pci/drivers/{'vfio-pci' if slot in lent else 'nvidia'}"
+        )
     named = [f"0000{slot.upper()}" for slot in slots if slot not in lent]
     answers = {
         QUERY: "".join(f"{slot}, 580.126.20, Enabled, NVIDIA H100\n" for slot in named[: rows or len(named)]),
         QUERIES[0]: "".join(smi_row(FIELDS[0], slot) for slot in named), JOURNAL: "", DMESG: "x\n", STATUS: answer,
     }  # fmt: skip
     return Facts(
-        FakeReader(files | queries.get("files", {}), links=links, queries=answers | queries.get("queries", {}))
+        FakeReader(
+            files | queries.get("files", {}),
+            links=links,
+            queries=answers | queries.get("queries", {}),
+        )
     )
 
 
@@ -63,7 +80,12 @@ def missing_of(models, answer, **more):
 
 def test_every_way_in_which_links_are_told():
     told = status_in(
-        said((2, 1), DOWN, DOWN.replace("NVLink", "Nvlink"), "Device does not have or support Nvlink\n")
+        said(
+            (2, 1),
+            DOWN,
+            DOWN.replace("NVLink", "Nvlink"),
+            "Device does not have or support Nvlink\n",
+        )
         + "GPU 4: NVIDIA A10 (UUID: GPU-4)\n"
         + "GPU 5: NVIDIA H100 (UUID: GPU-5)\nNvlink queries are not supported for Devices in MIG mode\n"
     )
@@ -84,7 +106,8 @@ def test_links_of_a_board_have_to_be_up():
 def untold_of(models, answer, **more):
     """By slot why it is not known how many links are up; a number where it is."""
     return {
-        gpu.slot[5:7]: attempt(lambda gpu=gpu: gpu.missing) for gpu in nvlink_of(models, answer, **more).nvlink.gpus
+        gpu.slot[5:7]: attempt(lambda gpu=gpu: gpu.missing)
+        for gpu in nvlink_of(models, answer, **more).nvlink.gpus
     }
 
 
@@ -110,10 +133,16 @@ def test_links_that_are_told_in_other_words_are_unknown_and_not_well(broken, why
 
 
 def test_other_words_change_nothing_where_all_links_are_up_or_some_are_down_for_certain():
-    assert untold_of([H100] * 2, said((18, 0), "".join(map(UP.format, range(18))) + WORDS)) == {"10": 0, "11": 0}
+    assert untold_of([H100] * 2, said((18, 0), "".join(map(UP.format, range(18))) + WORDS)) == {
+        "10": 0,
+        "11": 0,
+    }
     half = "".join(map(UP.format, range(16))) + WORDS + "\t Link 17: <inactive>\n"
     assert untold_of([H100] * 2, said((18, 0), half)) == {"10": 0, "11": 2}
-    assert missing_of([H100] * 2, said((18, 0), (17, 0)) + "\t Link 17: 0 GB/s\n") == [(18, 0), (17, 1)]
+    assert missing_of([H100] * 2, said((18, 0), (17, 0)) + "\t Link 17: 0 GB/s\n") == [
+        (18, 0),
+        (17, 1),
+    ]
 
 
 def test_warning_about_the_inforom_says_nothing_of_links():
@@ -139,7 +168,10 @@ def test_gpu_that_is_left_out_is_unknown_and_not_well():
 def test_gpu_without_a_model_is_unknown_and_not_well():
     """nvidia-smi numbers other GPUs than it lists, and there are two models."""
     gpus = nvlink_of([H100, H100, "0x27b8"], said((18, 0), (17, 0), ""), rows=2).nvlink.gpus
-    assert all("which of the GPUs here it means" in attempt(lambda one=one: one.up).reason for one in gpus[:2])
+    assert all(
+        "which of the GPUs here it means" in attempt(lambda one=one: one.up).reason
+        for one in gpus[:2]
+    )
     assert "it prints none" in attempt(lambda: gpus[2].up).reason
 
 
@@ -170,10 +202,19 @@ def test_part_of_a_board_without_switches_has_links_that_lead_elsewhere():
     assert {missing for _, missing in missing_of([V100] * 4, mesh)} == {1, 2}
     whole = said((6, 0), (6, 0), (5, 1), (5, 1))  # a board of four, on which one link is broken
     assert [missing for _, missing in missing_of([V100] * 4, whole, is_vm=True)] == [0, 0, 1, 1]
-    assert [missing for _, missing in missing_of([V100] * 8, said(*[(6, 0)] * 7, (4, 2)), is_vm=True)] == [0] * 7 + [2]
-    assert {missing for _, missing in missing_of([A100] * 2, said((4, 8), (4, 8)), is_vm=True)} == {0}
-    assert [missing for _, missing in missing_of([A100] * 2, said((4, 8), (3, 9)), is_vm=True)] == [8, 9]
-    assert {missing for _, missing in missing_of([H100] * 3, said(*[(12, 6)] * 3), is_vm=True)} == {0}
+    assert [
+        missing for _, missing in missing_of([V100] * 8, said(*[(6, 0)] * 7, (4, 2)), is_vm=True)
+    ] == [0] * 7 + [2]
+    assert {missing for _, missing in missing_of([A100] * 2, said((4, 8), (4, 8)), is_vm=True)} == {
+        0
+    }
+    assert [missing for _, missing in missing_of([A100] * 2, said((4, 8), (3, 9)), is_vm=True)] == [
+        8,
+        9,
+    ]
+    assert {missing for _, missing in missing_of([H100] * 3, said(*[(12, 6)] * 3), is_vm=True)} == {
+        0
+    }
 
 
 def test_host_that_gave_away_a_part_of_such_a_board():
@@ -206,14 +247,19 @@ def test_cards_with_bridges_use_a_part_of_their_links():
     assert [(gpu.is_sxm, gpu.missing, gpu.up, gpu.sibling_up) for gpu in (one, other, third)] == [
         (False, 0, 12, 12), (False, 0, 8, 12), (False, 0, 0, 12),
     ]  # fmt: skip
-    assert all(gpu.sibling_up == 0 for gpu in nvlink_of([A100_PCIE] * 2, said(DOWN, DOWN)).nvlink.gpus)
+    assert all(
+        gpu.sibling_up == 0 for gpu in nvlink_of([A100_PCIE] * 2, said(DOWN, DOWN)).nvlink.gpus
+    )
 
 
 @pytest.mark.parametrize(
-    ("size", "bridged"), [("Standard_NC80adis_H100_v5", True), ("Standard_NC48ads_A100_v4", False), ("", False)]
+    ("size", "bridged"),
+    [("Standard_NC80adis_H100_v5", True), ("Standard_NC48ads_A100_v4", False), ("", False)],
 )
 def test_size_of_a_virtual_machine_that_comes_with_bridges_is_known(size, bridged):
-    """Azure/azhpc-images issue 443: half of these machines come up with all links down, and a reboot brings them."""
+    """Azure/azhpc-images issue 443: half of these machines come up with all links down, and a
+    reboot brings them.
+    """
     files = {
         "/sys/class/dmi/id/sys_vendor": "Microsoft Corporation\n",
         "/sys/class/dmi/id/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77\n",
@@ -254,7 +300,11 @@ def test_errors_of_both_vocabularies():
 
 def test_errors_are_told_by_slot():
     facts = nvlink_of(
-        [H100] * 2, "", queries={QUESTION: "GPU 0: A\n Link 0: Replay Errors: 2\nGPU 1: A\n Link 0: CRC Errors: 3\n"}
+        [H100] * 2,
+        "",
+        queries={
+            QUESTION: "GPU 0: A\n Link 0: Replay Errors: 2\nGPU 1: A\n Link 0: CRC Errors: 3\n"
+        },
     )
     assert [(one.slot, one.errors, one.failed_recoveries) for one in facts.nvlink_errors.gpus] == [
         ("0000:10:00.0", 2, 0), ("0000:11:00.0", 3, 0),
@@ -266,7 +316,11 @@ def test_fabric_that_is_not_told_is_none():
     assert fabric_of({}) == ((), ())
     assert fabric_of({"fabric.state": "Not Supported", "fabric.status": "N/A"}) == ((), ())
     assert fabric_of({"fabric.state": "Not Started"}) == ((), ())
-    busy = {"fabric.state": "Completed", "fabric.status": "Success", "fabric.health.access_timeout_recovery": "True"}
+    busy = {
+        "fabric.state": "Completed",
+        "fabric.status": "Success",
+        "fabric.health.access_timeout_recovery": "True",
+    }
     assert fabric_of(busy) == ((), ("it is being recovered",))
 
 
@@ -280,9 +334,17 @@ def test_fabric_that_is_not_told_is_none():
 def test_fabric_in_words_that_are_not_known_is_unknown_and_not_well(said):
     with pytest.raises(ValueError, match=r"nvidia-smi says '.*' of fabric\."):
         fabric_of({"fabric.state": "Completed", "fabric.status": "Success", **said})
-    assert fabric_of({"fabric.health.route_unhealthy": "True", "fabric.health.summary": "Strange"}) == (
+    assert fabric_of(
+        {"fabric.health.route_unhealthy": "True", "fabric.health.summary": "Strange"}
+    ) == (
         ("a route is not healthy",),
         (),
     )
-    every = {f"fabric.health.{name}": "Not Supported" for name in ("summary", "bandwidth", "route_unhealthy")}
-    assert fabric_of({"fabric.state": "In Progress", "fabric.status": "Undefined", **every}) == ((), ())
+    every = {
+        f"fabric.health.{name}": "Not Supported"
+        for name in ("summary", "bandwidth", "route_unhealthy")
+    }
+    assert fabric_of({"fabric.state": "In Progress", "fabric.status": "Undefined", **every}) == (
+        (),
+        (),
+    )

@@ -1,4 +1,6 @@
-"""NVMe drives: the state of their controllers, and the health that they tell; formats of nvme-cli and smartmontools."""
+"""NVMe drives: the state of their controllers, and the health that they tell; formats of nvme-cli
+and smartmontools.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,13 @@ CTL = make_question("smartctl", "nvme0")
 
 
 def host(
-    answers=None, names=("nvme0",), model="SAMSUNG MZWLO3T8HCLS", state="live", transport="pcie", files=None, **more
+    answers=None,
+    names=("nvme0",),
+    model="SAMSUNG MZWLO3T8HCLS",
+    state="live",
+    transport="pcie",
+    files=None,
+    **more,
 ):
     every = {}
     for name in names:
@@ -40,7 +48,10 @@ def host(
             f"{base}/transport": f"{transport}\n",
         }
         every |= {f"{base}/hwmon3/temp1_input": "41850\n", f"{base}/hwmon3/temp1_alarm": "0\n"}
-    links = {f"/sys/class/nvme/{name}/device": f"../../../0000:c{number}:00.0" for number, name in enumerate(names, 1)}
+    links = {
+        f"/sys/class/nvme/{name}/device": f"../../../0000:c{number}:00.0"
+        for number, name in enumerate(names, 1)
+    }
     reader = FakeReader(every | (files or {}), links=links, queries=answers or {}, **more)
     return Facts(reader), reader
 
@@ -61,7 +72,14 @@ def test_drive_that_is_well():
         2,
         0,
     )
-    assert not any((found.has_lost_reliability, found.is_read_only, found.has_lost_backup, found.is_short_of_spare))
+    assert not any(
+        (
+            found.has_lost_reliability,
+            found.is_read_only,
+            found.has_lost_backup,
+            found.is_short_of_spare,
+        )
+    )
     assert found.is_out_of_bounds is found.is_untold is False
     assert found.is_asked is True
     assert found.address == "0000:c1:00.0"
@@ -72,7 +90,13 @@ def test_drive_that_is_well():
     [(1, "is_short_of_spare"), (2, "is_out_of_bounds"), (4, "has_lost_reliability"), (8, "is_read_only"), (16, "has_lost_backup")],
 )  # fmt: skip
 def test_bits_of_the_critical_warning(warning, name):
-    names = {"is_short_of_spare", "is_out_of_bounds", "has_lost_reliability", "is_read_only", "has_lost_backup"}
+    names = {
+        "is_short_of_spare",
+        "is_out_of_bounds",
+        "has_lost_reliability",
+        "is_read_only",
+        "has_lost_backup",
+    }
     for spelled in (warning, str(warning), {"value": warning, "available_spare": 0}):
         found = drive({"critical_warning": spelled})
         assert {one for one in names if getattr(found, one)} == {name}
@@ -86,8 +110,14 @@ def test_numbers_as_versions_of_the_programs_print_them():
 
 
 def test_smartctl_where_nvme_cli_is_not_installed_or_fails():
-    told = json.dumps({"smartctl": {"exit_status": 64}, "nvme_smart_health_information_log": SMARTCTL})
-    for nvme in (ABSENT, Completed(1, b"", b"No such file or directory\n"), Unreadable("nvme did not end within 5 s")):
+    told = json.dumps(
+        {"smartctl": {"exit_status": 64}, "nvme_smart_health_information_log": SMARTCTL}
+    )
+    for nvme in (
+        ABSENT,
+        Completed(1, b"", b"No such file or directory\n"),
+        Unreadable("nvme did not end within 5 s"),
+    ):
         found = drive(answers={NVME: nvme, CTL: Completed(64, told.encode(), b"")})
         assert (found.used_percent, found.media_errors) == (3, 7)
 
@@ -112,7 +142,9 @@ def test_program_that_does_not_tell_is_no_drive_that_is_well(answer, why):
 
 
 def test_without_root_nobody_is_asked_and_the_kernel_still_tells():
-    facts, reader = host({}, is_privileged=False, files={"/sys/class/nvme/nvme0/hwmon3/temp1_alarm": "1\n"})
+    facts, reader = host(
+        {}, is_privileged=False, files={"/sys/class/nvme/nvme0/hwmon3/temp1_alarm": "1\n"}
+    )
     (found,) = facts.nvme.judged
     assert found.is_out_of_bounds is True
     assert found.celsius == 42
@@ -151,7 +183,10 @@ def test_drives_over_a_network_are_not_asked():
 
 def test_where_no_program_is_installed_one_stands_for_all_that_say_nothing_themselves():
     names = tuple(f"nvme{number}" for number in range(4))
-    files = {"/sys/class/nvme/nvme1/state": "dead\n", "/sys/class/nvme/nvme2/hwmon3/temp1_alarm": "1\n"}
+    files = {
+        "/sys/class/nvme/nvme1/state": "dead\n",
+        "/sys/class/nvme/nvme2/hwmon3/temp1_alarm": "1\n",
+    }
     facts, _ = host({}, names=names, files=files)
     assert [one.name for one in facts.nvme.judged] == ["nvme1", "nvme2", "3 NVMe drives"]
     assert facts.nvme.judged[-1].is_untold is True
@@ -179,7 +214,9 @@ def test_nothing_is_asked_where_there_is_no_drive():
 )
 def test_drive_on_the_bus_without_a_driver(files, links, is_told):
     base = "/sys/bus/pci/devices/0000:c9:00.0"
-    every = {f"{base}/class": "0x010802\n"} | {f"{base}/{name}": text for name, text in files.items()}
+    every = {f"{base}/class": "0x010802\n"} | {
+        f"{base}/{name}": text for name, text in files.items()
+    }
     hung = {f"{base}/{name}": target for name, target in links.items()}
     for is_loaded in (True, False):
         folders = ["/sys/bus/pci/drivers/nvme"] if is_loaded else []

@@ -18,7 +18,12 @@ UBUNTU_CODENAME=noble
 
 def test_os_ubuntu_release_is_read_from_the_file():
     seen = Facts(FakeReader({"/etc/os-release": NOBLE})).os
-    assert (seen.id, seen.id_like, seen.version_id, seen.codename) == ("ubuntu", ("debian",), "24.04", "noble")
+    assert (seen.id, seen.id_like, seen.version_id, seen.codename) == (
+        "ubuntu",
+        ("debian",),
+        "24.04",
+        "noble",
+    )
     assert seen.name == "Ubuntu 24.04.3 LTS"
     assert (seen.is_ubuntu, seen.is_debian) == (True, False)
 

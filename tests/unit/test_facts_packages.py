@@ -70,7 +70,11 @@ def test_packages_installed_and_held():
 
 def test_packages_removed_with_configuration_left_is_not_installed():
     package = packages()["tuned"]
-    assert (package.is_installed, package.status, package.version) == (False, "config-files", "2.21.0-1ubuntu1")
+    assert (package.is_installed, package.status, package.version) == (
+        False,
+        "config-files",
+        "2.21.0-1ubuntu1",
+    )
 
 
 def test_packages_unknown_name_is_not_installed():
@@ -85,7 +89,10 @@ def test_packages_unknown_name_is_not_installed():
 
 def test_packages_half_installed_is_not_installed_and_pending_triggers_are():
     seen = packages()
-    assert (seen["half"].is_installed, seen["half"].status) == (False, "half-installed, reinst-required")
+    assert (seen["half"].is_installed, seen["half"].status) == (
+        False,
+        "half-installed, reinst-required",
+    )
     assert seen["man-db"].is_installed
 
 
@@ -104,7 +111,9 @@ def test_packages_names_are_the_installed_ones():
 
 
 def test_packages_fields_in_another_order_are_found():
-    table = parse_status(b"Version: 2\nArchitecture: all\nPackage: odd\nStatus: install ok installed\n")
+    table = parse_status(
+        b"Version: 2\nArchitecture: all\nPackage: odd\nStatus: install ok installed\n"
+    )
     assert table["odd"] == ("2", "install ok installed")
 
 
@@ -158,7 +167,9 @@ def test_package_in_each_state_of_dpkg_is_installed_or_unfinished(status, expect
 def test_packages_are_interrupted_while_dpkg_has_its_own_journal():
     files = {"/var/lib/dpkg/status": STATUS, "/var/lib/dpkg/updates/tmp.i": "half a paragraph"}
     assert not Facts(FakeReader(files)).packages.is_interrupted
-    files["/var/lib/dpkg/updates/0001"] = "Package: dpkg\nStatus: install ok installed\nVersion: 1.22.6ubuntu6\n"
+    files["/var/lib/dpkg/updates/0001"] = (
+        "Package: dpkg\nStatus: install ok installed\nVersion: 1.22.6ubuntu6\n"
+    )
     assert Facts(FakeReader(files)).packages.is_interrupted
 
 

@@ -1,4 +1,6 @@
-"""What Ubuntu's packages say of themselves: `apt-cache show`, with the fields of Ubuntu's archive in their order."""
+"""What Ubuntu's packages say of themselves: `apt-cache show`, with the fields of Ubuntu's archive
+in their order.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,10 @@ Package: nvidia-driver-pinning-580
 Section: multiverse/devel
 Version: 580-1ubuntu1
 """
-HERE = {f"0000:{slot:02x}:00.0": gpu(one, slot).modalias for slot, one in enumerate(("0x20b2", "0x2330", "0x2b85"))}
+HERE = {
+    f"0000:{slot:02x}:00.0": gpu(one, slot).modalias
+    for slot, one in enumerate(("0x20b2", "0x2330", "0x2b85"))
+}
 
 
 def test_fields_of_each_package():
@@ -159,7 +164,10 @@ def test_aliases_match_as_globs_whatever_the_case(alias, fits):
 
 
 def test_first_stanza_of_a_name_counts():
-    twice = SHOWN + "\nPackage: nvidia-driver-615-open\nVersion: 1\nModaliases: nvidia(pci:x*)\nSupport: PB\n"
+    twice = (
+        SHOWN
+        + "\nPackage: nvidia-driver-615-open\nVersion: 1\nModaliases: nvidia(pci:x*)\nSupport: PB\n"
+    )
     assert parse_show(twice, HERE)["nvidia-driver-615-open"].support == "NFB"
 
 
@@ -213,7 +221,10 @@ def test_apt_is_asked_once_for_the_gpus_here():
         (ABSENT, "apt-cache is not installed"),
         (Unreadable("not in this record"), "not in this record"),
         (Completed(100, b"", b"E: No packages found\n"), "apt's lists have no driver of NVIDIA's"),
-        (Completed(100, b"", b"E: Malformed line 1\n"), "apt's lists have no driver of NVIDIA's (E: Malformed line 1)"),
+        (
+            Completed(100, b"", b"E: Malformed line 1\n"),
+            "apt's lists have no driver of NVIDIA's (E: Malformed line 1)",
+        ),
     ],
 )
 def test_what_apt_does_not_tell_is_said(answer, problem):
@@ -222,7 +233,9 @@ def test_what_apt_does_not_tell_is_said(answer, problem):
 
 
 def test_apt_is_not_asked_without_a_gpu():
-    reader = FakeReader({"/sys/bus/pci/devices/0000:00:00.0/vendor": "0x1022\n"}, queries={QUERY: SHOWN})
+    reader = FakeReader(
+        {"/sys/bus/pci/devices/0000:00:00.0/vendor": "0x1022\n"}, queries={QUERY: SHOWN}
+    )
     assert Facts(reader).packaging.problem == "there is no NVIDIA GPU"
     assert reader.asked == []
 

@@ -37,25 +37,39 @@ def facts_of(files=None, links=None, **more):
         f"{PORT}/max_link_width": "8\n", f"{PORT}/max_link_speed": "16.0 GT/s PCIe\n",
         f"{PORT}/config": express_port(6, 0x1D),
     }  # fmt: skip
-    pairs = {f"{PCI}/0000:15:01.0": f"../../..{PORT[4:]}", f"{PCI}/0000:16:00.0": f"../../..{GPU[4:]}"}
+    pairs = {
+        f"{PCI}/0000:15:01.0": f"../../..{PORT[4:]}",
+        f"{PCI}/0000:16:00.0": f"../../..{GPU[4:]}",
+    }
     return Facts(FakeReader(every | (files or {}), links=pairs | (links or {}), **more))
 
 
 def test_pcie_link_is_judged_by_what_both_ends_can_do():
     (link,) = facts_of().pcie.links
-    assert (link.port, link.width, link.wanted_width, link.wanted_speed) == ("0000:15:01.0", 8, 8, 16.0)
+    assert (link.port, link.width, link.wanted_width, link.wanted_speed) == (
+        "0000:15:01.0",
+        8,
+        8,
+        16.0,
+    )
     assert not link.is_working
     assert (link.corrected, link.uncorrected) == (-1, -1)
 
 
 def test_links_of_other_kinds_are_known_where_the_way_to_one_device_is_not():
     disk = "/sys/devices/pci0000:15/0000:15:02.0/0000:17:00.0"
-    files = {f"{disk}/class": "0x010802", f"{disk}/current_link_width": "4\n", f"{disk}/max_link_width": "4\n"}
+    files = {
+        f"{disk}/class": "0x010802",
+        f"{disk}/current_link_width": "4\n",
+        f"{disk}/max_link_width": "4\n",
+    }
     links = {f"{PCI}/0000:17:00.0": f"../../..{disk[4:]}"}
     facts = facts_of(files, links)
     why = "which bridges are above it is not shown"
     resolve = facts.reader.resolve
-    facts.reader.resolve = lambda path: Unreadable(why) if path.endswith("0000:16:00.0") else resolve(path)
+    facts.reader.resolve = lambda path: (
+        Unreadable(why) if path.endswith("0000:16:00.0") else resolve(path)
+    )
     found = facts.pcie.links
     assert [one.kind for one in found] == ["gpu", "nvme"]
     assert found[1].port == "0000:15:02.0"
@@ -73,12 +87,19 @@ SPLIT = "/sys/devices/pci0000:15/0000:15:01.1"
         ("16", ("8", "8"), SPLIT, True),  # x8/x8
         ("16", ("8", "4"), SPLIT, True),
         ("8", ("8", "8"), SPLIT, False),  # each port has its own lanes
-        ("16", ("8", "16"), SPLIT, False),  # the neighbour has a slot of its own: this one came up narrow
+        (
+            "16",
+            ("8", "16"),
+            SPLIT,
+            False,
+        ),  # the neighbour has a slot of its own: this one came up narrow
         ("16", ("8", "0"), SPLIT, False),  # not known
         ("16", ("8", "8"), "/sys/devices/pci0000:15/0000:15:02.0", False),  # another slot
     ],
 )
-def test_lanes_that_a_board_shares_out_to_two_cards_are_no_fault(port_width, widths, other_port, split):
+def test_lanes_that_a_board_shares_out_to_two_cards_are_no_fault(
+    port_width, widths, other_port, split
+):
     disk = f"{other_port}/0000:17:00.0"
     files = {
         f"{PORT}/max_link_width": f"{port_width}\n", f"{GPU}/current_link_width": f"{widths[0]}\n",
@@ -90,9 +111,13 @@ def test_lanes_that_a_board_shares_out_to_two_cards_are_no_fault(port_width, wid
     facts = facts_of(files, links)
     link = next(one for one in facts.pcie.links if one.kind == "gpu")
     assert link.split_with == (("0000:17:00.0", "0000:17:00.1") if split else ())
-    facts.__dict__["host"] = SimpleNamespace(is_image=False, is_container=False, is_wsl=False, is_vm=False)
+    facts.__dict__["host"] = SimpleNamespace(
+        is_image=False, is_container=False, is_wsl=False, is_vm=False
+    )
     catalog = builtin_catalog()
-    said = evaluate(catalog.rules["gpu-pcie-link"], facts, catalog.rules["gpu-pcie-link"].defaults).findings
+    said = evaluate(
+        catalog.rules["gpu-pcie-link"], facts, catalog.rules["gpu-pcie-link"].defaults
+    ).findings
     todo = " ".join(finding.todo for finding in said)
     assert ("reseat" in todo) == (not split and port_width == "16"), said
     assert ("manual splits the slots" in todo) == split
@@ -133,7 +158,9 @@ def test_virtual_functions_and_second_ports_have_no_link_of_their_own():
     assert not found["0000:16:00.0"].is_like_siblings
 
 
-@pytest.mark.parametrize(("guids", "half"), [(("a", "a"), "0000:18:00.0"), (("a", "b"), ""), (("", ""), "")])
+@pytest.mark.parametrize(
+    ("guids", "half"), [(("a", "a"), "0000:18:00.0"), (("a", "b"), ""), (("", ""), "")]
+)
 def test_halves_of_a_card_share_their_guid(guids, half):
     devices = {
         slot: (8, {"infiniband/mlx5_0/sys_image_guid": f"{guid}\n"})
@@ -143,7 +170,9 @@ def test_halves_of_a_card_share_their_guid(guids, half):
     assert (link.other_half, link.is_like_siblings, link.model) == (half, True, "15b3:1021")
 
 
-@pytest.mark.parametrize(("speed", "lanes", "rate"), [("32.0", 16, 30.72), ("16.0", 4, 3.84), ("3.0", 4, 0.0)])
+@pytest.mark.parametrize(
+    ("speed", "lanes", "rate"), [("32.0", 16, 30.72), ("16.0", 4, 3.84), ("3.0", 4, 0.0)]
+)
 def test_replays_of_a_sound_link(speed, lanes, rate):
     device = {"max_link_speed": f"{speed} GT/s PCIe\n", "max_link_width": f"{lanes}\n"}
     link = links_of({"0000:16:00.0": (lanes, device)})["0000:16:00.0"]
@@ -162,16 +191,22 @@ def test_pcie_device_names_the_bridges_above_it():
 
 
 @pytest.mark.parametrize(
-    ("driver", "is_program"), [("vfio-pci", True), ("uio_pci_generic", True), ("igb_uio", True), ("mlx5_core", False)]
+    ("driver", "is_program"),
+    [("vfio-pci", True), ("uio_pci_generic", True), ("igb_uio", True), ("mlx5_core", False)],
 )
 def test_card_that_a_program_drives_itself(driver, is_program):
     card = "/sys/devices/pci0000:15/0000:15:02.0"
-    links = {f"{PCI}/0000:15:02.0": f"../../..{card[4:]}", f"{card}/driver": f"../../../bus/pci/drivers/{driver}"}
+    links = {
+        f"{PCI}/0000:15:02.0": f"../../..{card[4:]}",
+        f"{card}/driver": f"../../../bus/pci/drivers/{driver}",
+    }
     facts = facts_of({f"{card}/class": "0x020000", f"{card}/vendor": "0x15b3"}, links)
     assert facts.pcie.has_user_space_driver == is_program
 
 
-@pytest.mark.parametrize(("spelled", "lanes"), [("16", 16), ("0", 0), ("63", 0), ("255", 0), ("", 0)])
+@pytest.mark.parametrize(
+    ("spelled", "lanes"), [("16", 16), ("0", 0), ("63", 0), ("255", 0), ("", 0)]
+)
 def test_width_of_dead_links_is_unknown(spelled, lanes):
     assert width_of(spelled) == lanes
 
@@ -190,7 +225,11 @@ def test_iommu_group_and_domain():
     group = "/sys/kernel/iommu_groups/7"
     iommu = facts_of({f"{group}/type": "DMA\n"}, {f"{GPU}/iommu_group": group}).iommu
     assert iommu.is_on
-    assert (iommu.translated, iommu.strict, iommu.summary) == (("0000:16:00.0",), ("0000:16:00.0",), "1 gpu DMA")
+    assert (iommu.translated, iommu.strict, iommu.summary) == (
+        ("0000:16:00.0",),
+        ("0000:16:00.0",),
+        "1 gpu DMA",
+    )
 
 
 def test_iommu_device_without_group_is_not_translated():
@@ -207,7 +246,9 @@ def test_iommu_group_without_type_is_unknown():
 
 
 def test_iommu_group_whose_type_was_not_read_is_unknown_for_that():
-    """A report of nvidia-bug-report.sh has the number of the group, and no type: the kernel is not to blame."""
+    """A report of nvidia-bug-report.sh has the number of the group, and no type: the kernel is not
+    to blame.
+    """
     group = "/sys/kernel/iommu_groups/7"
     links = {f"{GPU}/iommu_group": group}
     iommu = facts_of({f"{group}/type": Unreadable("not in this record")}, links).iommu
@@ -216,7 +257,10 @@ def test_iommu_group_whose_type_was_not_read_is_unknown_for_that():
 
 
 def test_arguments_of_iommu_alone():
-    assert arguments_of(("quiet", "iommu=pt", "intel_iommu=on", "iommux=1")) == ("iommu=pt", "intel_iommu=on")
+    assert arguments_of(("quiet", "iommu=pt", "intel_iommu=on", "iommux=1")) == (
+        "iommu=pt",
+        "intel_iommu=on",
+    )
 
 
 def test_acs_downstream_port_that_redirects():
@@ -233,10 +277,16 @@ def test_acs_card_behind_the_same_switch_counts():
         f"{card}/vendor": "0x15b3", f"{card}/class": "0x020700", f"{down}/config": express_port(6, 0x4),
     }  # fmt: skip
     files |= {
-        f"{PORT}/{path}config": express_port(5, 0) for path in ("", "0000:16:00.0/", "0000:16:00.0/0000:17:00.0/")
+        f"{PORT}/{path}config": express_port(5, 0)
+        for path in ("", "0000:16:00.0/", "0000:16:00.0/0000:17:00.0/")
     }
-    links = {f"{PCI}/{path.rpartition('/')[2]}": f"../../..{path[4:]}" for path in (gpu, card, down)}
-    links |= {f"{PCI}/0000:16:00.0": f"../../..{PORT[4:]}/0000:16:00.0", f"{PCI}/0000:15:01.0": f"../../..{PORT[4:]}"}
+    links = {
+        f"{PCI}/{path.rpartition('/')[2]}": f"../../..{path[4:]}" for path in (gpu, card, down)
+    }
+    links |= {
+        f"{PCI}/0000:16:00.0": f"../../..{PORT[4:]}/0000:16:00.0",
+        f"{PCI}/0000:15:01.0": f"../../..{PORT[4:]}",
+    }
     links[f"{PCI}/0000:17:00.0"] = f"../../..{PORT[4:]}/0000:16:00.0/0000:17:00.0"
     assert Facts(FakeReader(files, links=links)).acs.slots == ("0000:17:01.0",)
 
@@ -291,6 +341,8 @@ def test_acs_rule_names_the_ports_and_both_commands():
     plan = examine(host, builtin_catalog(), replace(Policy(), sole=("kernel-acs",))).plan()
     (finding,) = plan.findings
     assert finding.verdict is Verdict.ADVICE
-    assert finding.reason == "ACS redirection is on at these ports of switches with GPUs: 0000:1a:00.0"
+    assert (
+        finding.reason == "ACS redirection is on at these ports of switches with GPUs: 0000:1a:00.0"
+    )
     assert "setpci -s 0000:1a:00.0 ECAP_ACS+0x6.w=0:c" in finding.todo
     assert "pci=disable_acs_redir=pci:1000:c030" in finding.todo

@@ -13,7 +13,11 @@ MOUNTS = """\
 23 20 0:50 / /home rw shared:4 - nfs4 nfs:/home rw
 24 20 7:0 / /snap/x ro shared:5 - squashfs /dev/loop0 ro
 """
-SPACES = {"/": Space(1000, 100, 50, 25), "/tmp": Space(400, 400, 9, 9), "/data": Space(2000, 3, 0, 0)}
+SPACES = {
+    "/": Space(1000, 100, 50, 25),
+    "/tmp": Space(400, 400, 9, 9),
+    "/data": Space(2000, 3, 0, 0),
+}
 
 
 def places(environment="", **options):
@@ -31,7 +35,11 @@ def test_places_with_what_lies_on_them():
         "/tmp": (),
         "/data": (),
     }
-    assert (seen["/"].free_percent, seen["/"].free_inodes_percent, seen["/tmp"].is_memory) == (10.0, 50.0, True)
+    assert (seen["/"].free_percent, seen["/"].free_inodes_percent, seen["/tmp"].is_memory) == (
+        10.0,
+        50.0,
+        True,
+    )
     assert seen["/data"].free_inodes_percent == 100.0
 
 
@@ -39,7 +47,10 @@ def test_caches_tell_network_memory_and_what_is_missing():
     seen = places(
         "TRITON_CACHE_DIR=/home/cache\nHF_HOME=/data/hf\nTORCH_HOME=/data/torch\nTMPDIR=/tmp\nPIP_CACHE_DIR=~/x\n"
     )
-    assert [(one.name, one.exists, one.is_network, one.is_memory, one.holds_compiled) for one in seen.caches] == [
+    assert [
+        (one.name, one.exists, one.is_network, one.is_memory, one.holds_compiled)
+        for one in seen.caches
+    ] == [
         ("TRITON_CACHE_DIR", True, True, False, True),
         ("HF_HOME", True, False, False, False),
         ("TORCH_HOME", False, False, False, False),
@@ -55,7 +66,10 @@ def test_places_without_mounts_are_unknown():
 @pytest.mark.parametrize("mounted", ["nfs4 nfs:/x", "fuse.mergerfs a:b", "lustre mgs@tcp:/x"])
 def test_nothing_is_asked_of_what_may_wait_for_a_server(mounted):
     far = ("/home", "/cache", "/var/crash", "/var/lib/docker")
-    lines = (f"{number} 20 0:{number} / {path} rw - {mounted} rw\n" for number, path in enumerate(far, 30))
+    lines = (
+        f"{number} 20 0:{number} / {path} rw - {mounted} rw\n"
+        for number, path in enumerate(far, 30)
+    )
     files = {
         "/proc/self/mountinfo": MOUNTS.partition("23 ")[0] + "".join(lines), "/etc/environment": "HF_HOME=/link/hf\n",
         "/var/lib/dpkg/status": "Package: docker-ce\nStatus: install ok installed\nVersion: 5:28.0.1-1\n\n",
@@ -63,8 +77,14 @@ def test_nothing_is_asked_of_what_may_wait_for_a_server(mounted):
     }  # fmt: skip
     reader = FakeReader(files, links={"/link": "/cache"}, spaces=SPACES)
     facts = Facts(reader)
-    assert ([one.target for one in facts.places.all], facts.core_dumps.kept) == (["/", "/data", "/tmp"], ())
-    assert ([one.exists for one in facts.places.caches], [one.path for one in facts.stores.all]) == (
+    assert ([one.target for one in facts.places.all], facts.core_dumps.kept) == (
+        ["/", "/data", "/tmp"],
+        (),
+    )
+    assert (
+        [one.exists for one in facts.places.caches],
+        [one.path for one in facts.stores.all],
+    ) == (
         [True],
         ["/var/lib/docker"],
     )

@@ -28,7 +28,8 @@ SOLD_IN_NO_KNOWN_MACHINE = {"HGX A800", "HGX H20", "GH200"}
 OF_SWITCHES = {
     Switches.NONE: (), Switches.PCI: (FABRIC_MANAGER,), Switches.BRIDGES: (FABRIC_MANAGER, NVLSM), Switches.RACK: (IMEX,),
 }  # fmt: skip
-# Chips of vendor 10de, class 03, of which NVIDIA's own list has a board for NVLinks: a name with one of these words.
+# Chips of vendor 10de, class 03, of which NVIDIA's own list has a board for NVLinks: a name with
+# one of these words.
 ON_BOARDS = ("SXM", "GH200 480GB", "H100 80GB HBM3", "B200", "B300", "GB300")
 
 
@@ -61,9 +62,15 @@ UNLISTED = {"0x1db1", "0x1db5", "0x1db8", "0x2337"}  # older than NVIDIA's list,
 
 def test_every_board_with_nvlinks_of_nvidia_s_list_has_a_row():
     rows = (
-        row.split("\t") for row in own_file("tables/gpu-boards.tsv").decode().splitlines() if row.startswith("board")
+        row.split("\t")
+        for row in own_file("tables/gpu-boards.tsv").decode().splitlines()
+        if row.startswith("board")
     )
-    named = {f"0x{device}": name for _, device, _, name in rows if any(word in name for word in ON_BOARDS)}
+    named = {
+        f"0x{device}": name
+        for _, device, _, name in rows
+        if any(word in name for word in ON_BOARDS)
+    }
     assert len(named) > 8
     assert [(device, name) for device, name in named.items() if platform_of(device) is None] == []
 
@@ -75,6 +82,10 @@ def test_no_gpu_is_in_two_rows():
 
 
 def test_gpu_of_no_row_is_judged_by_its_chip():
-    assert (is_switched("0x29ff"), is_of_rack("0x29ff"), is_bridged("0x29ff")) == (True, False, True)
+    assert (is_switched("0x29ff"), is_of_rack("0x29ff"), is_bridged("0x29ff")) == (
+        True,
+        False,
+        True,
+    )
     assert (is_switched("0x31c3"), is_of_rack("0x31c3"), has_grace("0x31C3")) == (True, True, True)
     assert (is_switched("0x2684"), is_of_rack(""), platform_of("0x2684")) == (False, False, None)

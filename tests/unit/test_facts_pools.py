@@ -28,7 +28,13 @@ def pools(files=None, queries=None, **more):
 def test_pool_of_zfs():
     files = {STATE: "ONLINE\n", "/proc/spl/kstat/zfs/arcstats": "13 1\n"}
     (pool,), _ = pools(files, {STATUS: SOUND, LIST: "62%\n"})
-    assert (pool.name, pool.kind, pool.stopped, pool.is_degraded, pool.data_errors) == ("tank", "ZFS", "", False, 0)
+    assert (pool.name, pool.kind, pool.stopped, pool.is_degraded, pool.data_errors) == (
+        "tank",
+        "ZFS",
+        "",
+        False,
+        0,
+    )
     assert pool.used_percent == 62.0
     assert pool.is_rebuilt is False
 
@@ -51,7 +57,9 @@ def test_disks_with_errors_are_named_in_the_place_of_their_groups():
     )
     assert erring_in(config(*rows), is_whole=True) == ("sdb (0 read, 0 write, 4 checksum)",)
     unattributed = (*rows[:3], rows[4])
-    assert erring_in(config(*unattributed), is_whole=True) == ("raidz1-0 (0 read, 0 write, 4 checksum)",)
+    assert erring_in(config(*unattributed), is_whole=True) == (
+        "raidz1-0 (0 read, 0 write, 4 checksum)",
+    )
 
 
 def test_cache_or_spare_that_failed_leaves_the_pool_whole():
@@ -73,7 +81,8 @@ def test_pool_that_would_hold_who_asks_is_not_asked(state):
 
 def test_what_zpool_does_not_tell_is_unknown():
     (pool,), _ = pools(
-        {STATE: "DEGRADED\n"}, {STATUS: Completed(1, b"", b"Permission denied\n"), LIST: Unreadable("slow")}
+        {STATE: "DEGRADED\n"},
+        {STATUS: Completed(1, b"", b"Permission denied\n"), LIST: Unreadable("slow")},
     )
     assert pool.is_degraded is True
     with pytest.raises(UnknownFact, match="zpool ended with status 1: Permission denied"):
@@ -118,7 +127,10 @@ def test_thin_pool_as_dmsetup_tells_it():
 @pytest.mark.parametrize(
     ("status", "word"),
     [
-        ("0 1/2 3/4 - out_of_data_space no_discard_passdown error_if_no_space - 512", "out_of_data_space"),
+        (
+            "0 1/2 3/4 - out_of_data_space no_discard_passdown error_if_no_space - 512",
+            "out_of_data_space",
+        ),
         ("0 1/2 3/4 - ro discard_passdown queue_if_no_space needs_check 512", "ro"),
         ("0 1/2 3/4 12 rw discard_passdown queue_if_no_space needs_check 512", "needs_check"),
         ("Fail", "Fail"),
@@ -126,7 +138,9 @@ def test_thin_pool_as_dmsetup_tells_it():
     ],
 )
 def test_thin_pool_that_takes_no_writes(status, word):
-    assert parse_thin(f"vg-pool-tpool: 0 131072 thin-pool {status}\n")["vg-pool-tpool"].stopped == word
+    assert (
+        parse_thin(f"vg-pool-tpool: 0 131072 thin-pool {status}\n")["vg-pool-tpool"].stopped == word
+    )
 
 
 def test_thin_pools_need_root_and_are_seen_without():
@@ -154,7 +168,9 @@ def test_nothing_is_asked_where_there_is_no_pool():
 
 def test_record_keeps_what_is_asked_and_no_serial_numbers():
     status = SOUND.replace("tank  ONLINE", "nvme-SAMSUNG_MZWLO3T8HCLS_S6XYZ0W123456  ONLINE")
-    recorder = RecordingReader(FakeReader({STATE: "ONLINE\n"}, queries={STATUS: status, LIST: "62%\n"}))
+    recorder = RecordingReader(
+        FakeReader({STATE: "ONLINE\n"}, queries={STATUS: status, LIST: "62%\n"})
+    )
     assert Facts(recorder).pools.all[0].data_errors == 0
     record = encode_record(recorder, share=False, tool_version="1")
     assert "S6XYZ0W123456" not in str(record)
@@ -169,8 +185,12 @@ def test_a_record_keeps_errors_of_disks_without_their_serial_numbers():
         "    wwn-0x5000c500a1b2c3d4 ONLINE 3 0 1.2K",
         "    sdb ONLINE 0 0 0",
     )
-    recorder = RecordingReader(FakeReader({STATE: "ONLINE\n"}, queries={STATUS: config(*rows), LIST: "62%\n"}))
-    assert Facts(recorder).pools.all[0].erring == ("wwn-0x5000c500a1b2c3d4 (3 read, 0 write, 1.2K checksum)",)
+    recorder = RecordingReader(
+        FakeReader({STATE: "ONLINE\n"}, queries={STATUS: config(*rows), LIST: "62%\n"})
+    )
+    assert Facts(recorder).pools.all[0].erring == (
+        "wwn-0x5000c500a1b2c3d4 (3 read, 0 write, 1.2K checksum)",
+    )
     record = encode_record(recorder, share=False, tool_version="1")
     assert "5000c500a1b2c3d4" not in str(record)
     (told,) = Facts(RecordReader(record, "a.json")).pools.all[0].erring
@@ -179,7 +199,9 @@ def test_a_record_keeps_errors_of_disks_without_their_serial_numbers():
 
 
 def test_thin_pool_of_a_users_image_is_no_fault_of_the_host():
-    """A loop device is made of any file of a user (udisks2), and udev activates the volume group on it."""
+    """A loop device is made of any file of a user (udisks2), and udev activates the volume group on
+    it.
+    """
     sizes = {
         f"/sys/block/{name}/{key}": value
         for name in ("dm-0", "loop3")

@@ -15,7 +15,9 @@ WANTS = "/etc/systemd/system/multi-user.target.wants/gpu-power.service"
 
 
 def caps(files, links=None, **named):
-    return Facts(FakeReader(files, links={WANTS: UNIT} if links is None else links, **named)).power_caps.all
+    return Facts(
+        FakeReader(files, links={WANTS: UNIT} if links is None else links, **named)
+    ).power_caps.all
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,10 @@ def test_commands_that_set_a_limit(line, watts):
     [
         ({UNIT: "[Service]\nExecStart=/usr/bin/nvidia-smi -pl 280\n"}, UNIT),
         (
-            {UNIT: "[Service]\nExecStart=/bin/sh /opt/cap.sh\n", "/opt/cap.sh": "#!/bin/sh\nnvidia-smi -pl 280\n"},
+            {
+                UNIT: "[Service]\nExecStart=/bin/sh /opt/cap.sh\n",
+                "/opt/cap.sh": "#!/bin/sh\nnvidia-smi -pl 280\n",
+            },
             "/opt/cap.sh",
         ),
         (
@@ -50,9 +55,18 @@ def test_commands_that_set_a_limit(line, watts):
             },
             "/usr/local/bin/cap",
         ),
-        ({"/var/spool/cron/crontabs/root": "@reboot nvidia-smi -pl 280\n"}, "/var/spool/cron/crontabs/root"),
-        ({"/etc/rc.local": FileValue(b"#!/bin/sh\nnvidia-smi -pl 280\n", mode=0o755)}, "/etc/rc.local"),
-        ({"/etc/lact/config.yaml": "gpus:\n  10DE:2204:\n    power_cap: 280.0\n"}, "/etc/lact/config.yaml"),
+        (
+            {"/var/spool/cron/crontabs/root": "@reboot nvidia-smi -pl 280\n"},
+            "/var/spool/cron/crontabs/root",
+        ),
+        (
+            {"/etc/rc.local": FileValue(b"#!/bin/sh\nnvidia-smi -pl 280\n", mode=0o755)},
+            "/etc/rc.local",
+        ),
+        (
+            {"/etc/lact/config.yaml": "gpus:\n  10DE:2204:\n    power_cap: 280.0\n"},
+            "/etc/lact/config.yaml",
+        ),
     ],
 )
 def test_place_of_the_limit_is_named(files, place):
@@ -60,10 +74,18 @@ def test_place_of_the_limit_is_named(files, place):
 
 
 def test_what_a_description_or_a_comment_says_sets_nothing():
-    assert caps(files={UNIT: "[Unit]\nDescription=nvidia-smi -pl 280\n[Service]\nExecStart=/bin/true\n"}) == ()
     assert (
         caps(
-            files={"/etc/cron.d/gpu": "# @reboot root /opt/cap.sh\n", "/opt/cap.sh": "#!/bin/sh\nnvidia-smi -pl 280\n"}
+            files={UNIT: "[Unit]\nDescription=nvidia-smi -pl 280\n[Service]\nExecStart=/bin/true\n"}
+        )
+        == ()
+    )
+    assert (
+        caps(
+            files={
+                "/etc/cron.d/gpu": "# @reboot root /opt/cap.sh\n",
+                "/opt/cap.sh": "#!/bin/sh\nnvidia-smi -pl 280\n",
+            }
         )
         == ()
     )
@@ -71,12 +93,14 @@ def test_what_a_description_or_a_comment_says_sets_nothing():
 
 def test_unit_that_no_boot_starts_sets_nothing():
     unit = {UNIT: "[Service]\nExecStart=/usr/bin/nvidia-smi -pl 280\n"}
-    timer = {"/etc/systemd/system/timers.target.wants/gpu-power.timer": "/etc/systemd/system/gpu-power.timer"}
+    timer = {
+        "/etc/systemd/system/timers.target.wants/gpu-power.timer": "/etc/systemd/system/gpu-power.timer"
+    }
 
     assert caps(unit, links={}) == ()
-    assert caps({**unit, "/etc/systemd/system/gpu-power.timer": "[Timer]\nOnBootSec=1\n"}, links=timer) == (
-        PowerCap(UNIT, 280),
-    )
+    assert caps(
+        {**unit, "/etc/systemd/system/gpu-power.timer": "[Timer]\nOnBootSec=1\n"}, links=timer
+    ) == (PowerCap(UNIT, 280),)
 
 
 def test_drop_in_of_a_packages_unit_counts():
@@ -87,7 +111,9 @@ def test_drop_in_of_a_packages_unit_counts():
         drop_in: "[Service]\nExecStartPost=nvidia-smi -pl 280\n",
     }
 
-    assert caps(files, links={f"/etc/systemd/system/multi-user.target.wants/{name}": unit}) == (PowerCap(drop_in, 280),)
+    assert caps(files, links={f"/etc/systemd/system/multi-user.target.wants/{name}": unit}) == (
+        PowerCap(drop_in, 280),
+    )
 
 
 def test_script_on_a_server_is_not_read():

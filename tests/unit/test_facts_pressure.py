@@ -27,7 +27,12 @@ def pressure(**changes):
 
 def test_pressure_averages_and_counters_are_read():
     seen = pressure()
-    assert (seen.memory.some_60, seen.memory.full_60, seen.memory.full_300, seen.io.some_300) == (1.5, 0.25, 0.1, 0.7)
+    assert (seen.memory.some_60, seen.memory.full_60, seen.memory.full_300, seen.io.some_300) == (
+        1.5,
+        0.25,
+        0.1,
+        0.7,
+    )
     assert seen.is_measured
     assert seen.swapped_in_bytes == 1024 * 4096
     assert (seen.oom_kills, seen.oom_groups) == (3, ("user.slice",))
@@ -47,7 +52,9 @@ def test_pressure_without_psi_is_known_to_be_unmeasured_and_the_counters_are_the
 
 def test_pressure_switched_off_in_an_old_kernel_refuses_to_be_read():
     refused = Unreadable("Operation not supported")
-    assert not pressure(**{"/proc/pressure/memory": refused, "/proc/pressure/io": refused}).is_measured
+    assert not pressure(
+        **{"/proc/pressure/memory": refused, "/proc/pressure/io": refused}
+    ).is_measured
 
 
 def test_pressure_that_may_not_be_read_is_unknown():
@@ -64,7 +71,9 @@ def test_pressure_without_vmstat_is_unknown_in_its_counters_alone():
             getattr(seen, name)
 
 
-@pytest.mark.parametrize("text", ["", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", "full nothing\n"])
+@pytest.mark.parametrize(
+    "text", ["", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", "full nothing\n"]
+)
 def test_stall_of_a_mangled_file_is_refused(text):
     with pytest.raises(ValueError, match="says"):
         parse_stall(text)

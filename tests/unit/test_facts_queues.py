@@ -21,7 +21,11 @@ def disk(base, device, scheduler="[none] mq-deadline\n", queues=4, rotational="0
     }  # fmt: skip
 
 
-SDA, NVME, DM = f"{PCI}/ata1/block/sda", f"{PCI}/nvme/nvme0/nvme0n1", "/sys/devices/virtual/block/dm-0"
+SDA, NVME, DM = (
+    f"{PCI}/ata1/block/sda",
+    f"{PCI}/nvme/nvme0/nvme0n1",
+    "/sys/devices/virtual/block/dm-0",
+)
 LINKS = {"/sys/block/sda": SDA, "/sys/block/nvme0n1": NVME, "/sys/block/dm-0": DM}
 MOUNTS = "20 1 8:1 / /data rw shared:1 - xfs /dev/sda1 rw\n21 1 253:0 / /sets rw shared:1 - xfs /dev/dm-0 rw\n"
 
@@ -39,7 +43,8 @@ def queues(**changes):
 
 
 @pytest.mark.parametrize(
-    ("content", "word"), [("mq-deadline kyber [none]", "none"), ("none", "none"), ("[mq-deadline] none", "mq-deadline")]
+    ("content", "word"),
+    [("mq-deadline kyber [none]", "none"), ("none", "none"), ("[mq-deadline] none", "mq-deadline")],
 )
 def test_scheduler_is_the_word_in_brackets_or_the_only_one(content, word):
     assert chosen_scheduler(content) == word
@@ -59,14 +64,19 @@ def test_queues_of_disks_and_of_what_is_made_of_them():
 
 def test_kernel_whose_deadline_is_a_module_gives_no_disk_a_scheduler_and_takes_its_name_all_the_same():
     modules = "/lib/modules/6.12.118+deb13-amd64/kernel/block"
-    release = {"/proc/sys/kernel/osrelease": "6.12.118+deb13-amd64\n", f"{SDA}/queue/scheduler": "[none] \n"}
+    release = {
+        "/proc/sys/kernel/osrelease": "6.12.118+deb13-amd64\n",
+        f"{SDA}/queue/scheduler": "[none] \n",
+    }
     files = {
         **release,
         f"{modules}/mq-deadline.ko.xz": "",
         f"{modules}/kyber-iosched.ko.xz": "",
         f"{modules}/t10.ko": "",
     }
-    facts = Facts(FakeReader({**disk(SDA, "8:0", queues=1, rotational="1\n"), **files}, links=LINKS))
+    facts = Facts(
+        FakeReader({**disk(SDA, "8:0", queues=1, rotational="1\n"), **files}, links=LINKS)
+    )
     assert facts.queues.all[-1].kernel_scheduler == "none"
     assert facts.sysfs.choices["/sys/block/sda/queue/scheduler"] == ("none", "kyber", "mq-deadline")
     facts = Facts(FakeReader({**disk(SDA, "8:0", queues=1), **release}, links=LINKS))
@@ -91,8 +101,16 @@ PORT = 'DEVPATH=="/devices/pci0000:00/0000:00:1d.0/ata1/block/*"'
 @pytest.mark.parametrize(
     ("files", "name", "match"),
     [
-        ({f"{SDA}/device/wwid": "naa.5000c500a1b2c3d4\n"}, "sda", 'ATTR{device/wwid}=="naa.5000c500a1b2c3d4"'),
-        ({f"{SDA}/device/wwid": "t10.ATA     WDC  WD-1 \n"}, "sda", 'ATTR{device/wwid}=="t10.ATA     WDC  WD-1"'),
+        (
+            {f"{SDA}/device/wwid": "naa.5000c500a1b2c3d4\n"},
+            "sda",
+            'ATTR{device/wwid}=="naa.5000c500a1b2c3d4"',
+        ),
+        (
+            {f"{SDA}/device/wwid": "t10.ATA     WDC  WD-1 \n"},
+            "sda",
+            'ATTR{device/wwid}=="t10.ATA     WDC  WD-1"',
+        ),
         ({f"{SDA}/device/wwid": 'a", RUN+="/bin/x\n'}, "sda", PORT),
         ({f"{SDA}/device/wwid": "naa.5*\n"}, "sda", PORT),
         ({}, "sda", PORT),
@@ -109,7 +127,9 @@ def test_udev_knows_a_disk_by_what_stays_and_never_by_a_pattern(files, name, mat
 
 
 MD_UUID = "a1b2c3d4:00112233:44556677:8899aabb"
-ARRAY = f'PROGRAM=="/sbin/mdadm --detail --no-devices --export $devnode", RESULT=="*MD_UUID={MD_UUID}*"'
+ARRAY = (
+    f'PROGRAM=="/sbin/mdadm --detail --no-devices --export $devnode", RESULT=="*MD_UUID={MD_UUID}*"'
+)
 
 
 @pytest.mark.parametrize(
@@ -150,4 +170,7 @@ def test_disk_without_an_identity_is_known_by_its_port(path, match):
 
 def test_kernel_reads_twice_the_optimal_size_ahead():
     assert queues().all[-1].kernel_read_ahead_kib == 128
-    assert queues(**{f"{SDA}/queue/optimal_io_size": "2621440\n"}).all[-1].kernel_read_ahead_kib == 5120
+    assert (
+        queues(**{f"{SDA}/queue/optimal_io_size": "2621440\n"}).all[-1].kernel_read_ahead_kib
+        == 5120
+    )

@@ -1,4 +1,6 @@
-"""Arrays of the kernel's RAID, from /proc/mdstat, and of LVM, from dmsetup; the formats are those of drivers/md."""
+"""Arrays of the kernel's RAID, from /proc/mdstat, and of LVM, from dmsetup; the formats are those
+of drivers/md.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,22 @@ def one(text):
         ("md0 : active raid1 sdb1[1] sda1[0]\n      1 blocks [2/2] [UU]\n      [>...]  check =  0.0% (1/2)\n", "raid1", 2, 0, (), "", -1),
     ],
 )  # fmt: skip
-def test_array_with_its_members_and_what_goes_on(text, level, wanted, missing, failed, sync, percent):
+def test_array_with_its_members_and_what_goes_on(
+    text, level, wanted, missing, failed, sync, percent
+):
     array = one(text)
-    assert (array.level, array.wanted, array.missing, array.failed) == (level, wanted, missing, failed)
-    assert (array.sync, array.percent, array.is_active, array.is_container) == (sync, percent, True, False)
+    assert (array.level, array.wanted, array.missing, array.failed) == (
+        level,
+        wanted,
+        missing,
+        failed,
+    )
+    assert (array.sync, array.percent, array.is_active, array.is_container) == (
+        sync,
+        percent,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +73,9 @@ def test_array_with_its_members_and_what_goes_on(text, level, wanted, missing, f
 )  # fmt: skip
 def test_array_that_misses_more_than_its_level_can(level, layout, members, is_lost):
     count = f"[{len(members)}/{members.count('U')}] [{members}]"
-    array = one(f"md0 : active {level} sdb1[1] sda1[0]\n      976630464 blocks super 1.2 {layout} {count}\n")
+    array = one(
+        f"md0 : active {level} sdb1[1] sda1[0]\n      976630464 blocks super 1.2 {layout} {count}\n"
+    )
     assert array.is_lost is is_lost
 
 
@@ -79,8 +95,13 @@ def test_file_without_arrays_and_a_line_that_is_none():
 
 
 def test_file_is_read_only_where_there_is_an_array_and_unread_is_unknown():
-    assert Facts(FakeReader({"/proc/mdstat": Unreadable("no")}, folders=("/sys/block",))).raid.arrays == ()
-    hidden = Facts(FakeReader({"/sys/block/md0/size": "1\n", "/proc/mdstat": Unreadable("permission denied")}))
+    assert (
+        Facts(FakeReader({"/proc/mdstat": Unreadable("no")}, folders=("/sys/block",))).raid.arrays
+        == ()
+    )
+    hidden = Facts(
+        FakeReader({"/sys/block/md0/size": "1\n", "/proc/mdstat": Unreadable("permission denied")})
+    )
     with pytest.raises(UnknownFact, match="permission denied"):
         _ = hidden.raid.arrays
 
@@ -107,7 +128,9 @@ def volume(status, pulled=frozenset(), name="vg-lv"):
         ("raid4 5 AAAAA 2/8192", "raid4", 5, 0, "", -1),  # before version 1.5 of the target
     ],
 )
-def test_volume_of_lvm_with_its_members_and_what_goes_on(status, level, wanted, missing, sync, percent):
+def test_volume_of_lvm_with_its_members_and_what_goes_on(
+    status, level, wanted, missing, sync, percent
+):
     array = volume(status)
     assert (array.level, array.wanted, array.missing, array.sync, array.percent) == (
         level,
@@ -149,7 +172,8 @@ def test_mismatches_of_lvm_count_where_there_is_parity():
     assert volume("raid1 2 AA 1/1 idle 128 0 -").mismatches == 0
 
 
-# As Linux 6.1 of Debian 12 told them after a disk was pulled and all were written to, one of them under repair.
+# As Linux 6.1 of Debian 12 told them after a disk was pulled and all were written to, one of them
+# under repair.
 REAL = """\
 vg--a-lin: 0 32768 raid raid1 2 AA 32768/32768 idle 0 0 -
 vg--a-mir: 0 32768 raid raid1 2 Aa 8704/32768 recover 0 0 -
@@ -205,7 +229,9 @@ def test_volume_below_a_snapshot_and_one_that_is_really_called_so():
 
 
 def test_disk_that_is_gone_below_a_member():
-    (array,), _ = volumes({path: text for path, text in LVM.items() if path != "/sys/class/block/sdb/dev"})
+    (array,), _ = volumes(
+        {path: text for path, text in LVM.items() if path != "/sys/class/block/sdb/dev"}
+    )
     assert (array.missing, array.failed) == (1, ("vg--a-lv_rimage_1",))
 
 
@@ -215,7 +241,11 @@ def test_disk_that_is_gone_below_a_member():
         (ROW, {"is_privileged": False}, "needs root: how the RAID volumes"),
         ("", {}, "dmsetup is not installed"),
         (Unreadable("dmsetup did not end within 10 s"), {}, "did not end within"),
-        (Completed(1, b"", b"Permission denied\n"), {}, "dmsetup ended with status 1: Permission denied"),
+        (
+            Completed(1, b"", b"Permission denied\n"),
+            {},
+            "dmsetup ended with status 1: Permission denied",
+        ),
         (ROW.replace("--a", "--b"), {}, "dmsetup tells nothing of vg--a-lv"),
         ("No devices found\n", {}, "which is no RAID volume"),
         (ROW, {"unreadable": {"/sys/class/block": "no sysfs"}}, "no sysfs"),
@@ -231,7 +261,10 @@ def test_volume_that_cannot_be_asked_for_is_there_and_unknown(said, more, reason
 
 def test_nothing_is_asked_where_lvm_has_no_raid():
     plain = {"/sys/block/dm-0/dm/uuid": "LVM-a\n", "/sys/block/dm-0/dm/name": "vg-data\n"}
-    other = {"/sys/block/dm-1/dm/uuid": "CRYPT-LUKS2-a\n", "/sys/block/dm-1/dm/name": "own_rimage_0\n"}
+    other = {
+        "/sys/block/dm-1/dm/uuid": "CRYPT-LUKS2-a\n",
+        "/sys/block/dm-1/dm/name": "own_rimage_0\n",
+    }
     found, reader = volumes({**plain, **other})
     assert (found, reader.asked) == ((), [])
 
@@ -249,7 +282,11 @@ def test_record_of_an_earlier_version_has_no_answer_of_dmsetup():
 
 def block(name, number, *slaves, **more):
     base = f"/sys/block/{name}"
-    files = {f"{base}/dev": number, f"{base}/size": "2048", **{f"{base}/{path}": text for path, text in more.items()}}
+    files = {
+        f"{base}/dev": number,
+        f"{base}/size": "2048",
+        **{f"{base}/{path}": text for path, text in more.items()},
+    }
     return files | {f"{base}/slaves/{slave}/dev": "" for slave in slaves}
 
 
@@ -262,7 +299,9 @@ def block(name, number, *slaves, **more):
     ],
 )
 def test_array_of_a_users_images_is_no_fault_of_the_host(text):
-    """udisks2 makes a loop device of any file of a user, and udev assembles the array that is on it."""
+    """udisks2 makes a loop device of any file of a user, and udev assembles the array that is on
+    it.
+    """
     files = {
         "/proc/mdstat": HEAD + RAID5 + text + TAIL, **block("md0", "9:0"), **block("md127", "9:127"),
         **block("loop3", "7:3"), "/sys/block/loop3/loop3p1/partition": "1", "/sys/block/loop3/loop3p1/dev": "259:1",

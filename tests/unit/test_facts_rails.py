@@ -18,7 +18,11 @@ DSCP = "dscp-prio CS3:3 CS6:6\n"
 def gpu(number, switch):
     slot = f"0000:{number}a:00.0"
     place = f"{SWITCH.format(n=switch)}/0000:{switch}2:00.0/{slot}"
-    files = {f"{place}/vendor": "0x10de\n", f"{place}/device": "0x2330\n", f"{place}/class": "0x030200\n"}
+    files = {
+        f"{place}/vendor": "0x10de\n",
+        f"{place}/device": "0x2330\n",
+        f"{place}/class": "0x030200\n",
+    }
     return files, {f"{PCI}/{slot}": place}
 
 
@@ -89,15 +93,30 @@ def test_without_rdma_no_gpu_is_looked_at():
 
 def near(**odd):
     """Three rails, each below the switch of a GPU, the third of which is set up as `odd` says."""
-    cards = [card(1, 1), card(2, 2), card(3, 3, mtu=odd.get("mtu", 9000), files=odd.get("files", {}))]
+    cards = [
+        card(1, 1),
+        card(2, 2),
+        card(3, 3, mtu=odd.get("mtu", 9000), files=odd.get("files", {})),
+    ]
     found = rails(gpu(4, 1), gpu(5, 2), gpu(6, 3), *cards, queries=odd.get("queries"))
     return {one.name: one for one in found.roce}["mlx5_3/1"]
 
 
 def test_rail_like_its_kin():
     rail = near()
-    assert (rail.interface, rail.mtu, rail.most_mtu, rail.has_address, rail.odd) == ("eth3", 9000, 9000, True, ())
-    assert (rail.lossless, rail.trust, rail.ecn, rail.traffic_class) == ("3", "dscp", "not told", "not told")
+    assert (rail.interface, rail.mtu, rail.most_mtu, rail.has_address, rail.odd) == (
+        "eth3",
+        9000,
+        9000,
+        True,
+        (),
+    )
+    assert (rail.lossless, rail.trust, rail.ecn, rail.traffic_class) == (
+        "3",
+        "dscp",
+        "not told",
+        "not told",
+    )
 
 
 def test_rail_that_differs_says_in_what():
@@ -113,14 +132,20 @@ def test_what_mlnx_ofed_tells():
         f"{CLASS}/mlx5_3/tc/1/traffic_class": "Global tclass=106\n",
     })  # fmt: skip
     assert (rail.ecn, rail.traffic_class) == ("np 3 rp 3", "Global tclass=106")
-    assert rail.odd == ("ECN np 3 rp 3 instead of not told", "traffic class Global tclass=106 instead of not told")
+    assert rail.odd == (
+        "ECN np 3 rp 3 instead of not told",
+        "traffic class Global tclass=106 instead of not told",
+    )
 
 
 def test_link_local_address_and_roce_v1_reach_nobody():
     port = f"{CLASS}/mlx5_3/ports/1"
     rail = near(files={f"{port}/gid_attrs/types/1": "IB/RoCE v1\n"})
     assert (rail.has_address, rail.most_have_address) == (False, True)
-    many = {f"{port}/gids/{number}": "0000:0000:0000:0000:0000:0000:0000:0000\n" for number in range(1, 12)}
+    many = {
+        f"{port}/gids/{number}": "0000:0000:0000:0000:0000:0000:0000:0000\n"
+        for number in range(1, 12)
+    }
     assert not near(files=many).has_address
 
 
@@ -164,6 +189,9 @@ def test_most_common_of_equals_is_the_largest():
 
 
 def test_priorities_of_dcb():
-    assert (lossless_of(PFC.format(three="on")), lossless_of(PFC.format(three="off"))) == ("3", "none")
+    assert (lossless_of(PFC.format(three="on")), lossless_of(PFC.format(three="off"))) == (
+        "3",
+        "none",
+    )
     with pytest.raises(ValueError, match="shows no priorities"):
         lossless_of("x")

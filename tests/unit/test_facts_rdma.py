@@ -12,7 +12,14 @@ from tests.unit.fake_reader import FakeReader
 CLASS = "/sys/class/infiniband"
 
 
-def port(name, state="4: ACTIVE", rate="400 Gb/sec (4X NDR)", layer="InfiniBand", model="0x1021", **counters):
+def port(
+    name,
+    state="4: ACTIVE",
+    rate="400 Gb/sec (4X NDR)",
+    layer="InfiniBand",
+    model="0x1021",
+    **counters,
+):
     base = f"{CLASS}/{name}/ports/1"
     return {
         f"{CLASS}/{name}/device/device": f"{model}\n", f"{base}/state": f"{state}\n",
@@ -26,7 +33,9 @@ def ports(*files):
     return {one.name: one for one in Facts(FakeReader(merged)).rdma.ports}
 
 
-@pytest.mark.parametrize(("content", "word"), [("4: ACTIVE", "ACTIVE"), ("5: LinkUp", "LinkUp"), ("DOWN", "DOWN")])
+@pytest.mark.parametrize(
+    ("content", "word"), [("4: ACTIVE", "ACTIVE"), ("5: LinkUp", "LinkUp"), ("DOWN", "DOWN")]
+)
 def test_word_behind_the_number(content, word):
     assert word_of(content) == word
 
@@ -35,7 +44,10 @@ def test_rate_is_a_number_of_gigabits():
     assert (rate_of("400 Gb/sec (4X NDR)"), rate_of("2.5 Gb/sec (1X SDR)")) == (400.0, 2.5)
     with pytest.raises(ValueError, match="is no rate"):
         rate_of("fast")
-    assert [lanes_of(one) for one in ("400 Gb/sec (4X NDR)", "100 Gb/sec (1X NDR)", "100 Gb/sec", "fast")] == [
+    assert [
+        lanes_of(one)
+        for one in ("400 Gb/sec (4X NDR)", "100 Gb/sec (1X NDR)", "100 Gb/sec", "fast")
+    ] == [
         4,
         1,
         0,
@@ -85,14 +97,27 @@ def test_link_with_one_lane_or_at_the_first_speed_is_stunted_on_infiniband_alone
 DOWN = {"state": "1: DOWN", "rate": "10 Gb/sec (4X SDR)"}
 
 
-def alone(phys="2: Polling", layer="InfiniBand", flags="0x1002", carriers="0", near=False, vm=False, breaks=0):
-    """A port that is down, and all others of its kind with it, beside a GPU or below a root port of its own."""
+def alone(
+    phys="2: Polling",
+    layer="InfiniBand",
+    flags="0x1002",
+    carriers="0",
+    near=False,
+    vm=False,
+    breaks=0,
+):
+    """A port that is down, and all others of its kind with it, beside a GPU or below a root port of
+    its own.
+    """
     root, switch, gpu = "pci0000:15/0000:15:01.0", "0000:16:00.0", "0000:17:00.0"
     place = f"{root}/{switch}/0000:18:00.0" if near else "pci0000:40/0000:40:01.0/0000:41:00.0"
     files = port("mlx5_0", **DOWN, layer=layer, link_downed=breaks) | {
         f"{CLASS}/mlx5_0/ports/1/phys_state": f"{phys}\n"
     }
-    files = {path.replace(f"{CLASS}/mlx5_0/device", f"/sys/devices/{place}"): text for path, text in files.items()}
+    files = {
+        path.replace(f"{CLASS}/mlx5_0/device", f"/sys/devices/{place}"): text
+        for path, text in files.items()
+    }
     net = f"/sys/devices/{place}/net/ib0"
     files |= {f"{net}/flags": f"{flags}\n", f"{net}/carrier_up_count": f"{carriers}\n"}
     files |= {
@@ -118,8 +143,14 @@ def alone(phys="2: Polling", layer="InfiniBand", flags="0x1002", carriers="0", n
         ({"flags": "0x1003"}, True),
         ({"phys": "3: Disabled", "carriers": "1"}, True),
         ({"phys": "3: Disabled", "breaks": 1}, True),
-        ({"phys": "3: Disabled", "layer": "Ethernet", "flags": "0x1003"}, False),  # what an installer switches on
-        ({"phys": "3: Disabled", "layer": "Ethernet", "flags": "0x1002", "carriers": "2"}, False),  # switched off
+        (
+            {"phys": "3: Disabled", "layer": "Ethernet", "flags": "0x1003"},
+            False,
+        ),  # what an installer switches on
+        (
+            {"phys": "3: Disabled", "layer": "Ethernet", "flags": "0x1002", "carriers": "2"},
+            False,
+        ),  # switched off
         ({"phys": "3: Disabled", "layer": "Ethernet", "flags": "0x1003", "carriers": "2"}, True),
         ({"phys": "3: Disabled", "layer": "Ethernet", "near": True}, False),
         ({"phys": "3: Disabled", "layer": "Ethernet", "near": True, "flags": "0x1003"}, True),
@@ -175,14 +206,21 @@ def test_rails_are_not_compared_with_the_cards_of_storage():
         f"{CLASS}/mlx5_0/device": f"../../../devices/{place}/{rail}",
     }
     found = Facts(FakeReader(files, links=links)).rdma.ports
-    assert [(one.is_near_gpu, one.sibling_gbps) for one in found] == [(True, 400), (False, 200), (False, 200)]
+    assert [(one.is_near_gpu, one.sibling_gbps) for one in found] == [
+        (True, 400),
+        (False, 200),
+        (False, 200),
+    ]
 
 
 def test_virtual_function_is_a_port_while_it_is_active():
     idle, used = port("mlx5_2", "1: DOWN", model="0x101e"), port("mlx5_3", model="0x101e")
     marks = {f"{CLASS}/{name}/device/physfn/vendor": "0x15b3" for name in ("mlx5_2", "mlx5_3")}
     found = Facts(FakeReader(port("mlx5_0") | idle | used | marks)).rdma.ports
-    assert [(one.name, one.is_function) for one in found] == [("mlx5_0/1", False), ("mlx5_3/1", True)]
+    assert [(one.name, one.is_function) for one in found] == [
+        ("mlx5_0/1", False),
+        ("mlx5_3/1", True),
+    ]
     hidden = {f"{CLASS}/mlx5_2/ports/1/state": Unreadable("no")}
     assert len(Facts(FakeReader(idle | marks | hidden)).rdma.ports) == 1
 
@@ -191,7 +229,9 @@ ROOT, SWITCH = "pci0000:15/0000:15:01.0", "0000:16:00.0"
 
 
 def b200(device_id="0x2901", interface=True):
-    """A GPU and a rail below one switch, and two ConnectX that stand before the NVSwitches, without interfaces."""
+    """A GPU and a rail below one switch, and two ConnectX that stand before the NVSwitches, without
+    interfaces.
+    """
     gpu = "0000:17:00.0"
     files = {
         f"/sys/devices/{ROOT}/{SWITCH}/{gpu}/{name}": text
@@ -223,7 +263,10 @@ def test_cards_before_the_nvswitches_are_no_rails_and_their_counters_are_left_al
     inner = reader.read
     reader.read = lambda path: read.append(path) or inner(path)
     found = Facts(reader).rdma
-    assert (found.bridges, [one.name for one in found.ports]) == (("mlx5_1",), ["mlx5_0/1", "mlx5_2/1"])
+    assert (found.bridges, [one.name for one in found.ports]) == (
+        ("mlx5_1",),
+        ["mlx5_0/1", "mlx5_2/1"],
+    )
     assert not any("counters" in path for path in read)
     assert [one.link_downed for one in found.ports] == [0, 0]
     assert any("mlx5_0/ports/1/counters" in path for path in read)
@@ -239,9 +282,12 @@ IPOIB = "/sys/devices/pci0000:c0/0000:c0:01.0/0000:c6:00.1/net/ib1"
 
 
 @pytest.mark.parametrize(
-    ("kind", "flags", "bridges"), [("32", "0x1002", 2), ("32", "0x1003", 1), ("1", "0x1002", 1), ("32", "down", 1)]
+    ("kind", "flags", "bridges"),
+    [("32", "0x1002", 2), ("32", "0x1003", 1), ("1", "0x1002", 1), ("32", "down", 1)],
 )
-def test_card_before_the_nvswitches_may_have_an_interface_of_ipoib_that_is_off(kind, flags, bridges):
+def test_card_before_the_nvswitches_may_have_an_interface_of_ipoib_that_is_off(
+    kind, flags, bridges
+):
     reader = b200()
     reader.files |= {f"{IPOIB}/type": f"{kind}\n", f"{IPOIB}/flags": f"{flags}\n"}
     assert len(Facts(reader).rdma.bridges) == bridges
@@ -249,16 +295,21 @@ def test_card_before_the_nvswitches_may_have_an_interface_of_ipoib_that_is_off(k
 
 def test_mark_of_nvidia_decides_which_cards_are_before_the_nvswitches():
     reader = b200()
-    reader.files["/sys/devices/pci0000:c0/0000:c0:01.0/0000:c6:00.1/vpd"] = b"\x82\x10\x00ConnectX SW_MNG\x90"
+    reader.files["/sys/devices/pci0000:c0/0000:c0:01.0/0000:c6:00.1/vpd"] = (
+        b"\x82\x10\x00ConnectX SW_MNG\x90"
+    )
     assert Facts(reader).rdma.bridges == ("mlx5_2",)
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_known"), [("Invalid argument", True), ("Operation not supported", True), ("no", False)]
+    ("reason", "is_known"),
+    [("Invalid argument", True), ("Operation not supported", True), ("no", False)],
 )
 def test_counter_that_the_device_does_not_have_counts_nothing(reason, is_known):
     (one,) = Facts(
-        FakeReader(port("mlx5_0") | {f"{CLASS}/mlx5_0/ports/1/counters/link_downed": Unreadable(reason)})
+        FakeReader(
+            port("mlx5_0") | {f"{CLASS}/mlx5_0/ports/1/counters/link_downed": Unreadable(reason)}
+        )
     ).rdma.ports
     assert (get_raw(one, "link_downed") == 0) is is_known
 

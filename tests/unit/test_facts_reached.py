@@ -17,7 +17,9 @@ from tests.unit.fake_reader import FakeReader
 
 def sshd_process(pid):
     """That of this host."""
-    return Process(pid, "sshd", "root", ("sshd",), 0, 0, (), "", 0.0, uid=0, program="/usr/sbin/sshd")
+    return Process(
+        pid, "sshd", "root", ("sshd",), 0, 0, (), "", 0.0, uid=0, program="/usr/sbin/sshd"
+    )
 
 
 ROUTES = (
@@ -40,7 +42,9 @@ SYSTEMD = Process(1, "systemd", "root", ("/sbin/init",), 0, 0, (), "/init.scope"
 
 def opened(pid, *inodes):
     """The sockets that a process has open, as links of /proc."""
-    return {f"/proc/{pid}/fd/{number}": f"socket:[{inode}]" for number, inode in enumerate(inodes, 3)}
+    return {
+        f"/proc/{pid}/fd/{number}": f"socket:[{inode}]" for number, inode in enumerate(inodes, 3)
+    }
 
 
 def listening(listeners, links, *processes):
@@ -56,10 +60,15 @@ def addresses(*links):
 
 
 def test_default_routes_of_each_family_without_those_that_refuse():
-    found = reached.default_routes(FakeReader({"/proc/net/route": ROUTES, "/proc/net/ipv6_route": ROUTES_6}))
+    found = reached.default_routes(
+        FakeReader({"/proc/net/route": ROUTES, "/proc/net/ipv6_route": ROUTES_6})
+    )
     assert found == {"IPv4": ("eth0",), "IPv6": ("eth0",)}
     assert reached.parse_ipv6(ROUTES_6.splitlines()[1]) == ()
-    assert reached.parse_ipv4(ROUTES.replace("00000000\t010200C0\t0003", "00000000\t00000000\t0201")) == ()
+    assert (
+        reached.parse_ipv4(ROUTES.replace("00000000\t010200C0\t0003", "00000000\t00000000\t0201"))
+        == ()
+    )
 
 
 def test_addresses_count_where_they_last_and_others_reach_them():
@@ -109,7 +118,9 @@ def test_sshd_listens_by_itself_or_by_systemd_and_is_asked_on_an_address_of_this
 def test_no_open_file_is_looked_at_but_of_the_sshd_that_listens():
     """Those of users have no bound, and each connection has an sshd of its own."""
     connection = replace(sshd_process(700), parent=612)
-    eve = Process(800, "sshd", "eve", ("sshd",), 0, 0, (), "", 0.0, uid=1003, program="/usr/sbin/sshd")
+    eve = Process(
+        800, "sshd", "eve", ("sshd",), 0, 0, (), "", 0.0, uid=1003, program="/usr/sbin/sshd"
+    )
     reader = FakeReader(
         links=opened(612, 30) | opened(700, 31) | opened(800, 32) | opened(1, 33),
         queries={reached.LISTENERS: LISTENERS, reached.SSH_SOCKET: "Listen=[::]:2222 (Stream)\n"},
@@ -127,14 +138,17 @@ def test_name_of_a_control_group_is_no_inode():
 
 def test_sockets_of_an_sshd_that_cannot_be_looked_at_are_unknown():
     reader = FakeReader(
-        queries={reached.LISTENERS: LISTENERS}, processes=(sshd_process(612),), unreadable={"/proc/612/fd": "no"}
+        queries={reached.LISTENERS: LISTENERS},
+        processes=(sshd_process(612),),
+        unreadable={"/proc/612/fd": "no"},
     )
     with pytest.raises(UnknownFact):
         reached.sshd_sockets(reader)
 
 
 @pytest.mark.parametrize(
-    ("uid", "program"), [(1001, "/usr/sbin/sshd"), (1001, "/usr/bin/su"), (0, "/usr/bin/su"), (0, f"{CONTAINED}/sshd")]
+    ("uid", "program"),
+    [(1001, "/usr/sbin/sshd"), (1001, "/usr/bin/su"), (0, "/usr/bin/su"), (0, f"{CONTAINED}/sshd")],
 )
 def test_listener_that_is_called_sshd_and_is_none_does_not_count(uid, program):
     """Of a setuid program that a user started, the owner of /proc/PID is root."""
@@ -175,12 +189,17 @@ def test_sockets_of_a_whole_family_reach_each_of_its_addresses(listening, wanted
 def test_the_banner_is_what_sshd_says_on_its_port(said, is_answer):
     """Or that it drops connections now: any user can make it do that."""
     command = reached.make_greeting("127.0.0.1", 22)
-    assert reached.has_banner(FakeReader(queries={command: Completed(0, said, b"")}), "127.0.0.1", 22) is is_answer
+    assert (
+        reached.has_banner(FakeReader(queries={command: Completed(0, said, b"")}), "127.0.0.1", 22)
+        is is_answer
+    )
 
 
 def test_the_banner_that_does_not_come_is_none():
     command = reached.make_greeting("127.0.0.1", 22)
-    assert not reached.has_banner(FakeReader(queries={command: Completed(1, b"", b"timed out")}), "127.0.0.1", 22)
+    assert not reached.has_banner(
+        FakeReader(queries={command: Completed(1, b"", b"timed out")}), "127.0.0.1", 22
+    )
     with pytest.raises(UnknownFact):
         reached.has_banner(FakeReader(), "127.0.0.1", 22)
 
@@ -190,13 +209,19 @@ def test_a_name_server_behind_the_stub_is_one_of_resolveds_own():
     files = {stub: "nameserver 127.0.0.53\n", uplink: "# none\n"}
     links = {"/etc/resolv.conf": f"..{stub}"}
     assert not reached.has_name_server(FakeReader(files, links=links))
-    assert reached.has_name_server(FakeReader({**files, uplink: "nameserver 10.0.0.2\n"}, links=links))
-    assert reached.has_name_server(FakeReader({"/etc/resolv.conf": "search a\nnameserver\t10.0.0.2\n"}))
+    assert reached.has_name_server(
+        FakeReader({**files, uplink: "nameserver 10.0.0.2\n"}, links=links)
+    )
+    assert reached.has_name_server(
+        FakeReader({"/etc/resolv.conf": "search a\nnameserver\t10.0.0.2\n"})
+    )
     assert not reached.has_name_server(FakeReader({"/etc/resolv.conf": "# nameserver 10.0.0.2\n"}))
 
 
 def test_sockets_of_users_do_not_hide_sshd():
-    """Any user can have ss print more than is read: sockets on addresses of 127.0.0.0/8, in groups with long names."""
+    """Any user can have ss print more than is read: sockets on addresses of 127.0.0.0/8, in groups
+    with long names.
+    """
     low = reached.listeners_on([2222, 22])
     assert low[-1] == "( sport lt :1024 or sport eq :2222 )"
     reader = FakeReader(

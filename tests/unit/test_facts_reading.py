@@ -14,7 +14,9 @@ def test_hint_is_empty_where_nothing_can_be_read():
 
 
 def test_program_that_did_not_end_or_is_not_installed_is_unknown():
-    reader = FakeReader(queries={("a", "-v"): "1\n", ("b",): Unreadable("b did not end within 10 s")})
+    reader = FakeReader(
+        queries={("a", "-v"): "1\n", ("b",): Unreadable("b did not end within 10 s")}
+    )
     assert ask(reader, ("a", "-v")).text == "1\n"
     with pytest.raises(UnknownFact, match="b did not end within 10 s"):
         ask(reader, ("b",))

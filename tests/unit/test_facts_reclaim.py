@@ -19,13 +19,23 @@ FILES = {
 
 
 def reclaim(*without, **options):
-    return Facts(FakeReader({path: text for path, text in FILES.items() if path not in without}, **options)).reclaim
+    return Facts(
+        FakeReader({path: text for path, text in FILES.items() if path not in without}, **options)
+    ).reclaim
 
 
 def test_reclaim_sizes_are_bytes():
     seen = reclaim()
-    assert (seen.min_free_bytes, seen.dirty_bytes, seen.waiting_bytes) == (90112 * 1024, 800_000_000, 4096)
-    assert (seen.zone_reclaim_mode, seen.watermark_scale_factor, seen.dirty_background_ratio) == (1, 10, 10)
+    assert (seen.min_free_bytes, seen.dirty_bytes, seen.waiting_bytes) == (
+        90112 * 1024,
+        800_000_000,
+        4096,
+    )
+    assert (seen.zone_reclaim_mode, seen.watermark_scale_factor, seen.dirty_background_ratio) == (
+        1,
+        10,
+        10,
+    )
 
 
 def test_reclaim_kernel_without_numa_never_reclaims_by_zone():

@@ -1,4 +1,6 @@
-"""Dependencies of installed packages that nothing installed meets, as dpkg's status file tells them."""
+"""Dependencies of installed packages that nothing installed meets, as dpkg's status file tells
+them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,12 @@ def test_what_would_go_is_not_there():
 
 @pytest.mark.parametrize(
     ("clause", "first"),
-    [("b (= 1:2-3) | c", ("b", "1:2-3")), ("b (>= 2)", ("b", "")), ("b:any", ("b", "")), ("(nonsense", ("", ""))],
+    [
+        ("b (= 1:2-3) | c", ("b", "1:2-3")),
+        ("b (>= 2)", ("b", "")),
+        ("b:any", ("b", "")),
+        ("(nonsense", ("", "")),
+    ],
 )
 def test_first_of_a_clause(clause, first):
     assert first_of(clause) == first

@@ -1,4 +1,6 @@
-"""Services that are near the files they may have open: which processes count, and how their files are counted."""
+"""Services that are near the files they may have open: which processes count, and how their files
+are counted.
+"""
 
 import pytest
 
@@ -13,11 +15,26 @@ FOLDER = "/proc/1500/fd"
 
 
 def process(cgroup="/system.slice/nix-daemon.service", uid=0, pid=1500):
-    return Process(pid, "nix-daemon", "root", ("nix-daemon",), 0, 0, (), cgroup, 0.0, uid=uid, program="/usr/bin/nix")
+    return Process(
+        pid,
+        "nix-daemon",
+        "root",
+        ("nix-daemon",),
+        0,
+        0,
+        (),
+        cgroup,
+        0.0,
+        uid=uid,
+        program="/usr/bin/nix",
+    )
 
 
 def full(files, soft=1024, size=0, **kwargs):
-    content = {"/proc/1500/limits": limits_text(soft, 524288), **{f"{FOLDER}/{number}": "" for number in range(files)}}
+    content = {
+        "/proc/1500/limits": limits_text(soft, 524288),
+        **{f"{FOLDER}/{number}": "" for number in range(files)},
+    }
     stats = {FOLDER: Stat("directory", 0o500, 0, 0, size, 0, 1, 2, 1)}
     reader = FakeReader(content, stats=stats, processes=(process(**kwargs),))
     return [(one.unit, one.pid, one.files, one.most) for one in Facts(reader).service_files.full]
@@ -48,7 +65,9 @@ def test_jobs_of_users_below_a_service_logins_and_containers_do_not_count():
 )
 def test_way_out_raises_each_limit(most, limit):
     stats = {FOLDER: Stat("directory", 0o500, 0, 0, most, 0, 1, 2, 1)}
-    reader = FakeReader({"/proc/1500/limits": limits_text(most, 524288)}, stats=stats, processes=(process(),))
+    reader = FakeReader(
+        {"/proc/1500/limits": limits_text(most, 524288)}, stats=stats, processes=(process(),)
+    )
     (one,) = Facts(reader).service_files.full
     assert f"LimitNOFILE={limit} " in one.way_out
 
@@ -60,9 +79,13 @@ def test_no_limit_is_raised_above_what_the_kernel_allows():
 
 def test_the_processes_of_a_user_hide_no_service():
     """A user may have thousands, with lower numbers than a service that was started later."""
-    of_user = tuple(process(cgroup="/user.slice", uid=1000, pid=2000 + number) for number in range(1000))
+    of_user = tuple(
+        process(cgroup="/user.slice", uid=1000, pid=2000 + number) for number in range(1000)
+    )
     stats = {FOLDER: Stat("directory", 0o500, 0, 0, 1000, 0, 1, 2, 1)}
-    reader = FakeReader({"/proc/1500/limits": limits_text(1024, 4096)}, stats=stats, processes=(*of_user, process()))
+    reader = FakeReader(
+        {"/proc/1500/limits": limits_text(1024, 4096)}, stats=stats, processes=(*of_user, process())
+    )
     assert [one.unit for one in Facts(reader).service_files.full] == ["nix-daemon.service"]
 
 

@@ -15,14 +15,30 @@ SHOWN = "Id={}\nManagedOOMSwap={}\nManagedOOMMemoryPressure={}\nManagedOOMPrefer
 
 
 def process(pid=7, name="python", cgroup="/", devices=("/dev/nvidia0",)):
-    return Process(pid, name, "alice", (name,), 0, 0, devices, cgroup, 0.0, uid=1000, program=f"/usr/bin/{name}")
+    return Process(
+        pid,
+        name,
+        "alice",
+        (name,),
+        0,
+        0,
+        devices,
+        cgroup,
+        0.0,
+        uid=1000,
+        program=f"/usr/bin/{name}",
+    )
 
 
 CHRONY = {f"{GROUPS}/chrony.service/cgroup.procs": ""}
-TRACKED = "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,{}\n"
+TRACKED = (
+    "A9FEA97B,169.254.169.123,4,1795251443.9,-0.0000012,0.0,0.0,-1.2,0.0,0.0,0.0,0.0,16.1,{}\n"
+)
 
 
-@pytest.mark.parametrize(("leap", "is_known"), [("Normal", True), ("Insert second", True), ("Not synchronised", False)])
+@pytest.mark.parametrize(
+    ("leap", "is_known"), [("Normal", True), ("Insert second", True), ("Not synchronised", False)]
+)
 def test_clock_of_chrony_is_what_it_says(leap, is_known):
     clock = Facts(FakeReader(CHRONY, queries={TRACKING: TRACKED.format(leap)})).clock
     assert (clock.is_synchronized, clock.daemons) == (is_known, ("chrony",))
@@ -43,7 +59,10 @@ def test_clock_tells_for_how_long_no_server_answered():
     assert Facts(behind).clock.silent_hours == 0.0
     touched = Stat("file", 0o644, 0, 0, 0, int(1e18), 1, 1, 1)
     files = {f"{GROUPS}/systemd-timesyncd.service/cgroup.procs": "", SYNCHRONIZED: ""}
-    assert Facts(FakeReader(files, stats={SYNCHRONIZED: touched}, now=1e9 + 3600)).clock.silent_hours == 1.0
+    assert (
+        Facts(FakeReader(files, stats={SYNCHRONIZED: touched}, now=1e9 + 3600)).clock.silent_hours
+        == 1.0
+    )
     del files[SYNCHRONIZED]
     assert Facts(FakeReader(files)).clock.silent_hours == 0.0
 
@@ -55,7 +74,12 @@ def test_clock_without_a_daemon_is_not_synchronised():
 
 @pytest.mark.parametrize(
     "answer",
-    [Unreadable("timed out"), Completed(1, b"506 Cannot talk to daemon", b""), Completed(0, b"x,y", b""), ABSENT],
+    [
+        Unreadable("timed out"),
+        Completed(1, b"506 Cannot talk to daemon", b""),
+        Completed(0, b"x,y", b""),
+        ABSENT,
+    ],
 )
 def test_clock_without_an_answer_is_unknown_and_the_daemons_are_there(answer):
     clock = Facts(FakeReader(CHRONY, queries={TRACKING: answer})).clock
@@ -116,7 +140,11 @@ def test_target_without_a_link_is_the_graphical_one():
 
 
 def test_display_server_is_one_that_holds_a_gpu():
-    found = (process(1, "Xorg"), process(2, "gnome-shell", devices=("/dev/dri/card0",)), process(3, "python"))
+    found = (
+        process(1, "Xorg"),
+        process(2, "gnome-shell", devices=("/dev/dri/card0",)),
+        process(3, "python"),
+    )
     assert Facts(FakeReader({}, processes=found)).desktop.display_servers == ("Xorg (1)",)
 
 
@@ -148,7 +176,9 @@ def oomd(shown, cgroup="/", **more):
         "/proc/swaps": "Filename Type Size Used Priority\n/swap.img file 9 0 -2\n", "/proc/1/comm": "systemd\n", **more,
     }  # fmt: skip
     units = {"-.slice", "machine.slice", "system.slice", "user.slice", *units_of(cgroup)}
-    reader = FakeReader(files, queries={show_command(units): shown}, processes=(process(cgroup=cgroup),))
+    reader = FakeReader(
+        files, queries={show_command(units): shown}, processes=(process(cgroup=cgroup),)
+    )
     return Facts(reader).oomd
 
 

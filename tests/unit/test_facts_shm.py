@@ -22,13 +22,18 @@ def job(pid, cgroup=DOCKER):
 
 
 def shm(files=(), processes=(), **options):
-    held = {"/dev/nvidia0": "", "/proc/1/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n", **dict(files)}
+    held = {
+        "/dev/nvidia0": "",
+        "/proc/1/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n",
+        **dict(files),
+    }
     links = {f"/proc/self/ns/{name}": text for name, text in INITIAL.items()}
     return Facts(FakeReader(held, links=links, processes=tuple(processes), now=NOW, **options)).shm
 
 
 @pytest.mark.parametrize(
-    ("options", "size"), [(("rw", "size=65536k"), 65536 << 10), (("size=1g",), 1 << 30), (("rw", "inode64"), None)]
+    ("options", "size"),
+    [(("rw", "size=65536k"), 65536 << 10), (("size=1g",), 1 << 30), (("rw", "inode64"), None)],
 )
 def test_size_of_options_in_bytes(options, size):
     assert size_of(options) == size
@@ -47,7 +52,9 @@ def test_files_are_those_of_nccl_and_pytorch():
 
 
 def test_files_of_others_hide_no_segment():
-    """Names that come before it are of no program; of too many that are called so nothing is told."""
+    """Names that come before it are of no program; of too many that are called so nothing is
+    told.
+    """
     stats = {f"/dev/shm/a{number}": stat(1003, 0, 1) for number in range(2001)}
     stats["/dev/shm/nccl-AbCdEf"] = stat(1000, 100, 30)
     assert [file.name for file in shm(stats=stats).files] == ["nccl-AbCdEf"]
@@ -83,7 +90,9 @@ def test_containers_have_a_mount_of_their_own():
 
 def test_container_that_makes_its_mount_table_too_long_hides_that_of_no_other():
     mounts = {"/proc/6/mountinfo": "9 1 0:78 / /dev/shm rw - tmpfs shm rw,size=65536k\n"}
-    seen = shm(mounts, [job(5), job(6)], unreadable={"/proc/5/mountinfo": TooLong("larger than 1 MiB")})
+    seen = shm(
+        mounts, [job(5), job(6)], unreadable={"/proc/5/mountinfo": TooLong("larger than 1 MiB")}
+    )
     assert seen.smallest_in == "python (6)"
 
 
@@ -100,7 +109,10 @@ def test_size_without_a_mount_is_unknown():
 
 
 def test_files_with_holes_hold_no_more_than_is_used():
-    stats = {"/dev/shm/nccl-AbCdEf": stat(1000, 100, 30), "/dev/shm/nccl-BbCdEf": stat(1001, 1 << 40, 30)}
+    stats = {
+        "/dev/shm/nccl-AbCdEf": stat(1000, 100, 30),
+        "/dev/shm/nccl-BbCdEf": stat(1001, 1 << 40, 30),
+    }
     files = {"/proc/self/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n"}
     seen = shm(files, stats=stats, spaces={"/dev/shm": Space(1000, 400, 1, 1)}).files
     assert [file.size_bytes for file in seen] == [100, 500]

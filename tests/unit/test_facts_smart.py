@@ -20,12 +20,19 @@ FAILED = json.dumps({"smart_status": {"passed": False}})
 
 def smart(answers, more_queries=None, **more):
     files = {
-        f"{place}/{name}": text for place in PLACES.values() for name, text in (("size", "8\n"), ("removable", "0\n"))
+        f"{place}/{name}": text
+        for place in PLACES.values()
+        for name, text in (("size", "8\n"), ("removable", "0\n"))
     }
     links = {f"/sys/block/{name}": place for name, place in PLACES.items()}
-    queries = {("uname", "-m"): "x86_64\n", **{make_question(name): answer for name, answer in answers.items()}}
+    queries = {
+        ("uname", "-m"): "x86_64\n",
+        **{make_question(name): answer for name, answer in answers.items()},
+    }
     queries |= more_queries or {}
-    door = FakeReader({**files, "/proc/cpuinfo": "flags : fpu\n"}, links=links, queries=queries, **more)
+    door = FakeReader(
+        {**files, "/proc/cpuinfo": "flags : fpu\n"}, links=links, queries=queries, **more
+    )
     return Facts(door).smart, door
 
 
@@ -36,7 +43,10 @@ def test_disks_of_this_machine_are_asked_and_what_is_plugged_in_is_not():
         ("sda", False, ""),
         ("sdb", True, ""),
     ]
-    assert [argv for argv in door.asked if argv[0] == "smartctl"] == [make_question("sda"), make_question("sdb")]
+    assert [argv for argv in door.asked if argv[0] == "smartctl"] == [
+        make_question("sda"),
+        make_question("sdb"),
+    ]
 
 
 def test_disk_that_hangs_hides_no_other():
@@ -49,7 +59,9 @@ def test_disk_that_hangs_hides_no_other():
 
 def test_nobody_knows_where_all_hang_or_root_alone_may_ask():
     with pytest.raises(UnknownFact, match="did not end"):
-        _ = smart(dict.fromkeys(PLACES, Unreadable("smartctl did not end within 5 s")))[0].is_installed
+        _ = smart(dict.fromkeys(PLACES, Unreadable("smartctl did not end within 5 s")))[
+            0
+        ].is_installed
     with pytest.raises(UnknownFact, match="needs root"):
         _ = smart({"sda": PASSED}, is_privileged=False)[0].is_installed
 
@@ -64,7 +76,10 @@ def test_program_that_is_not_installed():
     ("status", "health"),
     [
         ({"passed": False, "scsi": {"asc": 0x5D, "ascq": 0x10, "ie_string": "x"}}, (True, "")),
-        ({"passed": False, "scsi": {"asc": 0x0B, "ascq": 1, "ie_string": "WARNING - HOT"}}, (False, "WARNING - HOT")),
+        (
+            {"passed": False, "scsi": {"asc": 0x0B, "ascq": 1, "ie_string": "WARNING - HOT"}},
+            (False, "WARNING - HOT"),
+        ),
         ({"passed": False, "scsi": {"asc": 0x0B}}, (False, "it gives no reason")),
         ({"passed": True}, (False, "")),
         ({}, (False, "")),
@@ -75,15 +90,23 @@ def test_what_a_status_means(status, health):
 
 
 def unanswered(status, *words):
-    return json.dumps({"smartctl": {"exit_status": status, "messages": [{"string": word} for word in words]}})
+    return json.dumps(
+        {"smartctl": {"exit_status": status, "messages": [{"string": word} for word in words]}}
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (unanswered(2, "Smartctl open device: /dev/sda failed: No such device"), "open device: /dev/sda failed"),
+        (
+            unanswered(2, "Smartctl open device: /dev/sda failed: No such device"),
+            "open device: /dev/sda failed",
+        ),
         (unanswered(2), "it does not answer"),
-        (unanswered(4, "Read SMART Data failed: scsi error aborted command"), "Read SMART Data failed"),
+        (
+            unanswered(4, "Read SMART Data failed: scsi error aborted command"),
+            "Read SMART Data failed",
+        ),
     ],
 )
 def test_disk_that_does_not_answer_is_not_well(answer, reason):

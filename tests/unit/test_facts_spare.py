@@ -19,10 +19,21 @@ ROOT = "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw\n"
 
 def rows(*found):
     columns = ("path", "fstype", "label", "uuid", "partlabel", "partuuid")
-    return json.dumps({"blockdevices": [dict(zip(columns, (*row, *[None] * 6), strict=False)) for row in found]})
+    return json.dumps(
+        {"blockdevices": [dict(zip(columns, (*row, *[None] * 6), strict=False)) for row in found]}
+    )
 
 
-def spare(*found, files=(), queries=(), links=(), signatures=NOTHING, zeros=0, device="/dev/nvme1n1", **options):
+def spare(
+    *found,
+    files=(),
+    queries=(),
+    links=(),
+    signatures=NOTHING,
+    zeros=0,
+    device="/dev/nvme1n1",
+    **options,
+):
     tree = {
         UDEV: "", "/proc/meminfo": "MemTotal: 1 kB\n", "/proc/swaps": "head\n", "/etc/fstab": "",
         "/proc/self/mountinfo": ROOT, f"{DISK}/size": "2048\n", f"{DISK}/dev": "259:0\n", f"{DISK}/ro": "0\n",
@@ -32,7 +43,9 @@ def spare(*found, files=(), queries=(), links=(), signatures=NOTHING, zeros=0, d
     asked = {
         LSBLK: rows(*found),
         make_wipefs(device): signatures,
-        make_comparison(device): zeros if isinstance(zeros, Unreadable) else Completed(zeros, b"", b""),
+        make_comparison(device): zeros
+        if isinstance(zeros, Unreadable)
+        else Completed(zeros, b"", b""),
     }
     reader = FakeReader(
         {path: text for path, text in tree.items() if text is not None},
@@ -50,13 +63,22 @@ def partition(number, **values):
 
 def test_blank_disk():
     (disk,) = spare().all
-    assert (disk.path, disk.is_blank, disk.fstype, disk.is_ephemeral) == ("/dev/nvme1n1", True, "", False)
+    assert (disk.path, disk.is_blank, disk.fstype, disk.is_ephemeral) == (
+        "/dev/nvme1n1",
+        True,
+        "",
+        False,
+    )
 
 
 @pytest.mark.parametrize("fstype", ["xfs", "ext4", "btrfs"])
 def test_plain_file_system_is_named_and_never_blank(fstype):
     (disk,) = spare(("/dev/nvme1n1", fstype, "scratch", "11-22")).all
-    assert (disk.is_blank, disk.fstype, disk.tags) == (False, fstype, ("UUID=11-22", "LABEL=scratch", "/dev/nvme1n1"))
+    assert (disk.is_blank, disk.fstype, disk.tags) == (
+        False,
+        fstype,
+        ("UUID=11-22", "LABEL=scratch", "/dev/nvme1n1"),
+    )
 
 
 def test_plain_file_system_on_the_only_partition():
@@ -88,7 +110,9 @@ def test_disk_of_another_system_is_left_alone():
 
 
 def test_two_of_one_uuid_are_a_pool_or_a_copy():
-    (disk,) = spare(("/dev/nvme1n1", "btrfs", None, "11-22"), ("/dev/sdx", "btrfs", None, "11-22")).all
+    (disk,) = spare(
+        ("/dev/nvme1n1", "btrfs", None, "11-22"), ("/dev/sdx", "btrfs", None, "11-22")
+    ).all
     assert (disk.is_blank, disk.fstype) == (False, "")
 
 
@@ -110,7 +134,10 @@ def test_empty_answer_of_older_wipefs_is_no_signature():
     [
         ({"is_privileged": False}, "only root can see whether /dev/nvme1n1 is blank"),
         ({"signatures": ABSENT}, "wipefs is not installed"),
-        ({"signatures": Completed(1, b"", b"probing initialization failed: Input/output error")}, "Input/output error"),
+        (
+            {"signatures": Completed(1, b"", b"probing initialization failed: Input/output error")},
+            "Input/output error",
+        ),
         ({"signatures": Completed(0, b"[]", b"")}, "printed no list"),
         ({"signatures": Completed(0, b"x", b"")}, "printed no list"),
         ({"signatures": Unreadable("timed out")}, "timed out"),
@@ -149,7 +176,10 @@ def test_what_is_used_or_not_of_this_machine_is_not_there(files):
 
 def test_fstab_that_names_it_by_label():
     assert (
-        spare(("/dev/nvme1n1", "xfs", "data", "1"), files={"/etc/fstab": 'LABEL="data" /data xfs noauto 0 0\n'}).all
+        spare(
+            ("/dev/nvme1n1", "xfs", "data", "1"),
+            files={"/etc/fstab": 'LABEL="data" /data xfs noauto 0 0\n'},
+        ).all
         == ()
     )
 
@@ -218,7 +248,11 @@ def test_disk_that_a_file_or_the_kernel_names_is_not_there(files):
 
 
 def test_partition_that_is_named_by_a_link_claims_its_disk():
-    files = {**partition(1), "/etc/fstab": f"{BY_ID}-part1 /data xfs noauto 0 0\n", "/dev/nvme1n1p1": ""}
+    files = {
+        **partition(1),
+        "/etc/fstab": f"{BY_ID}-part1 /data xfs noauto 0 0\n",
+        "/dev/nvme1n1p1": "",
+    }
     found = ("/dev/nvme1n1p1", "xfs", None, "11-22")
     assert spare(found, files=files, links={f"{BY_ID}-part1": "../../nvme1n1p1"}).all == ()
 
@@ -229,14 +263,18 @@ def test_uuid_is_the_same_in_large_letters():
 
 
 def test_disk_that_a_process_has_open_is_not_there():
-    qemu = Process(7, "qemu-system-x86", "libvirt-qemu", (), 0, 0, ("/dev/kvm", "/dev/nvme1n1"), "", 0.0)
+    qemu = Process(
+        7, "qemu-system-x86", "libvirt-qemu", (), 0, 0, ("/dev/kvm", "/dev/nvme1n1"), "", 0.0
+    )
     assert spare(processes=(qemu,)).all == ()
 
 
 @pytest.mark.parametrize("kind", ["id", "uuid", "path", "partuuid"])
 def test_link_that_leads_nowhere_may_mean_any_disk(kind):
     files = {"/etc/fstab": f"/dev/disk/by-{kind}/x /data xfs nofail 0 0\n"}
-    with pytest.raises(UnknownFact, match=f"/etc/fstab names /dev/disk/by-{kind}/x, which leads to no device now"):
+    with pytest.raises(
+        UnknownFact, match=f"/etc/fstab names /dev/disk/by-{kind}/x, which leads to no device now"
+    ):
         _ = spare(files=files).all
 
 

@@ -16,7 +16,9 @@ WANTS = "/etc/systemd/system/multi-user.target.wants"
 
 def spills(*services: str, files: dict[str, str] | None = None, **options) -> tuple[str, ...]:
     links = {f"{WANTS}/{one}": f"/usr/lib/systemd/system/{one}" for one in services}
-    host = FakeReader({**STATUS, "/etc/systemd/system/x": "", **(files or {})}, links=links, **options)
+    host = FakeReader(
+        {**STATUS, "/etc/systemd/system/x": "", **(files or {})}, links=links, **options
+    )
     return tuple(one.evidence for one in Facts(host).spills.all)
 
 
@@ -39,7 +41,11 @@ def spills(*services: str, files: dict[str, str] | None = None, **options) -> tu
             "/tmp/condor (/etc/condor/config.d/10:1)",
         ),
         ("spark.service", {}, "Spark spills into /tmp (its default)"),
-        ("spark.service", {"/opt/spark/conf/spark-defaults.conf": "spark.local.dir /data,/tmp/s\n"}, "/data,/tmp/s"),
+        (
+            "spark.service",
+            {"/opt/spark/conf/spark-defaults.conf": "spark.local.dir /data,/tmp/s\n"},
+            "/data,/tmp/s",
+        ),
         ("ray.service", {}, "Ray runs as a service"),
         (
             "slurmd.service",
@@ -58,7 +64,10 @@ def test_who_spills_into_tmp_is_told_with_the_place(service, files, said):
         ("pbs.service", {}),
         ("pbs.service", {"/var/spool/pbs/mom_priv/config": "$tmpdir /scratch\n"}),
         ("condor.service", {}),
-        ("spark.service", {"/opt/spark/conf/spark-env.sh": "export SPARK_LOCAL_DIRS=/data/spark\n"}),
+        (
+            "spark.service",
+            {"/opt/spark/conf/spark-env.sh": "export SPARK_LOCAL_DIRS=/data/spark\n"},
+        ),
         ("slurmd.service", {"/etc/slurm/slurm.conf": "# TmpDisk=5\nTmpFS=/local  # TmpDisk=5\n"}),
         ("kubelet.service", {}),
     ],
@@ -78,7 +87,10 @@ def test_configuration_that_cannot_be_read_counts_as_spilling():
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"/etc/slurm/slurm.conf": "TmpFS=/tmp\n"}, ("slurmd's TmpFS is /tmp (/etc/slurm/slurm.conf:1)",)),
+        (
+            {"/etc/slurm/slurm.conf": "TmpFS=/tmp\n"},
+            ("slurmd's TmpFS is /tmp (/etc/slurm/slurm.conf:1)",),
+        ),
         (
             {"/etc/slurm/slurm.conf": "NodeName=a TmpDisk=9\n"},
             ("Slurm counts on TmpDisk=9 of temporary space (/etc/slurm/slurm.conf:1)",),
@@ -101,7 +113,11 @@ def test_configuration_of_a_program_that_may_not_be_there_is_unknown_when_unread
     ("services", "files", "said"),
     [
         (("lsfd.service",), {}, ("LSF keeps files of jobs in /tmp (its default)",)),
-        ((), {"/etc/lsf.conf": "LSF_LOGDIR=/x\n"}, ("LSF keeps files of jobs in /tmp (its default)",)),
+        (
+            (),
+            {"/etc/lsf.conf": "LSF_LOGDIR=/x\n"},
+            ("LSF keeps files of jobs in /tmp (its default)",),
+        ),
         (("lsfd.service",), {"/etc/lsf.conf": "LSF_TMPDIR=/scratch\n"}, ()),
         (
             (),
@@ -113,7 +129,10 @@ def test_configuration_of_a_program_that_may_not_be_there_is_unknown_when_unread
         ),
         (
             ("lsfd.service",),
-            {"/etc/environment": 'LSF_ENVDIR="/a/conf"\n', "/a/conf/lsf.conf": "LSF_TMPDIR=/scratch\n"},
+            {
+                "/etc/environment": 'LSF_ENVDIR="/a/conf"\n',
+                "/a/conf/lsf.conf": "LSF_TMPDIR=/scratch\n",
+            },
             (),
         ),
     ],
@@ -125,13 +144,30 @@ def test_lsf_is_known_by_its_service_or_its_lsf_conf(services, files, said):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"/etc/apptainer/apptainer.conf": ""}, ("apptainer unpacks container images into /tmp (its default)",)),
         (
-            {"/var/lib/dpkg/status": "Package: singularity-ce\nStatus: install ok installed\nVersion: 4\n"},
+            {"/etc/apptainer/apptainer.conf": ""},
+            ("apptainer unpacks container images into /tmp (its default)",),
+        ),
+        (
+            {
+                "/var/lib/dpkg/status": "Package: singularity-ce\nStatus: install ok installed\nVersion: 4\n"
+            },
             ("singularity-ce unpacks container images into /tmp (its default)",),
         ),
-        ({"/etc/apptainer/x": "", "/etc/profile.d/a.sh": "export APPTAINER_TMPDIR=/data/$USER\n"}, ()),
-        ({"/etc/singularity/x": "", "/etc/environment": "SINGULARITY_TMPDIR=/data\nTMPDIR=/tmp\n"}, ()),
+        (
+            {
+                "/etc/apptainer/x": "",
+                "/etc/profile.d/a.sh": "export APPTAINER_TMPDIR=/data/$USER\n",
+            },
+            (),
+        ),
+        (
+            {
+                "/etc/singularity/x": "",
+                "/etc/environment": "SINGULARITY_TMPDIR=/data\nTMPDIR=/tmp\n",
+            },
+            (),
+        ),
         (
             {"/etc/apptainer/x": "", "/etc/environment": "TMPDIR=/tmp/x\n"},
             ("apptainer unpacks container images into /tmp/x (/etc/environment:1)",),
@@ -143,12 +179,18 @@ def test_apptainer_unpacks_where_the_environment_says(files, said):
 
 
 def test_included_files_of_slurm_do_not_run_in_a_circle():
-    files = {"/etc/slurm/slurm.conf": "Include slurm.conf\nInclude a.conf\n", "/etc/slurm/a.conf": "TmpFS=/x\n"}
+    files = {
+        "/etc/slurm/slurm.conf": "Include slurm.conf\nInclude a.conf\n",
+        "/etc/slurm/a.conf": "TmpFS=/x\n",
+    }
     assert spills("slurmd.service", files=files) == ()
 
 
 def test_nobody_is_known_where_the_managers_are_not():
-    assert isinstance(get_raw(Facts(FakeReader(unreadable={"/etc/systemd/system": "no"})).spills, "all"), Unreadable)
+    assert isinstance(
+        get_raw(Facts(FakeReader(unreadable={"/etc/systemd/system": "no"})).spills, "all"),
+        Unreadable,
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,22 @@ def sshd(files, **options):
         ({MAIN: "UsePAM yes\n"}, True, f"{MAIN}:1"),
         ({MAIN: "# UsePAM yes\n"}, False, ""),
         ({MAIN: "usepam=no\nUsePAM yes\n"}, False, f"{MAIN}:1"),
-        ({MAIN: "Include sshd_config.d/*.conf\nUsePAM yes\n", DROPIN: "UsePAM no\n"}, False, f"{DROPIN}:1"),
-        ({MAIN: f'Include "{DROPIN}"\nUsePAM yes\n', DROPIN: "Match User a\nUsePAM no\n"}, True, f"{MAIN}:2"),
+        (
+            {MAIN: "Include sshd_config.d/*.conf\nUsePAM yes\n", DROPIN: "UsePAM no\n"},
+            False,
+            f"{DROPIN}:1",
+        ),
+        (
+            {MAIN: f'Include "{DROPIN}"\nUsePAM yes\n', DROPIN: "Match User a\nUsePAM no\n"},
+            True,
+            f"{MAIN}:2",
+        ),
         ({MAIN: "Match User a\nUsePAM no\n"}, False, ""),
-        ({MAIN: "UsePAM no\nInclude sshd_config.d/*.conf\n", DROPIN: "UsePAM yes\n"}, False, f"{MAIN}:1"),
+        (
+            {MAIN: "UsePAM no\nInclude sshd_config.d/*.conf\n", DROPIN: "UsePAM yes\n"},
+            False,
+            f"{MAIN}:1",
+        ),
         ({MAIN: f"Include {MAIN}\nUsePAM yes\n"}, True, f"{MAIN}:2"),
     ],
 )
@@ -36,7 +48,8 @@ def test_host_without_sshd_and_a_file_that_cannot_be_read():
     assert not sshd({}).is_installed
     with pytest.raises(UnknownFact, match="only root"):
         assert sshd(
-            {MAIN: "Include /etc/ssh/sshd_config.d/*.conf\n", DROPIN: ""}, unreadable={DROPIN: "only root"}
+            {MAIN: "Include /etc/ssh/sshd_config.d/*.conf\n", DROPIN: ""},
+            unreadable={DROPIN: "only root"},
         ).uses_pam
 
 
@@ -61,6 +74,11 @@ def test_file_that_includes_itself_is_read_once():
 
 
 def test_record_that_is_shared_keeps_of_sshd_config_only_where_pam_is_set():
-    content = "Include /etc/ssh/sshd_config.d/*.conf\nAllowUsers alice\nMatch User bob\n  UsePAM no\n"
+    content = (
+        "Include /etc/ssh/sshd_config.d/*.conf\nAllowUsers alice\nMatch User bob\n  UsePAM no\n"
+    )
 
-    assert shared_text(MAIN, content) == "Include /etc/ssh/sshd_config.d/*.conf\n\nMatch all\n  UsePAM no\n"
+    assert (
+        shared_text(MAIN, content)
+        == "Include /etc/ssh/sshd_config.d/*.conf\n\nMatch all\n  UsePAM no\n"
+    )

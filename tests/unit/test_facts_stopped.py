@@ -21,7 +21,9 @@ def seen(own="rw", whole="rw,errors=remount-ro", fstype="ext4", files=None, **mo
         "/proc/self/mountinfo": ROOT.format(own=own, whole=whole, fstype=fstype),
         "/proc/uptime": "86400.00 1000.00\n",
     }
-    reader = FakeReader(every | (files or {}), folders=["/sys/block", "/etc/systemd/system"], now=NOW, **more)
+    reader = FakeReader(
+        every | (files or {}), folders=["/sys/block", "/etc/systemd/system"], now=NOW, **more
+    )
     (found,) = Facts(reader).stopped.filesystems
     return found
 
@@ -52,9 +54,13 @@ def test_word_that_tells_of_a_file_system_that_stopped(own, whole, word):
 
 
 def test_errors_that_ext4_counted_with_their_time():
-    found = seen(files={f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 3600:.0f}\n"})
+    found = seen(
+        files={f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 3600:.0f}\n"}
+    )
     assert (found.errors, found.age_s, found.is_recent) == (3, 3600.0, True)
-    old = seen(files={f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 90000:.0f}\n"})
+    old = seen(
+        files={f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 90000:.0f}\n"}
+    )
     assert (old.errors, old.is_recent) == (3, False)
     assert (seen().errors, seen().age_s, seen().is_recent) == (0, -1.0, False)
     others = seen(fstype="btrfs", files={f"{COUNTS}/errors_count": "3\n"})
@@ -94,7 +100,10 @@ def test_xfs_that_shut_itself_down_answers_with_errors_alone():
     refused = {"/": Unreadable("/: Input/output error")}
     assert seen(fstype="xfs", whole="rw,attr2", stats=refused).stopped == "shut down"
     assert seen(fstype="btrfs", whole="rw", stats=refused).stopped == "answering with errors alone"
-    assert seen(fstype="xfs", stats={"/": Unreadable("needs root: permission denied on /")}).stopped == ""
+    assert (
+        seen(fstype="xfs", stats={"/": Unreadable("needs root: permission denied on /")}).stopped
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,12 +117,21 @@ def test_xfs_that_shut_itself_down_answers_with_errors_alone():
 def test_log_tells_that_xfs_shut_down_where_no_one_could_ask_it(words):
     line = f"{NOW - 3600:.6f} kernel: XFS (nvme0n1p2): {words}\n"
     unasked = {"/": Unreadable("not in this record: the state of /")}
-    assert seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: line}).stopped == "shut down"
-    assert seen(fstype="xfs", whole="rw,attr2", queries={JOURNAL: line}).stopped == ""  # it answers: mounted anew since
+    assert (
+        seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: line}).stopped
+        == "shut down"
+    )
+    assert (
+        seen(fstype="xfs", whole="rw,attr2", queries={JOURNAL: line}).stopped == ""
+    )  # it answers: mounted anew since
     anew = f"{NOW - 60:.6f} kernel: XFS (nvme0n1p2): Ending recovery (logdev: internal)\n{line}"
-    assert seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: anew}).stopped == ""
+    assert (
+        seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: anew}).stopped == ""
+    )
     other = line.replace("nvme0n1p2", "sdb1")
-    assert seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: other}).stopped == ""
+    assert (
+        seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: other}).stopped == ""
+    )
 
 
 def test_xfs_under_a_mount_of_a_user_may_have_shut_down_unseen():
@@ -125,7 +143,9 @@ def test_xfs_under_a_mount_of_a_user_may_have_shut_down_unseen():
             if fstype == "ext4":
                 assert seen(files=table, stats=answer).stopped == ""
             else:
-                with pytest.raises(UnknownFact, match="a user mounted another file system over /, which hides"):
+                with pytest.raises(
+                    UnknownFact, match="a user mounted another file system over /, which hides"
+                ):
                     _ = seen(files=table, stats=answer).stopped
 
 
@@ -142,8 +162,13 @@ def test_disks_of_btrfs_that_did_wrong_or_are_missing():
     assert seen(fstype="btrfs", files=files).erring == ("disk 2: 3 corruption", "disk 3 is missing")
     assert seen(fstype="ext4", files=files).erring == ()
     assert (
-        seen(fstype="btrfs", files={f"{UUID}/devices/sda1/size": "1\n", f"{UUID}/devinfo/1/missing": "1\n"}).erring
+        seen(
+            fstype="btrfs",
+            files={f"{UUID}/devices/sda1/size": "1\n", f"{UUID}/devinfo/1/missing": "1\n"},
+        ).erring
         == ()
     )
     with pytest.raises(UnknownFact, match="no permission"):
-        _ = seen(fstype="btrfs", files=files, unreadable={f"{UUID}/devinfo/2": "no permission"}).erring
+        _ = seen(
+            fstype="btrfs", files=files, unreadable={f"{UUID}/devinfo/2": "no permission"}
+        ).erring

@@ -36,7 +36,10 @@ def test_file_system_that_ext4_stopped_until_it_is_mounted_anew():
     assert log(MOUNTED, STOPPED).refusing == ("loop5",)
     assert refusing_in(["[ 45.7] EXT4-fs (dm-0): shut down requested (2)"]) == ("dm-0",)
     xfs = "1794990000.100000 kernel: XFS (loop5): Log I/O Error (0x2) detected at xlog_ioend_work+0x67 (fs/xfs/xfs_log.c:1378).  Shutting down filesystem."
-    assert (log(xfs).refusing, log(xfs.replace("Shutting", "Not shutting")).refusing) == (("loop5",), ())
+    assert (log(xfs).refusing, log(xfs.replace("Shutting", "Not shutting")).refusing) == (
+        ("loop5",),
+        (),
+    )
 
 
 def test_server_that_was_not_heard_of_since():
@@ -81,28 +84,45 @@ def test_mount_that_failed_is_told_in_the_words_of_the_kernel():
 
 @pytest.mark.parametrize("fstype", ["tmpfs", "overlay", "fuse", "proc", "zfs"])
 def test_option_of_a_mount_in_a_user_namespace_is_no_evidence_and_hides_nothing(fstype):
-    """Every user may mount these types there, and the kernel quotes the option that the user wrote."""
+    """Every user may mount these types there, and the kernel quotes the option that the user
+    wrote.
+    """
     stopped = "1794990000.100000 kernel: EXT4-fs (sda1): Remounting filesystem read-only"
-    found = log(stopped, *(f"1794990001.{n:06} kernel: {fstype}: Unknown parameter 'noatime'" for n in range(500)))
+    found = log(
+        stopped,
+        *(f"1794990001.{n:06} kernel: {fstype}: Unknown parameter 'noatime'" for n in range(500)),
+    )
     assert found.mount_errors == ()
     assert found.refusing == ("sda1",)
-    assert not regex(JOURNAL[-2].removeprefix("--grep=")).match(f"{fstype}: Unknown parameter 'noatime'")
+    assert not regex(JOURNAL[-2].removeprefix("--grep=")).match(
+        f"{fstype}: Unknown parameter 'noatime'"
+    )
 
 
 @pytest.mark.parametrize("option", ["x", "y" * 100])
 def test_options_that_a_user_has_refused_hide_no_cause_of_a_failed_mount(option):
-    """In a user namespace, also of types that only root can mount: `unshare -Urm mount -t ext4 -o x none /mnt`."""
-    failed = (
-        "1794990000.100000 kernel: XFS (sdb1): Superblock has unknown read-only compatible features (0x20) enabled."
+    """In a user namespace, also of types that only root can mount: `unshare -Urm mount -t ext4 -o x
+    none /mnt`.
+    """
+    failed = "1794990000.100000 kernel: XFS (sdb1): Superblock has unknown read-only compatible features (0x20) enabled."
+    found = log(
+        failed,
+        *(f"1794990001.{n:06} kernel: ext4: Unknown parameter '{option}{n}'" for n in range(500)),
     )
-    found = log(failed, *(f"1794990001.{n:06} kernel: ext4: Unknown parameter '{option}{n}'" for n in range(500)))
     assert ("sdb1", "Superblock has") in [(one.name, one.words[:14]) for one in found.mount_errors]
 
 
 def test_mounts_that_fail_again_and_again_hide_no_file_system_that_stopped():
     stopped = "1794990000.100000 kernel: EXT4-fs (sda1): Remounting filesystem read-only"
-    failed = [f"1794990001.{n:06} kernel: EXT4-fs (sdb1): VFS: Can't find ext4 filesystem" for n in range(500)]
-    found = log(stopped, *failed, "1794990002.000000 kernel: EXT4-fs (sdb1): mounted filesystem with ordered data mode")
+    failed = [
+        f"1794990001.{n:06} kernel: EXT4-fs (sdb1): VFS: Can't find ext4 filesystem"
+        for n in range(500)
+    ]
+    found = log(
+        stopped,
+        *failed,
+        "1794990002.000000 kernel: EXT4-fs (sdb1): mounted filesystem with ordered data mode",
+    )
     assert found.refusing == ("sda1",)
     assert found.mount_errors == ()  # in the order in which they were said
 
@@ -132,14 +152,29 @@ ERROR = "1794990000.100000 kernel: I/O error, dev {}, sector 2048 op 0x0:(READ) 
     ("line", "name"),
     [
         (ERROR.format("sda"), "sda"),
-        ("[ 9.1] blk_update_request: I/O error, dev sda, sector 8 op 0x1:(WRITE) flags 0x4000", "sda"),
+        (
+            "[ 9.1] blk_update_request: I/O error, dev sda, sector 8 op 0x1:(WRITE) flags 0x4000",
+            "sda",
+        ),
         ("[ 9.1] print_req_error: I/O error, dev cciss!c0d0, sector 8", "cciss!c0d0"),
-        ("1794990000.1 kernel: critical medium error, dev sda, sector 8 op 0x0:(READ) flags 0x0", "sda"),
-        ("1794990000.1 kernel: device offline error, dev sda, sector 8 op 0x1:(WRITE) flags 0x800", "sda"),
+        (
+            "1794990000.1 kernel: critical medium error, dev sda, sector 8 op 0x0:(READ) flags 0x0",
+            "sda",
+        ),
+        (
+            "1794990000.1 kernel: device offline error, dev sda, sector 8 op 0x1:(WRITE) flags 0x800",
+            "sda",
+        ),
         ("1794990000.1 kernel: I/O error, dev sda, sector 8 op 0x3:(DISCARD) flags 0x0", ""),
         ("1794990000.1 kernel: I/O error, dev sda, sector 8 op 0x9:(WRITE_ZEROES) flags 0x0", ""),
-        ("1794990000.1 kernel: operation not supported error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0", ""),
-        ("1794990000.1 kernel: reservation conflict error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0", ""),
+        (
+            "1794990000.1 kernel: operation not supported error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0",
+            "",
+        ),
+        (
+            "1794990000.1 kernel: reservation conflict error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0",
+            "",
+        ),
     ],
 )
 def test_line_of_a_disk_that_fails(line, name):
@@ -179,7 +214,11 @@ def test_dmesg_has_the_last_word_on_nothing():
 
 
 def test_log_that_may_not_be_read_is_unknown():
-    hidden = {JOURNAL: Completed(1, b"", b"Hint: You are currently not seeing messages from other users\n")}
+    hidden = {
+        JOURNAL: Completed(
+            1, b"", b"Hint: You are currently not seeing messages from other users\n"
+        )
+    }
     denied = Completed(1, b"", b"dmesg: read kernel buffer failed: Operation not permitted\n")
     found = log(answers={**hidden, DMESG: denied})
     for name in ("refusing", "silent", "hung"):
@@ -209,7 +248,9 @@ def test_record_keeps_these_lines_and_no_others():
 def test_errors_of_a_path_are_those_of_its_drive():
     lines = ["[ 9.1] critical medium error, dev nvme3c3n1, sector 8 op 0x0:(READ) flags 0x80700"]
     assert [one.name for one in errors_in(lines, NOW)] == ["nvme3n1"]
-    assert [one.name for one in errors_in(["[ 9.1] I/O error, dev nvme3n1, sector 8"], NOW)] == ["nvme3n1"]
+    assert [one.name for one in errors_in(["[ 9.1] I/O error, dev nvme3n1, sector 8"], NOW)] == [
+        "nvme3n1"
+    ]
 
 
 ROOTS = "30 1 0:30 / /data rw - fuse.juicefs data rw,user_id=0,group_id=0\n"
@@ -219,7 +260,13 @@ PRIVATE = "32 1 0:32 / /tmp/m rw,nosuid,nodev - fuse evil rw,user_id=0,group_id=
 
 @pytest.mark.parametrize(
     ("uid", "seen", "may_be"),
-    [(1001, EVES, True), (1002, EVES, False), (0, EVES, False), (1001, ROOTS, False), (1001, PRIVATE, True)],
+    [
+        (1001, EVES, True),
+        (1002, EVES, False),
+        (0, EVES, False),
+        (1001, ROOTS, False),
+        (1001, PRIVATE, True),
+    ],
 )
 def test_task_that_hangs_on_a_fuse_file_system_of_its_own_user_may_be_staged(uid, seen, may_be):
     files = {
@@ -257,7 +304,14 @@ EVE = Process(77, "a", "eve", ("a",), 0, 0, (), "", 0.0, uid=1001)
         ("1001 1001", "ext4_buffered_write_iter", [], 1001, "", True),  # also where it is detached
         ("1001 1001", "ext4_buffered_write_iter", [], 0, PRIVATE, True),
         ("1001 0", "", [], 0, PRIVATE, True),  # a setuid program that she started
-        ("1001 1001", "ext4_buffered_write_iter", [], 0, ROOTS, True),  # of a program of hers that hardly runs
+        (
+            "1001 1001",
+            "ext4_buffered_write_iter",
+            [],
+            0,
+            ROOTS,
+            True,
+        ),  # of a program of hers that hardly runs
         ("1001 1001", "ext4_buffered_write_iter", [SDA_FAILS], 0, ROOTS, False),
         ("1001 1001", "ext4_buffered_write_iter", [TIMEOUT], 0, ROOTS, False),
         ("1001 1001", "copy_net_ns", [], 0, ROOTS, True),
@@ -272,18 +326,34 @@ EVE = Process(77, "a", "eve", ("a",), 0, 0, (), "", 0.0, uid=1001)
         ("0 0", "path_openat", [], 1001, PRIVATE, True),
         ("0 0", "do_lock_mount.part.0", [], 0, PRIVATE, True),
         ("0 0", "path_openat", [], 0, ROOTS, True),
-        ("0 0", "io_ring_exit_work", [], 0, ROOTS, True),  # two rings of a user that wait for each other
+        (
+            "0 0",
+            "io_ring_exit_work",
+            [],
+            0,
+            ROOTS,
+            True,
+        ),  # two rings of a user that wait for each other
         ("0 0", "io_ring_exit_work", [SDA_FAILS], 0, ROOTS, False),
         ("0 0", "path_openat", [SDA_FAILS], 1001, PRIVATE, False),
         ("0 0", "io_schedule", [], 1001, PRIVATE, False),
         ("1001 1001", "rpc_wait_bit_killable", [], 1001, PRIVATE, False),
         ("1001 1001", "nfs_wait_bit_killable", [], 1001, PRIVATE, False),
         ("1001 1001", "io_schedule", [SDA_FAILS], 1001, PRIVATE, False),
-        ("1001 1001", "io_schedule", [SDA_FAILS.replace("sda", "loop0")], 1001, PRIVATE, True),  # she may own it
+        (
+            "1001 1001",
+            "io_schedule",
+            [SDA_FAILS.replace("sda", "loop0")],
+            1001,
+            PRIVATE,
+            True,
+        ),  # she may own it
         ("1001 1001", "io_schedule", [TIMEOUT], 1001, PRIVATE, False),
     ],
 )
-def test_task_that_waits_for_a_lock_may_be_held_by_a_user(ids, wchan, more, connection, seen, may_be):
+def test_task_that_waits_for_a_lock_may_be_held_by_a_user(
+    ids, wchan, more, connection, seen, may_be
+):
     files = {
         "/proc/4711/wchan": wchan,
         "/proc/4711/stat": "4711 (pt_main) D 1\n",
@@ -295,7 +365,10 @@ def test_task_that_waits_for_a_lock_may_be_held_by_a_user(ids, wchan, more, conn
         "/sys/block/sda/removable": "0\n",
         "/sys/block/sda/dev": "8:0\n",
     }
-    told = {JOURNAL: reverse_log("".join(f"{one}\n" for one in (HUNG, *more))), DMESG: "[    1.0] Linux version 6.12\n"}
+    told = {
+        JOURNAL: reverse_log("".join(f"{one}\n" for one in (HUNG, *more))),
+        DMESG: "[    1.0] Linux version 6.12\n",
+    }
     reader = FakeReader(
         files, queries=told, now=NOW, processes=(EVE,), links={"/proc/77/ns/mnt": "mnt:[7]"},
         folders=["/sys/fs/fuse/connections/44"],
@@ -306,9 +379,13 @@ def test_task_that_waits_for_a_lock_may_be_held_by_a_user(ids, wchan, more, conn
 
 
 def test_what_is_said_of_a_users_image_pushes_out_nothing_else():
-    """udisks2 mounts a user's image as often as that user likes, and a file that is cut short fails each read."""
+    """udisks2 mounts a user's image as often as that user likes, and a file that is cut short fails
+    each read.
+    """
     error = "1794990000.1 kernel: I/O error, dev {}, sector 8 op 0x0:(READ) flags 0x0"
-    mounted = "1794990000.1 kernel: EXT4-fs (loop0): mounted filesystem 0-0 r/w with ordered data mode."
+    mounted = (
+        "1794990000.1 kernel: EXT4-fs (loop0): mounted filesystem 0-0 r/w with ordered data mode."
+    )
     told = (error.format("sdb"), STOPPED, SILENT, HUNG, *(error.format("loop0"), mounted) * 5000)
     kept = choose_lines("\n".join(told))
 
@@ -336,4 +413,6 @@ def test_damage_that_xfs_found_counts_until_it_is_mounted_anew():
     anew = "1794990100.1 kernel: XFS (dm-4): Ending clean mount"
     assert log(damage, damage.replace("0000.1", "0001.1")).damaged == {"dm-4": 2}
     assert log(damage, anew).damaged == {}
-    assert log(damage.replace("corruption", "CRC error"), anew.replace("dm-4", "sda1")).damaged == {"dm-4": 1}
+    assert log(damage.replace("corruption", "CRC error"), anew.replace("dm-4", "sda1")).damaged == {
+        "dm-4": 1
+    }

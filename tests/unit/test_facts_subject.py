@@ -79,7 +79,9 @@ def test_table_may_grow_while_it_is_gone_through(show):
     names = iter("bc")
 
     def look(_):
-        return Named(lazy(lambda: len(table[name].__class__.__name__) if (name := next(names, "")) else 0))
+        return Named(
+            lazy(lambda: len(table[name].__class__.__name__) if (name := next(names, "")) else 0)
+        )
 
     table = Lookup(look)
     _ = table["a"]

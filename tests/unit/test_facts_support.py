@@ -12,14 +12,20 @@ from tests.unit.fake_reader import FakeReader
 ESM = {"/etc/apt/sources.list.d/ubuntu-esm-infra.sources": "Types: deb\n"}
 
 
-def support_of(version, kernel="6.8.0-60-generic", today="2026-11-27", os_id="ubuntu", files=None, held=()):
+def support_of(
+    version, kernel="6.8.0-60-generic", today="2026-11-27", os_id="ubuntu", files=None, held=()
+):
     number, _, flavour = kernel.partition(".0-")
-    packages = type("Packages", (dict,), {"__missing__": lambda _, name: SimpleNamespace(is_held=name in held)})()
+    packages = type(
+        "Packages", (dict,), {"__missing__": lambda _, name: SimpleNamespace(is_held=name in held)}
+    )()
     facts = SimpleNamespace(
         os=SimpleNamespace(id=os_id, version_id=version),
         host=SimpleNamespace(today=today),
         kernel=SimpleNamespace(
-            release=kernel, flavour=flavour.partition("-")[2], version=tuple(map(int, number.split(".")))
+            release=kernel,
+            flavour=flavour.partition("-")[2],
+            version=tuple(map(int, number.split("."))),
         ),
         packages=packages,
     )
@@ -46,7 +52,9 @@ def test_release_with_ubuntu_pro_ends_later():
     assert support_of("20.04", today="2030-04-24").release_ends_with_pro == ""
     assert support_of("20.04", files=ESM).release_ended == ""
     assert support_of("20.04", files=ESM, today="2030-04-24").release_ended == "2030-04-23"
-    assert support_of("25.10", files=ESM).release_ended == "2026-07-09"  # an interim release has no Pro
+    assert (
+        support_of("25.10", files=ESM).release_ended == "2026-07-09"
+    )  # an interim release has no Pro
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,13 @@ def test_release_with_ubuntu_pro_ends_later():
         ("24.04", "6.8.0-60-generic", "2028-01-01", "", "linux-image-generic-hwe-24.04"),
         ("24.04", "6.17.0-5-generic", "2026-08-31", "", "linux-image-generic-hwe-24.04"),
         ("24.04", "6.17.0-5-generic", "2026-09-01", "2026-08", "linux-image-generic-hwe-24.04"),
-        ("24.04", "6.11.0-1016-generic-64k", "2026-11-27", "2025-08", "linux-image-generic-64k-hwe-24.04"),
+        (
+            "24.04",
+            "6.11.0-1016-generic-64k",
+            "2026-11-27",
+            "2025-08",
+            "linux-image-generic-64k-hwe-24.04",
+        ),
         ("22.04", "6.5.0-1018-azure", "2026-11-27", "2024-08", "linux-image-azure"),
         ("24.04", "6.5.0-18-generic", "2026-11-27", "", "linux-image-generic-hwe-24.04"),
         ("24.04", "6.11.0-1016-nvidia", "2026-11-27", "", ""),
@@ -70,7 +84,10 @@ def test_hwe_kernel_ends_with_its_month(version, kernel, today, ended, package):
 def test_hold_of_either_package_counts():
     assert support_of("24.04").unhold == ""
     for name in ("linux-image-6.8.0-60-generic", "linux-image-generic-hwe-24.04"):
-        assert support_of("24.04", held=(name,)).unhold == f"when the hold has served: sudo apt-mark unhold {name}"
+        assert (
+            support_of("24.04", held=(name,)).unhold
+            == f"when the hold has served: sudo apt-mark unhold {name}"
+        )
 
 
 def test_other_systems_are_not_judged():

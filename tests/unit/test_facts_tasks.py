@@ -15,7 +15,11 @@ KERNEL = {"/proc/sys/kernel/pid_max": "4194304\n", "/proc/sys/kernel/threads-max
 
 def group(path, tasks, most, events="max 0\n", root=CGROUP):
     base = f"{root}/{path}"
-    return {f"{base}/pids.current": f"{tasks}\n", f"{base}/pids.max": f"{most}\n", f"{base}/pids.events": events}
+    return {
+        f"{base}/pids.current": f"{tasks}\n",
+        f"{base}/pids.max": f"{most}\n",
+        f"{base}/pids.events": events,
+    }
 
 
 def tasks_of(files):
@@ -36,7 +40,9 @@ def test_groups_with_a_bound_are_told_of_either_version_of_control_groups():
         **group("system.slice/cron.service", 3, 4),
         **group("system.slice/slurmd.service", 7, 4915, root=f"{CGROUP}/pids"),
     }
-    found = [(one.name, one.tasks, one.most, one.refused, one.percent) for one in tasks_of(files).groups]
+    found = [
+        (one.name, one.tasks, one.most, one.refused, one.percent) for one in tasks_of(files).groups
+    ]
     assert found == [
         ("user-1000.slice", 90, 100, 4, 90.0),
         ("cron.service", 3, 4, 0, 75.0),
@@ -50,7 +56,9 @@ def test_a_service_that_starts_no_jobs_and_ends_meanwhile_makes_nothing_unknown(
 
 
 def test_bound_of_a_container_is_none_of_a_service():
-    """Docker's containers are scopes of system.slice, and --pids-limit is meant (systemd.scope(5))."""
+    """Docker's containers are scopes of system.slice, and --pids-limit is meant
+    (systemd.scope(5)).
+    """
     files = group("system.slice/docker-0123456789abcdef.scope", 100, 100, "max 4\n")
     assert tasks_of(files).groups == ()
     step = group("system.slice/slurmstepd.scope", 100, 100, "max 4\n")
@@ -66,7 +74,9 @@ def test_no_more_than_forty_users_are_looked_at():
 
 def test_what_cannot_be_read_is_unknown():
     with pytest.raises(UnknownFact, match="denied"):
-        _ = tasks_of({f"{CGROUP}/system.slice/slurmd.service/pids.max": Unreadable("denied")}).groups
+        _ = tasks_of(
+            {f"{CGROUP}/system.slice/slurmd.service/pids.max": Unreadable("denied")}
+        ).groups
     with pytest.raises(UnknownFact, match="how many tasks"):
         _ = tasks_of({"/proc/loadavg": "x"}).total
     with pytest.raises(UnknownFact, match="threads-max does not exist"):

@@ -26,14 +26,29 @@ SPACES = {name: Space(100 * GIB, 50 * GIB, 9, 9) for name in ("/", "/data", "/fa
 
 
 def facts(mounts=MOUNTS, **more):
-    files = {"/proc/self/mountinfo": mounts, "/sys/block/sda/size": "0\n", "/etc/fstab": FSTAB, "/tmp/x": ""}
+    files = {
+        "/proc/self/mountinfo": mounts,
+        "/sys/block/sda/size": "0\n",
+        "/etc/fstab": FSTAB,
+        "/tmp/x": "",
+    }
     return Facts(FakeReader({**files, **more}, spaces=SPACES))
 
 
 def test_noexec_is_told_with_what_makes_it_so_and_of_places_that_jobs_use_alone():
     assert [(one.target, one.use, one.why, one.way_out) for one in facts().temporary.noexec] == [
-        ("/tmp", "temporary", "not by a line of /etc/fstab", "take noexec out of the options in what mounts it"),
-        ("/home", "home", "line 2 of /etc/fstab", "take noexec out of the options in line 2 of /etc/fstab"),
+        (
+            "/tmp",
+            "temporary",
+            "not by a line of /etc/fstab",
+            "take noexec out of the options in what mounts it",
+        ),
+        (
+            "/home",
+            "home",
+            "line 2 of /etc/fstab",
+            "take noexec out of the options in line 2 of /etc/fstab",
+        ),
         (
             "/data",
             "data",
@@ -44,7 +59,9 @@ def test_noexec_is_told_with_what_makes_it_so_and_of_places_that_jobs_use_alone(
 
 
 def test_variables_lead_compiled_code_away_and_into_noexec():
-    (first, *_) = facts(**{"/etc/environment": "TMPDIR=/fast/tmp\nTRITON_CACHE_DIR=/data/t\n"}).temporary.noexec
+    (first, *_) = facts(
+        **{"/etc/environment": "TMPDIR=/fast/tmp\nTRITON_CACHE_DIR=/data/t\n"}
+    ).temporary.noexec
     assert (first.target, first.use, first.names) == (
         "/data",
         "cache",
@@ -80,7 +97,11 @@ def test_last_word_counts(words, found):
     ],
 )
 def test_what_one_user_may_fill(line, limit):
-    seen = Facts(FakeReader({"/proc/self/mountinfo": f"20 1 0:1 / {line}\n"}, spaces={"/tmp": Space(1000, 9, 9, 9)}))
+    seen = Facts(
+        FakeReader(
+            {"/proc/self/mountinfo": f"20 1 0:1 / {line}\n"}, spaces={"/tmp": Space(1000, 9, 9, 9)}
+        )
+    )
     assert user_limit(seen.mounts.all[0]) == limit
 
 
@@ -108,7 +129,9 @@ def test_rules_of_removal_are_gone_through_once_for_all_variables():
 
     rule = SimpleNamespace(path="/a/b", age="3d", source="x:1")
     seen = facts()
-    seen.__dict__["ageing"] = SimpleNamespace(rules=Rules((rule, SimpleNamespace(path="/", age="9d", source="y:1"))))
+    seen.__dict__["ageing"] = SimpleNamespace(
+        rules=Rules((rule, SimpleNamespace(path="/", age="9d", source="y:1")))
+    )
     assert [age_of(f"/a/b/{number}", seen) for number in range(50)] == ["3d (x:1)"] * 50
     assert age_of("/a/bc", seen) == ""
     assert len(looked) == 1

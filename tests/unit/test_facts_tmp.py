@@ -10,9 +10,7 @@ from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import GIB, ROOT, StorageHost
 
-UNIT = (
-    "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n"
-)
+UNIT = "[Mount]\nWhat=tmpfs\nWhere=/tmp\nType=tmpfs\nOptions=mode=1777,strictatime,nosuid,nodev,size=50%%,nr_inodes=1m\n"
 DISK = "[Mount]\nWhat=/dev/nvme2n1\nWhere=/tmp\nType=xfs\nOptions=size=4G\n"
 USR = "/usr/lib/systemd/system/tmp.mount"
 ETC = "/etc/systemd/system/tmp.mount"
@@ -39,9 +37,21 @@ def filling(**kwargs):
         ("/dev/sdb1 /tmp ext4 rw 0 0\n", {}, {}, "fstab-other", "/dev/sdb1"),
         ("/var/tmp /tmp none bind 0 0\n", {}, {}, "fstab-other", "bind"),
         (LINE, {ETC: UNIT}, {}, "etc-unit", f"{ETC} mounts /tmp"),
-        ("", {"/usr/share/systemd/tmp.mount": UNIT}, {ETC: "/usr/share/systemd/tmp.mount"}, "etc-unit", "a link to"),
+        (
+            "",
+            {"/usr/share/systemd/tmp.mount": UNIT},
+            {ETC: "/usr/share/systemd/tmp.mount"},
+            "etc-unit",
+            "a link to",
+        ),
         (LINE, {ETC: DISK}, {}, "unit-other", f"{ETC}: /dev/nvme2n1 (xfs) is mounted at /tmp"),
-        ("", {ETC: "[Mount]\nWhat=/dev/md0\nWhere=/tmp\n"}, {}, "unit-other", "/dev/md0 (of whatever type is found)"),
+        (
+            "",
+            {ETC: "[Mount]\nWhat=/dev/md0\nWhere=/tmp\n"},
+            {},
+            "unit-other",
+            "/dev/md0 (of whatever type is found)",
+        ),
         (
             "",
             {ETC: UNIT, f"{ETC}.d/a.conf": "[Mount]\nWhat=/dev/md0\nType=ext4\n"},
@@ -49,15 +59,39 @@ def filling(**kwargs):
             "unit-other",
             "/dev/md0 (ext4)",
         ),
-        ("", {USR: UNIT, f"{ETC}.d/a.conf": "[Mount]\nType=\n"}, {}, "unit-other", "a.conf: what it names"),
-        ("", {ETC: DISK, f"{ETC}.d/a.conf": "[Mount]\nWhat=tmpfs\nType=tmpfs\n"}, {}, "dropin", "a.conf"),
-        ("", {ETC: DISK, f"{ETC}.d/60-hosttune-x.conf": "[Mount]\nOptions=size=1G\n"}, {}, "unit-other", "(xfs)"),
+        (
+            "",
+            {USR: UNIT, f"{ETC}.d/a.conf": "[Mount]\nType=\n"},
+            {},
+            "unit-other",
+            "a.conf: what it names",
+        ),
+        (
+            "",
+            {ETC: DISK, f"{ETC}.d/a.conf": "[Mount]\nWhat=tmpfs\nType=tmpfs\n"},
+            {},
+            "dropin",
+            "a.conf",
+        ),
+        (
+            "",
+            {ETC: DISK, f"{ETC}.d/60-hosttune-x.conf": "[Mount]\nOptions=size=1G\n"},
+            {},
+            "unit-other",
+            "(xfs)",
+        ),
         ("", {USR: DISK}, {WANTS: "../tmp.mount"}, "unit-other", f"{USR}: /dev/nvme2n1 (xfs)"),
         (LINE, {USR: DISK}, {WANTS: "../tmp.mount"}, "fstab", "line 1"),
         (LINE, {ETC: ""}, {}, "masked", f"{ETC} masks"),
         ("", {USR: UNIT}, {ETC: "/dev/null"}, "masked", f"{ETC} masks"),
         # an upgrade to Ubuntu 26.04 leaves an empty file there until the reboot
-        ("", {"/run/systemd/system/tmp.mount": "", USR: UNIT}, {WANTS: "../tmp.mount"}, "usr-unit", "/usr/lib/systemd"),
+        (
+            "",
+            {"/run/systemd/system/tmp.mount": "", USR: UNIT},
+            {WANTS: "../tmp.mount"},
+            "usr-unit",
+            "/usr/lib/systemd",
+        ),
         (
             "",
             {USR: UNIT},
@@ -65,8 +99,20 @@ def filling(**kwargs):
             "usr-unit",
             "/usr/lib",
         ),
-        (LINE, {f"{ETC}.d/size.conf": "[Mount]\nOptions=size=1G\n"}, {}, "dropin", f"{ETC}.d/size.conf"),
-        ("", {f"{USR}.d/10-vendor.conf": "", USR: UNIT}, {WANTS: "../tmp.mount"}, "dropin", "10-vendor.conf"),
+        (
+            LINE,
+            {f"{ETC}.d/size.conf": "[Mount]\nOptions=size=1G\n"},
+            {},
+            "dropin",
+            f"{ETC}.d/size.conf",
+        ),
+        (
+            "",
+            {f"{USR}.d/10-vendor.conf": "", USR: UNIT},
+            {WANTS: "../tmp.mount"},
+            "dropin",
+            "10-vendor.conf",
+        ),
         (LINE, {f"{ETC}.d/60-hosttune-storage-tmp-tmpfs.conf": "x"}, {}, "fstab", "line 1"),
     ],
 )
@@ -91,7 +137,10 @@ def test_unit_options_are_those_of_the_last_drop_in_with_percent_signs_as_mount_
 
 
 def test_drop_in_of_etc_hides_the_one_of_the_same_name():
-    files = {f"{ETC}.d/a.conf": "[Mount]\nOptions=size=1G\n", f"{USR}.d/a.conf": "[Mount]\nOptions=size=2G\n"}
+    files = {
+        f"{ETC}.d/a.conf": "[Mount]\nOptions=size=1G\n",
+        f"{USR}.d/a.conf": "[Mount]\nOptions=size=2G\n",
+    }
 
     assert tmp(files=files).drop_ins == (f"{ETC}.d/a.conf",)
 
@@ -102,11 +151,15 @@ def test_link_is_told():
 
 def test_live_tmpfs_tells_size_and_use_without_a_walk():
     mountinfo = f"{ROOT}\n30 20 0:40 / /tmp rw,nosuid,nodev - tmpfs tmpfs rw,size=4194304k\n"
-    found = tmp(mountinfo=mountinfo, spaces={"/tmp": Space(4 * GIB, 3 * GIB, 1, 1)}, files={"/tmp/x": "x"})
+    found = tmp(
+        mountinfo=mountinfo, spaces={"/tmp": Space(4 * GIB, 3 * GIB, 1, 1)}, files={"/tmp/x": "x"}
+    )
 
     assert (found.is_tmpfs, found.is_mount, found.fstype) == (True, True, "tmpfs")
     assert found.size_bytes == 4 * GIB
-    lies = filling(mountinfo=mountinfo, spaces={"/tmp": Space(4 * GIB, 3 * GIB, 1, 1)}, files={"/tmp/x": "x"})
+    lies = filling(
+        mountinfo=mountinfo, spaces={"/tmp": Space(4 * GIB, 3 * GIB, 1, 1)}, files={"/tmp/x": "x"}
+    )
     assert (lies.used_bytes, lies.entries, lies.is_complete) == (GIB, 0, True)
 
 
@@ -114,7 +167,12 @@ def test_tmp_on_the_disk_is_counted():
     files = {"/tmp/a": b"x" * 10, "/tmp/d/b": b"x" * 20, "/tmp/d/e/c": FileValue(b"x" * 30)}
     found = tmp(files=files, links={"/tmp/loop": "/tmp"})
 
-    assert (found.is_tmpfs, found.is_mount, found.fstype, found.size_bytes) == (False, False, "ext4", None)
+    assert (found.is_tmpfs, found.is_mount, found.fstype, found.size_bytes) == (
+        False,
+        False,
+        "ext4",
+        None,
+    )
     lies = filling(files=files, links={"/tmp/loop": "/tmp"})
     assert (lies.used_bytes, lies.entries, lies.is_complete) == (60, 6, True)
 

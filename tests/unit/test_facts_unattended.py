@@ -1,4 +1,6 @@
-"""What unattended-upgrades may upgrade: its lists in apt's order, origins and patterns as it matches them."""
+"""What unattended-upgrades may upgrade: its lists in apt's order, origins and patterns as it
+matches them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,15 @@ SHIPPED = 'Unattended-Upgrade::Allowed-Origins { "${distro_id}:${distro_codename
 VERSION = "580.126.20-0ubuntu1"
 
 
-def night(conf=SHIPPED, source=SECURITY, names=("libnvidia-compute-580",), on=ON, held=(), version=VERSION, **files):
+def night(
+    conf=SHIPPED,
+    source=SECURITY,
+    names=("libnvidia-compute-580",),
+    on=ON,
+    held=(),
+    version=VERSION,
+    **files,
+):
     stanzas = [
         f"Package: {name}\nStatus: {'hold' if name in held else 'install'} ok installed\nArchitecture: amd64\nVersion: {VERSION}\n"
         for name in ("dpkg", *names)
@@ -59,12 +69,17 @@ def night(conf=SHIPPED, source=SECURITY, names=("libnvidia-compute-580",), on=ON
 
 def test_shipped_origins_take_ubuntus_driver():
     found = choose(night(), {})
-    assert (found.packages, found.allowed_by) == (("libnvidia-compute-580",), f"{FOLDER}/50unattended-upgrades:1")
+    assert (found.packages, found.allowed_by) == (
+        ("libnvidia-compute-580",),
+        f"{FOLDER}/50unattended-upgrades:1",
+    )
 
 
 def test_fabric_manager_counts_by_itself():
     """Beside a driver of NVIDIA's own installer it is the only package."""
-    assert choose(night(names=("nvidia-fabricmanager-580",)), {}).packages == ("nvidia-fabricmanager-580",)
+    assert choose(night(names=("nvidia-fabricmanager-580",)), {}).packages == (
+        "nvidia-fabricmanager-580",
+    )
 
 
 REASONS = {
@@ -124,7 +139,9 @@ def test_clear_takes_away_what_files_before_it_say():
 
 
 def test_hold_looks_past_its_own_file():
-    own = {"60-hosttune-gpu-update-hold.conf": 'Unattended-Upgrade::Package-Blacklist:: "^libnvidia-";\n'}
+    own = {
+        "60-hosttune-gpu-update-hold.conf": 'Unattended-Upgrade::Package-Blacklist:: "^libnvidia-";\n'
+    }
     assert choose(night(**own), {}).why_not
     assert choose_hold(night(**own), {"kernel": "auto"}).why_not == ""
 
@@ -150,7 +167,9 @@ def test_lists_that_are_missing_are_unknown():
     assert any("is not known" in one for one in hold.evidence)
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "a*a*a*a*b", "(?P<x>a)(?P=x)", "[", "x" * 300])
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|aa)+$", "a*a*a*a*b", "(?P<x>a)(?P=x)", "[", "x" * 300]
+)
 def test_pattern_that_could_take_long_is_not_tried(pattern):
     began = time.process_time()
     assert matches_start(pattern, "a" * 5000 + "!")
@@ -172,8 +191,16 @@ def test_patterns_match_at_the_start(pattern, matches):
 
 
 def test_lists_with_very_many_lines_are_unknown():
-    with pytest.raises(UnknownFact, match="more than 500 lines of Unattended-Upgrade::Package-Blacklist"):
-        choose(night(SHIPPED + "".join(f'Unattended-Upgrade::Package-Blacklist:: "x{n}";\n' for n in range(501))), {})
+    with pytest.raises(
+        UnknownFact, match="more than 500 lines of Unattended-Upgrade::Package-Blacklist"
+    ):
+        choose(
+            night(
+                SHIPPED
+                + "".join(f'Unattended-Upgrade::Package-Blacklist:: "x{n}";\n' for n in range(501))
+            ),
+            {},
+        )
 
 
 @pytest.mark.parametrize("pattern", ["a{99999999999999}", "(?a)(?u)a", "(?L)a", "[a"])

@@ -39,7 +39,9 @@ def setting(files, name=EXEC, **kwargs):
     ],
 )  # fmt: skip
 def test_unit_file_is_read_as_systemd_does(content, found):
-    rows = [value for _, *key, value in parse_assignments(content) if key == ["Service", "ExecStart"]]
+    rows = [
+        value for _, *key, value in parse_assignments(content) if key == ["Service", "ExecStart"]
+    ]
     assert tuple(rows) == found
 
 
@@ -61,7 +63,9 @@ def test_drop_ins_are_read_in_systemds_order_and_a_reset_clears_what_came_before
 def test_masked_unit_exists_and_file_of_a_program_always_does():
     masked = setting({}, links={f"/etc/systemd/system/{NAME}": "/dev/null"})
     assert (masked.exists, masked.is_masked) == (True, True)
-    key = setting({"/etc/systemd/logind.conf": "[Login]\nRemoveIPC=no\n"}, "logind.conf/Login/RemoveIPC")
+    key = setting(
+        {"/etc/systemd/logind.conf": "[Login]\nRemoveIPC=no\n"}, "logind.conf/Login/RemoveIPC"
+    )
     assert (key.exists, key.values) == (True, (Placed("no", "/etc/systemd/logind.conf", 2),))
 
 
@@ -75,18 +79,35 @@ def test_setting_that_cannot_be_read_is_unknown():
 
 PROGRAM = "/usr/bin/nvidia-persistenced"
 DAEMON = Process(
-    7, "nvidia-persiste", "nvidia-persistenced", (PROGRAM, "--verbose"), 0, 0, (), "/", 9.0, uid=120, program=PROGRAM
+    7,
+    "nvidia-persiste",
+    "nvidia-persistenced",
+    (PROGRAM, "--verbose"),
+    0,
+    0,
+    (),
+    "/",
+    9.0,
+    uid=120,
+    program=PROGRAM,
 )
 
 
 def test_processes_are_asked_for_by_the_name_that_the_kernel_keeps():
     def commands(*found, **kwargs):
-        return Facts(FakeReader(processes=found, **kwargs)).processes["nvidia-persistenced"].commands
+        return (
+            Facts(FakeReader(processes=found, **kwargs)).processes["nvidia-persistenced"].commands
+        )
 
     assert commands(DAEMON) == ("/usr/bin/nvidia-persistenced --verbose",)
-    assert commands(replace(DAEMON, program=f"{PROGRAM} (deleted)")) == ("/usr/bin/nvidia-persistenced --verbose",)
+    assert commands(replace(DAEMON, program=f"{PROGRAM} (deleted)")) == (
+        "/usr/bin/nvidia-persistenced --verbose",
+    )
     assert commands() == ()
-    assert Facts(FakeReader(processes=Unreadable("no"), persistent_only=True)).processes["x"].commands == ()
+    assert (
+        Facts(FakeReader(processes=Unreadable("no"), persistent_only=True)).processes["x"].commands
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,11 +123,17 @@ def test_process_that_only_calls_itself_so_is_none(called):
 @pytest.mark.parametrize("untold", [{"uid": -1}, {"uid": 0, "program": ""}])
 def test_process_of_which_nothing_tells_whose_it_is_leaves_it_unknown(untold):
     with pytest.raises(UnknownFact, match="whether process 7 is nvidia-persistenced is not known"):
-        _ = Facts(FakeReader(processes=(replace(DAEMON, **untold),))).processes["nvidia-persistenced"].commands
+        _ = (
+            Facts(FakeReader(processes=(replace(DAEMON, **untold),)))
+            .processes["nvidia-persistenced"]
+            .commands
+        )
 
 
 def test_first_process_of_a_name_tells_when_it_was_started():
-    dockerd = Process(7, "dockerd", "root", (), 0, 0, (), "/", 200.9, uid=0, program="/usr/bin/dockerd")
+    dockerd = Process(
+        7, "dockerd", "root", (), 0, 0, (), "/", 200.9, uid=0, program="/usr/bin/dockerd"
+    )
     found = (dockerd, replace(dockerd, pid=8, started_at=100.5))
     processes = Facts(FakeReader(processes=found)).processes
     assert (processes["dockerd"].started_at, processes["sshd"].started_at) == (100, 0)
@@ -136,7 +163,9 @@ def test_time_for_many_units_grows_with_their_number_only(ask):
     """An image or a record may have thousands, and the links of all were gone through for each."""
 
     def looks(many):
-        files = {f"/etc/systemd/system/u{n}.service": "[Service]\nType=simple\n" for n in range(many)}
+        files = {
+            f"/etc/systemd/system/u{n}.service": "[Service]\nType=simple\n" for n in range(many)
+        }
         reader = _Counting(files)
         facts = Facts(reader)
         for number in range(many):

@@ -3,7 +3,13 @@
 import pytest
 
 from hosttune.facts import Facts, RequestedNames, UnknownFact
-from hosttune.facts.services.unit_files import drop_in_folders, enabled_names, install_keys, parse_preset, template_of
+from hosttune.facts.services.unit_files import (
+    drop_in_folders,
+    enabled_names,
+    install_keys,
+    parse_preset,
+    template_of,
+)
 from hosttune.facts.services.units import parse_show, read_units, show_command
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
@@ -55,17 +61,34 @@ def test_units_are_asked_for_in_one_call():
     reader = FakeReader(folders=("/run/systemd/system",), queries={show_command(NAMES): SHOWN})
     units = Facts(reader, RequestedNames(units=frozenset(NAMES))).units
     timer = units["fstrim.timer"]
-    assert (timer.is_enabled, timer.is_active, timer.preset, timer.needs_reload) == (True, True, "enabled", True)
-    assert timer.drop_ins == (f"{ETC}/fstrim.timer.d/10-often.conf", f"{ETC}/fstrim.timer.d/20.conf")
+    assert (timer.is_enabled, timer.is_active, timer.preset, timer.needs_reload) == (
+        True,
+        True,
+        "enabled",
+        True,
+    )
+    assert timer.drop_ins == (
+        f"{ETC}/fstrim.timer.d/10-often.conf",
+        f"{ETC}/fstrim.timer.d/20.conf",
+    )
     assert len(reader.asked) == 1
 
 
 def test_units_not_found_and_masked_are_told_apart():
     units = parse_show(SHOWN, NAMES)
     missing = units["nope.service"]
-    assert (missing.exists, missing.enabled_state, missing.preset) == (False, "not-found", "unknown")
+    assert (missing.exists, missing.enabled_state, missing.preset) == (
+        False,
+        "not-found",
+        "unknown",
+    )
     alias = units["dbus-org.freedesktop.timesync1.service"]
-    assert (alias.exists, alias.load_state, alias.enabled_state, alias.is_active) == (True, "masked", "masked", True)
+    assert (alias.exists, alias.load_state, alias.enabled_state, alias.is_active) == (
+        True,
+        "masked",
+        "masked",
+        True,
+    )
 
 
 def test_units_nothing_asked_starts_no_program():
@@ -79,13 +102,18 @@ def test_units_nothing_asked_starts_no_program():
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Completed(1, b"", b"Failed to connect to bus: Host is down\n"), "systemctl show failed: Failed to connect"),
+        (
+            Completed(1, b"", b"Failed to connect to bus: Host is down\n"),
+            "systemctl show failed: Failed to connect",
+        ),
         (Completed(1, b"", b""), "it printed nothing"),
         (Unreadable("systemctl did not end within 20 s"), "did not end"),
     ],
 )
 def test_units_a_manager_that_does_not_answer_is_unknown(answer, reason):
-    reader = FakeReader(folders=("/run/systemd/system",), queries={show_command(("a.service",)): answer})
+    reader = FakeReader(
+        folders=("/run/systemd/system",), queries={show_command(("a.service",)): answer}
+    )
     units = Facts(reader, RequestedNames(units=frozenset({"a.service"}))).units
     with pytest.raises(UnknownFact, match=reason):
         _ = units["a.service"]
@@ -98,7 +126,11 @@ def test_units_from_files_enabled_by_a_link():
         links={f"{ETC}/timers.target.wants/fstrim.timer": f"{LIB}/fstrim.timer"},
     )
     unit = units["fstrim.timer"]
-    assert (unit.enabled_state, unit.active_state, unit.fragment) == ("enabled", "inactive", f"{LIB}/fstrim.timer")
+    assert (unit.enabled_state, unit.active_state, unit.fragment) == (
+        "enabled",
+        "inactive",
+        f"{LIB}/fstrim.timer",
+    )
     assert unit.is_enabled
     assert not unit.is_active
 
@@ -131,7 +163,12 @@ def test_units_from_files_masked_by_link_or_empty_file(content):
     files = {f"{LIB}/tmp.mount": TIMER} | ({} if content is None else {f"{ETC}/tmp.mount": content})
     links = {f"{ETC}/tmp.mount": "/dev/null"} if content is None else {}
     unit = from_files(files, "tmp.mount", links=links)["tmp.mount"]
-    assert (unit.enabled_state, unit.load_state, unit.exists, unit.drop_ins) == ("masked", "masked", True, ())
+    assert (unit.enabled_state, unit.load_state, unit.exists, unit.drop_ins) == (
+        "masked",
+        "masked",
+        True,
+        (),
+    )
 
 
 def test_units_from_files_alias_has_the_state_of_its_unit():
@@ -156,14 +193,16 @@ def test_units_from_files_instance_comes_from_its_template():
 
 
 def test_units_from_files_linked_from_elsewhere():
-    unit = from_files({"/opt/x/x.service": TIMER}, "x.service", links={f"{ETC}/x.service": "/opt/x/x.service"})[
-        "x.service"
-    ]
+    unit = from_files(
+        {"/opt/x/x.service": TIMER}, "x.service", links={f"{ETC}/x.service": "/opt/x/x.service"}
+    )["x.service"]
     assert unit.enabled_state == "linked"
 
 
 def test_units_from_files_admin_file_hides_the_vendors():
-    unit = from_files({f"{LIB}/a.service": TIMER, f"{ETC}/a.service": "[Service]\n"}, "a.service")["a.service"]
+    unit = from_files({f"{LIB}/a.service": TIMER, f"{ETC}/a.service": "[Service]\n"}, "a.service")[
+        "a.service"
+    ]
     assert (unit.fragment, unit.enabled_state) == (f"{ETC}/a.service", "static")
 
 
@@ -194,7 +233,11 @@ def test_preset_first_line_of_the_earliest_file_decides():
         f"{ETC}-preset/99-default.preset": "ignore c.service\n",
     }
     units = from_files(files, "a.service", "b.service", "c.service")
-    assert [units[f"{name}.service"].preset for name in "abc"] == ["disabled", "disabled", "unknown"]
+    assert [units[f"{name}.service"].preset for name in "abc"] == [
+        "disabled",
+        "disabled",
+        "unknown",
+    ]
 
 
 def test_preset_of_a_template_names_instances():
@@ -210,11 +253,19 @@ def test_preset_without_a_line_is_enable():
 def test_unit_names_and_their_drop_in_folders():
     assert template_of("getty@tty1.service") == "getty@.service"
     assert template_of("getty@.service") == template_of("ssh.service") == ""
-    assert drop_in_folders("a-b-c.service") == ("a-b-c.service.d", "a-b-.service.d", "a-.service.d", "service.d")
+    assert drop_in_folders("a-b-c.service") == (
+        "a-b-c.service.d",
+        "a-b-.service.d",
+        "a-.service.d",
+        "service.d",
+    )
     assert install_keys("[Unit]\nAlias=no\n[Install]\n Alias = a.service\nAlso=\n") == ("Alias",)
 
 
 def test_enabled_names_are_the_links_below_etc():
-    links = {f"{ETC}/multi-user.target.wants/tuned.service": f"{LIB}/tuned.service", f"{ETC}/a.service": "/dev/null"}
+    links = {
+        f"{ETC}/multi-user.target.wants/tuned.service": f"{LIB}/tuned.service",
+        f"{ETC}/a.service": "/dev/null",
+    }
     assert enabled_names(FakeReader(links=links)) == frozenset({"tuned.service"})
     assert enabled_names(FakeReader()) == frozenset()

@@ -6,9 +6,7 @@ from hosttune.facts import Facts
 from hosttune.facts.containers.userns import allows_userns
 from tests.unit.fake_reader import FakeReader
 
-PROFILE = (
-    "abi <abi/4.0>,\nprofile apptainer /usr/libexec/apptainer/bin/starter{,-suid} flags=(unconfined) {\n  userns,\n}\n"
-)
+PROFILE = "abi <abi/4.0>,\nprofile apptainer /usr/libexec/apptainer/bin/starter{,-suid} flags=(unconfined) {\n  userns,\n}\n"
 STATUS = {
     "/var/lib/dpkg/status": "Package: apptainer\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.4.1\n"
 }
@@ -32,7 +30,10 @@ def test_profile_lets_a_program(profile, path, expected):
 
 
 def test_programs_and_their_profiles():
-    assert userns({"/etc/apparmor.d/apptainer": PROFILE}).programs[0].profile == "/etc/apparmor.d/apptainer"
+    assert (
+        userns({"/etc/apparmor.d/apptainer": PROFILE}).programs[0].profile
+        == "/etc/apparmor.d/apptainer"
+    )
     assert userns({}).without_profile == ("/usr/bin/apptainer",)
 
 

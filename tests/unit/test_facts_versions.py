@@ -50,7 +50,9 @@ def test_compare_versions(one, other, wanted):
     assert sign(compare_versions(other, one)) == -wanted
 
 
-@pytest.mark.skipif(shutil.which("dpkg") is None, reason="dpkg is not installed here: its own order cannot be asked")
+@pytest.mark.skipif(
+    shutil.which("dpkg") is None, reason="dpkg is not installed here: its own order cannot be asked"
+)
 @settings(max_examples=120, deadline=None)
 @given(VERSIONS, VERSIONS)
 def test_compare_versions_orders_as_dpkg_does(one, other):

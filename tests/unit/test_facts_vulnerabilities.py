@@ -11,7 +11,9 @@ FOLDER = "/sys/devices/system/cpu/vulnerabilities"
 
 def vulnerabilities(command_line="ro quiet\n", smt="1\n", **holes):
     files = {f"{FOLDER}/{name}": text for name, text in holes.items()}
-    files |= {"/proc/cmdline": command_line} | ({} if smt is None else {"/sys/devices/system/cpu/smt/active": smt})
+    files |= {"/proc/cmdline": command_line} | (
+        {} if smt is None else {"/sys/devices/system/cpu/smt/active": smt}
+    )
     return Facts(FakeReader(files, folders=("/sys/devices/system/cpu",))).vulnerabilities
 
 
@@ -41,7 +43,10 @@ def test_vulnerability_is_open_in_the_words_of_the_kernel(status, is_open, is_op
         ("ro quiet", ()),
         ("mitigations=off ro", ("mitigations=off",)),
         ("mitigations=auto,nosmt spectre_v2=on mds=full", ()),
-        ("nopti nospectre_v2 mds=off retbleed=off", ("nopti", "nospectre_v2", "mds=off", "retbleed=off")),
+        (
+            "nopti nospectre_v2 mds=off retbleed=off",
+            ("nopti", "nospectre_v2", "mds=off", "retbleed=off"),
+        ),
         ("iommu=off pti=on", ()),
     ],
 )

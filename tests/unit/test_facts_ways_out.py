@@ -1,4 +1,6 @@
-"""What a person does about a GPU: a step on each line, in the order in which they work on that host."""
+"""What a person does about a GPU: a step on each line, in the order in which they work on that
+host.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import ACTIONS
-from hosttune.facts.gpu.ways_out import RUN_REPORT, WAYS, RecoveryPlace, find_place, take_again, way_of
+from hosttune.facts.gpu.ways_out import (
+    RUN_REPORT,
+    WAYS,
+    RecoveryPlace,
+    find_place,
+    take_again,
+    way_of,
+)
 from hosttune.values import join_steps, steps_of
 from tests.unit.fake_reader import FakeReader
 
@@ -35,15 +44,21 @@ def test_no_step_keeps_the_script_in_place_of_its_output():
 
 def test_the_action_that_asks_for_most_decides():
     place = RecoveryPlace()
-    assert way_of(("RESET_GPU", "REPLACE_BOARD", "LATER"), SLOT, place) == way_of(("REPLACE_BOARD",), SLOT, place)
-    assert way_of(("DRAIN_RESET", "RESTART_BM"), SLOT, place) == way_of(("RESTART_BM",), SLOT, place)
+    assert way_of(("RESET_GPU", "REPLACE_BOARD", "LATER"), SLOT, place) == way_of(
+        ("REPLACE_BOARD",), SLOT, place
+    )
+    assert way_of(("DRAIN_RESET", "RESTART_BM"), SLOT, place) == way_of(
+        ("RESTART_BM",), SLOT, place
+    )
     assert way_of((), SLOT, place) == ""
     assert way_of(("a word of tomorrow",), SLOT, place) == way_of(("CONTACT_SUPPORT",), SLOT, place)
 
 
 def test_what_was_switched_off_for_a_reset_is_switched_on_again():
     found = steps("RESET_GPU", is_persistence_kept=True)
-    off, on = (next(i for i, step in enumerate(found) if step.endswith(f"-pm {mode}")) for mode in (0, 1))
+    off, on = (
+        next(i for i, step in enumerate(found) if step.endswith(f"-pm {mode}")) for mode in (0, 1)
+    )
     assert off < found.index(RESET) < on
 
 
@@ -73,11 +88,20 @@ def test_what_watches_the_gpu_stops_before_the_reset_and_starts_after_it():
 
 def test_slurm_node_is_drained_by_slurm():
     first = steps("RESET_GPU", host="gpu01.example", is_slurm=True)[0]
-    assert first == f"drain the node: sudo scontrol update NodeName=gpu01 State=DRAIN Reason='GPU {SLOT}'"
+    assert (
+        first
+        == f"drain the node: sudo scontrol update NodeName=gpu01 State=DRAIN Reason='GPU {SLOT}'"
+    )
 
 
 def test_kubernetes_node_gets_the_way_of_kubernetes():
-    found = steps("RESET_GPU", host="GPU01", is_kubernetes=True, has_operator=True, driver_root="/run/nvidia/driver")
+    found = steps(
+        "RESET_GPU",
+        host="GPU01",
+        is_kubernetes=True,
+        has_operator=True,
+        driver_root="/run/nvidia/driver",
+    )
     assert found[0].endswith(": kubectl drain gpu01 --ignore-daemonsets --delete-emptydir-data")
     assert "deletes the emptyDir volumes" in found[0]
     off = next(at for at, step in enumerate(found) if "deploy.dcgm-exporter=false" in step)
@@ -103,7 +127,9 @@ class Here:
     """The facts that a way out asks for."""
 
     def __init__(self, running=(), **managers):
-        self.managers = SimpleNamespace(**{"gpu_operator": False, "kubelet": False, "slurm": False, **managers})
+        self.managers = SimpleNamespace(
+            **{"gpu_operator": False, "kubelet": False, "slurm": False, **managers}
+        )
         self.processes = {
             name: SimpleNamespace(commands=("x",) if name in running else ())
             for name in ("nv-hostengine", "dcgm-exporter", "nvidia-persistenced")
@@ -114,7 +140,10 @@ class Here:
 
 
 def reader(*services, **more):
-    return FakeReader(files={f"/sys/fs/cgroup/system.slice/{name}/cgroup.procs": "1\n" for name in services}, **more)
+    return FakeReader(
+        files={f"/sys/fs/cgroup/system.slice/{name}/cgroup.procs": "1\n" for name in services},
+        **more,
+    )
 
 
 GKE = "/home/kubernetes/bin/nvidia"
@@ -152,7 +181,11 @@ def test_services_that_hold_gpus_are_found_by_their_control_groups():
         "ssh.service",
     )
     place = find_place(reader(*names), Here(running=("nv-hostengine",)))
-    assert place.monitors == ("dcgm-exporter.service", "nvidia-dcgm.service", "nvidia_gpu_exporter.service")
+    assert place.monitors == (
+        "dcgm-exporter.service",
+        "nvidia-dcgm.service",
+        "nvidia_gpu_exporter.service",
+    )
     assert place.displays == ("gdm3.service",)
     assert place.contained == ()  # the service has started it
 
@@ -161,7 +194,8 @@ def test_dcgm_of_a_container_is_named():
     place = find_place(reader("docker.service"), Here(running=("nv-hostengine",)))
     assert place.contained == ("nv-hostengine",)
     assert any(
-        "stop the container that runs nv-hostengine" in step for step in steps_of(way_of(("RESET_GPU",), SLOT, place))
+        "stop the container that runs nv-hostengine" in step
+        for step in steps_of(way_of(("RESET_GPU",), SLOT, place))
     )
 
 
@@ -195,7 +229,8 @@ def test_name_of_a_file_begins_no_step(sign):
 
 def node(host="Node7.example.org", *, kubelet=False, slurm=False):
     return SimpleNamespace(
-        host=SimpleNamespace(hostname=host), managers=SimpleNamespace(kubelet=kubelet, slurm=slurm, gpu_operator=False)
+        host=SimpleNamespace(hostname=host),
+        managers=SimpleNamespace(kubelet=kubelet, slurm=slurm, gpu_operator=False),
     )
 
 
@@ -208,12 +243,18 @@ def node(host="Node7.example.org", *, kubelet=False, slurm=False):
     ],
 )
 def test_drained_node_takes_work_again_by_the_command_of_its_scheduler(facts, command):
-    for way in ("drain the node\nreboot", "on a drained node: sudo modprobe -r gdrdrv", "cordon and drain the node"):
+    for way in (
+        "drain the node\nreboot",
+        "on a drained node: sudo modprobe -r gdrdrv",
+        "cordon and drain the node",
+    ):
         assert take_again(way, facts).endswith(f": {command}")
 
 
 def test_what_drains_nothing_or_says_it_already_gets_no_such_step():
     facts = node(slurm=True)
-    assert take_again("unless it was drained: sudo nvidia-smi drain -q -p 0000:43:00.0", facts) == ""
+    assert (
+        take_again("unless it was drained: sudo nvidia-smi drain -q -p 0000:43:00.0", facts) == ""
+    )
     assert take_again("drain the node\nsudo scontrol update NodeName=x State=RESUME", facts) == ""
     assert take_again("drain the node\nreboot", node()) == ""

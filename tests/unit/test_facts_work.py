@@ -23,9 +23,13 @@ GIVEN = {("devices-of", DOCKER_ID): '["null", "nvidia0"]'}
 MOUNTED = "900 899 0:6 /nvidia0 /dev/nvidia0 ro,nosuid - devtmpfs udev rw,size=64k\n"
 
 
-def process(pid, name="python3", *, devices=(), cgroup="/", command=None, user="alice", uid=1001, program=""):
+def process(
+    pid, name="python3", *, devices=(), cgroup="/", command=None, user="alice", uid=1001, program=""
+):
     words = command or (name, "train.py")
-    return Process(pid, name, user, words, 0, 0, tuple(devices), cgroup, 0.0, uid=uid, program=program)
+    return Process(
+        pid, name, user, words, 0, 0, tuple(devices), cgroup, 0.0, uid=uid, program=program
+    )
 
 
 def daemon(pid, name, **more):
@@ -33,14 +37,21 @@ def daemon(pid, name, **more):
 
 
 def work(*processes, files=None, pid_namespace=INITIAL["pid"], **options):
-    links = {f"/proc/self/ns/{name}": text for name, text in INITIAL.items()} | {"/proc/self/ns/pid": pid_namespace}
+    links = {f"/proc/self/ns/{name}": text for name, text in INITIAL.items()} | {
+        "/proc/self/ns/pid": pid_namespace
+    }
     reader = FakeReader(GPU | (files or {}), links=links, processes=tuple(processes), **options)
     return Facts(reader).work
 
 
 def test_work_without_gpu_devices_looks_at_no_process():
     seen = Facts(FakeReader({"/dev/null": ""}, processes=Unreadable("never asked"))).work
-    assert (seen.is_gpu_busy, seen.gpu_processes, seen.gpu_containers, seen.scheduler_jobs) == (False, (), (), ())
+    assert (seen.is_gpu_busy, seen.gpu_processes, seen.gpu_containers, seen.scheduler_jobs) == (
+        False,
+        (),
+        (),
+        (),
+    )
     assert "no /dev/nvidia0" in seen.evidence[0]
 
 
@@ -59,7 +70,11 @@ def test_work_on_a_gpu_of_amd_is_work():
 def test_work_holder_of_a_gpu_is_busy():
     seen = work(process(7, devices=("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia3")))
     assert seen.is_gpu_busy
-    assert (seen.gpu_processes[0].pid, seen.gpu_processes[0].user, seen.gpu_processes[0].command) == (
+    assert (
+        seen.gpu_processes[0].pid,
+        seen.gpu_processes[0].user,
+        seen.gpu_processes[0].command,
+    ) == (
         7,
         "alice",
         "python3 train.py",
@@ -89,14 +104,21 @@ def test_work_holder_of_a_gpu_tells_what_of_it_lies_in_swap():
 )
 def test_is_work_tells_computing_from_watching(name, devices, expected):
     assert is_work(daemon(1, name, devices=devices)) is expected
-    assert is_work(process(1, name, devices=devices)) is any(one.endswith(("nvidia0", "nvidia-uvm")) for one in devices)
+    assert is_work(process(1, name, devices=devices)) is any(
+        one.endswith(("nvidia0", "nvidia-uvm")) for one in devices
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "uid", "program", "expected"),
     [
         ("nvidia-smi", 1001, "", True),
-        ("nvidia-smi", 1001, "/usr/bin/nvidia-smi", True),  # what LD_PRELOAD brings into it is the user's
+        (
+            "nvidia-smi",
+            1001,
+            "/usr/bin/nvidia-smi",
+            True,
+        ),  # what LD_PRELOAD brings into it is the user's
         ("nv-hostengine", 998, "/usr/bin/nv-hostengine", False),
         ("nv-hostengine", 998, "/usr/bin/python3.11", True),
         ("python3", 998, "/usr/bin/python3.11", True),
@@ -107,11 +129,15 @@ def test_is_work_tells_computing_from_watching(name, devices, expected):
     ],
 )
 def test_what_a_process_calls_itself_hides_no_job(name, uid, program, expected):
-    assert is_work(process(1, name, devices=("/dev/nvidia0",), uid=uid, program=program)) is expected
+    assert (
+        is_work(process(1, name, devices=("/dev/nvidia0",), uid=uid, program=program)) is expected
+    )
 
 
 def test_job_of_a_container_s_root_is_not_hidden_by_its_name():
-    job = daemon(1, "dcgm-exporter", devices=("/dev/nvidia0",), cgroup=DOCKER, program="/usr/bin/python3.11")
+    job = daemon(
+        1, "dcgm-exporter", devices=("/dev/nvidia0",), cgroup=DOCKER, program="/usr/bin/python3.11"
+    )
     assert is_work(job)
     assert not is_work(replace(job, program="/usr/bin/dcgm-exporter"))
 
@@ -126,23 +152,33 @@ def test_title_of_a_batch_job_counts_of_root_s_slurmstepd_alone():
         assert jobs_of([found]) == ()
         assert not work(found).is_gpu_busy
     assert jobs_of([daemon(1, "slurmstepd", command=title)]) == ("slurm job 4711",)
-    assert work(daemon(1, "slurmstepd", command=title, program="/opt/slurm/sbin/slurmstepd (deleted)")).is_gpu_busy
+    assert work(
+        daemon(1, "slurmstepd", command=title, program="/opt/slurm/sbin/slurmstepd (deleted)")
+    ).is_gpu_busy
 
 
 def test_step_daemon_whose_title_cannot_be_read_counts_as_a_job():
-    assert jobs_of([daemon(1, "slurmstepd", command=(CUT,)), process(2, "slurmstepd", command=(CUT,))]) == (
-        "slurm job ?",
-    )
+    assert jobs_of(
+        [daemon(1, "slurmstepd", command=(CUT,)), process(2, "slurmstepd", command=(CUT,))]
+    ) == ("slurm job ?",)
     with pytest.raises(UnknownFact, match="command line of process 1"):
-        _ = Facts(FakeReader(processes=(daemon(1, "slurmd", command=(CUT,)),))).processes["slurmd"].commands
+        _ = (
+            Facts(FakeReader(processes=(daemon(1, "slurmd", command=(CUT,)),)))
+            .processes["slurmd"]
+            .commands
+        )
 
 
 def test_root_of_a_container_is_no_daemon_of_the_host():
     """In the mount namespace of a container any file has any path."""
     title = ("slurmstepd: [4711.0]",)
-    step = daemon(1, "slurmstepd", command=title, cgroup=DOCKER, program="container:/usr/sbin/slurmstepd")
+    step = daemon(
+        1, "slurmstepd", command=title, cgroup=DOCKER, program="container:/usr/sbin/slurmstepd"
+    )
     assert jobs_of([step]) == ()
-    monitor = daemon(1, "dcgm-exporter", devices=("/dev/nvidia0",), program="container:/usr/bin/dcgm-exporter")
+    monitor = daemon(
+        1, "dcgm-exporter", devices=("/dev/nvidia0",), program="container:/usr/bin/dcgm-exporter"
+    )
     assert not is_work(monitor)
     assert is_work(replace(monitor, program="container:/usr/bin/python3.11"))
     listed = FakeReader(processes=(daemon(1, "slurmd", program="container:/usr/sbin/slurmd"),))
@@ -171,7 +207,10 @@ def test_container_that_a_user_may_have_named_counts_by_who_holds_a_gpu():
     given = Stat("directory", 0o755, 1001, 1001, 0, 0, 1, 1, 1)
     delegated = {"/sys/fs/cgroup/system.slice/run-7.service": given}
     cgroup = f"/system.slice/run-7.service/docker-{DOCKER_ID}.scope"
-    assert work(process(8, "sleep", cgroup=cgroup), queries=GIVEN, stats=delegated).gpu_containers == ()
+    assert (
+        work(process(8, "sleep", cgroup=cgroup), queries=GIVEN, stats=delegated).gpu_containers
+        == ()
+    )
     assert work(process(8, "sleep", cgroup=cgroup), queries=GIVEN).gpu_containers != ()
 
 
@@ -195,13 +234,20 @@ def test_what_a_container_has_in_its_dev_without_its_engine_is_no_gpu(mount):
     """Its root can make a node there, or lead the folder elsewhere: it is not looked at."""
     node = Stat("character", 0o666, 0, 0, 0, 0, 1, 1, 1, rdev=os.makedev(195, 0))
     files = {"/proc/8/root/dev/nvidia0": "", "/proc/8/mountinfo": mount}
-    seen = work(process(8, "sleep", cgroup=DOCKER), files=files, stats={"/proc/8/root/dev/nvidia0": node})
+    seen = work(
+        process(8, "sleep", cgroup=DOCKER), files=files, stats={"/proc/8/root/dev/nvidia0": node}
+    )
     assert (seen.gpu_containers, seen.is_gpu_busy) == ((), False)
 
 
 def test_engine_whose_word_cannot_be_read_makes_it_unknown():
-    seen = work(process(8, "sleep", cgroup=DOCKER), queries={("devices-of", DOCKER_ID): Unreadable("no answer")})
-    with pytest.raises(UnknownFact, match="whether the container docker 3f2a3f2a3f2a has a GPU: no answer"):
+    seen = work(
+        process(8, "sleep", cgroup=DOCKER),
+        queries={("devices-of", DOCKER_ID): Unreadable("no answer")},
+    )
+    with pytest.raises(
+        UnknownFact, match="whether the container docker 3f2a3f2a3f2a has a GPU: no answer"
+    ):
         _ = seen.is_gpu_busy
 
 
@@ -228,7 +274,10 @@ def test_work_only_daemons_is_idle_and_says_so():
     [
         (DOCKER, "docker 3f2a3f2a3f2a"),
         (f"/docker/{DOCKER_ID}", "docker 3f2a3f2a3f2a"),
-        (f"/kubepods.slice/kubepods-pod1.slice/cri-containerd-{DOCKER_ID}.scope", "containerd 3f2a3f2a3f2a"),
+        (
+            f"/kubepods.slice/kubepods-pod1.slice/cri-containerd-{DOCKER_ID}.scope",
+            "containerd 3f2a3f2a3f2a",
+        ),
         (f"/kubepods/besteffort/pod12-34/{DOCKER_ID}", "containerd 3f2a3f2a3f2a"),
         (f"/kubepods.slice/crio-{DOCKER_ID}.scope/container", "crio 3f2a3f2a3f2a"),
         (f"/user.slice/user-1000.slice/libpod-{DOCKER_ID}.scope/container", "podman 3f2a3f2a3f2a"),
@@ -251,7 +300,9 @@ def test_work_container_that_computes_is_named():
 
 @pytest.mark.parametrize("by", [{"queries": GIVEN}, {"files": {"/proc/8/mountinfo": MOUNTED}}])
 def test_work_idle_container_with_a_gpu_counts_as_busy(by):
-    """Device plugins, CDI and --device are told to the runtime; NVIDIA's runtime mounts the nodes."""
+    """Device plugins, CDI and --device are told to the runtime; NVIDIA's runtime mounts the
+    nodes.
+    """
     seen = work(process(8, "sleep", cgroup=DOCKER), **by)
     assert seen.gpu_processes == ()
     assert seen.gpu_containers == ("docker 3f2a3f2a3f2a",)
@@ -261,7 +312,10 @@ def test_work_idle_container_with_a_gpu_counts_as_busy(by):
 
 def test_work_container_without_a_gpu_is_no_work():
     assert (
-        work(process(8, "nginx", cgroup=DOCKER), queries={("devices-of", DOCKER_ID): '["null"]'}).is_gpu_busy is False
+        work(
+            process(8, "nginx", cgroup=DOCKER), queries={("devices-of", DOCKER_ID): '["null"]'}
+        ).is_gpu_busy
+        is False
     )
 
 
@@ -312,16 +366,23 @@ def test_container_that_makes_its_mount_table_too_long_holds_nothing(told):
 
 
 def test_container_with_a_long_mount_table_has_the_gpu_that_its_engine_gave_it():
-    assert work(process(8, "sleep", cgroup=DOCKER), queries=GIVEN, **LONG).gpu_containers == ("docker 3f2a3f2a3f2a",)
+    assert work(process(8, "sleep", cgroup=DOCKER), queries=GIVEN, **LONG).gpu_containers == (
+        "docker 3f2a3f2a3f2a",
+    )
 
 
 def test_node_that_a_container_mounts_under_the_name_of_a_gpu_is_none():
     table = "900 899 0:6 /null /dev/nvidia0 rw - devtmpfs udev rw\n"
-    assert work(process(8, "sleep", cgroup=DOCKER), files={"/proc/8/mountinfo": table}).is_gpu_busy is False
+    assert (
+        work(process(8, "sleep", cgroup=DOCKER), files={"/proc/8/mountinfo": table}).is_gpu_busy
+        is False
+    )
 
 
 def test_work_container_that_cannot_be_looked_into_is_unknown_not_idle():
-    seen = work(process(8, "sleep", cgroup=DOCKER), unreadable={"/proc/8/mountinfo": "permission denied"})
+    seen = work(
+        process(8, "sleep", cgroup=DOCKER), unreadable={"/proc/8/mountinfo": "permission denied"}
+    )
     assert seen.gpu_processes == ()
     for name in ("gpu_containers", "is_gpu_busy"):
         with pytest.raises(UnknownFact, match="permission denied"):
@@ -339,14 +400,24 @@ def test_work_container_that_cannot_be_looked_into_is_unknown_not_idle():
     ],
 )
 def test_jobs_of_schedulers(cgroup, command, job):
-    one = daemon(1, "slurmstepd", cgroup=cgroup, command=command) if command else process(1, cgroup=cgroup)
+    one = (
+        daemon(1, "slurmstepd", cgroup=cgroup, command=command)
+        if command
+        else process(1, cgroup=cgroup)
+    )
     assert jobs_of([one]) == (job,)
     assert work(one).is_gpu_busy
 
 
 def test_jobs_of_an_idle_slurm_node_are_none():
     assert (
-        jobs_of([process(1, "slurmd", cgroup="/system.slice/slurmd.service"), process(2, cgroup="/slurm/system")]) == ()
+        jobs_of(
+            [
+                process(1, "slurmd", cgroup="/system.slice/slurmd.service"),
+                process(2, cgroup="/slurm/system"),
+            ]
+        )
+        == ()
     )
 
 

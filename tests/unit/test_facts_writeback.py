@@ -53,7 +53,9 @@ def test_export_over_rdma_is_not_slow():
     assert [one.target for one in writeback(**{"/proc/self/mountinfo": over}).slow] == ["/more"]
 
 
-@pytest.mark.parametrize(("option", "has_more"), [("nconnect=8", True), ("nconnect=1", False), ("noac", False)])
+@pytest.mark.parametrize(
+    ("option", "has_more"), [("nconnect=8", True), ("nconnect=1", False), ("noac", False)]
+)
 def test_several_connections_to_a_server_are_known(option, has_more):
     over = MOUNTS.replace(" rw,vers=4.2", f" rw,vers=4.2,{option}")
     assert over != MOUNTS
@@ -79,7 +81,10 @@ def test_udev_knows_an_export_by_its_server_and_number_and_no_other():
     )
     pattern = home.match.split("'")[1]
     then = VOLUMES.replace("0:50", "0:77")  # the superblock's number after a boot
-    assert [bool(re.search(f"(?m){pattern.replace('$kernel', device)}", then)) for device in ("0:77", "0:51")] == [
+    assert [
+        bool(re.search(f"(?m){pattern.replace('$kernel', device)}", then))
+        for device in ("0:77", "0:51")
+    ] == [
         True,
         False,
     ]

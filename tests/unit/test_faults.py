@@ -1,4 +1,6 @@
-"""Findings that say that a machine does not do its work: what rules declare, and what it means for who reads them."""
+"""Findings that say that a machine does not do its work: what rules declare, and what it means for
+who reads them.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +55,22 @@ expect:
     else: a GPU is missing
     do: look at the seat of the card, then reboot
 """
-FAULT = Finding("a-fault", "", Verdict.DIFFERS, reason="no GPU computes", is_fault=True, blocks_reboot=True)
+FAULT = Finding(
+    "a-fault", "", Verdict.DIFFERS, reason="no GPU computes", is_fault=True, blocks_reboot=True
+)
 
 
 def findings_of(lines, waivers=(), **params):
     reader = FakeReader({"/etc/hosttune/rules.d/site-gpus.yaml": RULE + lines})
-    policy = Policy(waivers=waivers, today="2026-11-01", params={"site-gpus": params} if params else {})
+    policy = Policy(
+        waivers=waivers, today="2026-11-01", params={"site-gpus": params} if params else {}
+    )
     catalog = load_catalog(reader)
-    found = examine(reader, catalog, replace(policy, sole=("site-gpus",), select=("site-gpus",))).plan().findings
+    found = (
+        examine(reader, catalog, replace(policy, sole=("site-gpus",), select=("site-gpus",)))
+        .plan()
+        .findings
+    )
     return [one for one in found if one.rule == "site-gpus"]
 
 
@@ -76,7 +86,11 @@ def findings_of(lines, waivers=(), **params):
 )
 def test_rule_says_whether_what_it_finds_is_a_fault_or_advice(lines, params, verdict, is_counted):
     (found,) = findings_of(lines, **params)
-    assert (found.verdict, found.is_fault, counts_for_status(found, strict=False)) == (verdict, is_counted, is_counted)
+    assert (found.verdict, found.is_fault, counts_for_status(found, strict=False)) == (
+        verdict,
+        is_counted,
+        is_counted,
+    )
     assert counts_for_status(found, strict=True)
 
 
@@ -88,11 +102,21 @@ def test_fault_that_somebody_accepted_is_nobodys_alarm():
 def test_fault_among_the_parts_of_a_subject_makes_it_one_and_is_said_first():
     advice = Finding("a-fault", "", Verdict.ADVICE, reason="it is slow", todo="look")
     (merged,) = merge_findings((advice, FAULT))
-    assert (merged.is_fault, merged.blocks_reboot, merged.reason) == (True, True, "no GPU computes; it is slow")
+    assert (merged.is_fault, merged.blocks_reboot, merged.reason) == (
+        True,
+        True,
+        "no GPU computes; it is slow",
+    )
 
 
 def test_whoever_says_reboot_says_what_comes_before():
-    waits = Finding("b-waits", "", Verdict.DIFFERS, Hold(HoldKind.WAITING, "a reboot"), todo="reboot when nothing runs")
+    waits = Finding(
+        "b-waits",
+        "",
+        Verdict.DIFFERS,
+        Hold(HoldKind.WAITING, "a reboot"),
+        todo="reboot when nothing runs",
+    )
     other = Finding("c-other", "", Verdict.ADVICE, todo="look at the fans")
     told = add_reboot_notes((FAULT, waits, other))
     assert told[1].todo == "reboot when nothing runs (no reboot before a-fault is solved)"
@@ -102,7 +126,14 @@ def test_whoever_says_reboot_says_what_comes_before():
 
 def test_receipt_says_what_stays_and_what_must_come_before_the_reboot():
     obstacles = reboot_obstacles((FAULT,))
-    receipt = Receipt("", "0" * 64, (), reboot_reasons=("b-waits: host",), reboot_obstacles=obstacles, faults=(FAULT,))
+    receipt = Receipt(
+        "",
+        "0" * 64,
+        (),
+        reboot_reasons=("b-waits: host",),
+        reboot_obstacles=obstacles,
+        faults=(FAULT,),
+    )
     text = receipt_report(receipt, Page())
     assert text.startswith("this host: 1 fault (a-fault); nothing to do, nothing touched.")
     assert "No reboot before this is solved\n  a-fault: no GPU computes" in text
@@ -148,12 +179,17 @@ SET = "sysctl['vm.swappiness'].number == 10"
 
 
 def session_on(writer, rules=("site-sets", "site-works")):
-    return examine(writer, load_catalog(writer), Policy(today="2026-11-01", sole=rules, select=rules))
+    return examine(
+        writer, load_catalog(writer), Policy(today="2026-11-01", sole=rules, select=rules)
+    )
 
 
 def host(condition="1 > 2", blocks="false", waits="false"):
     rule = WORKS.replace("IF", condition).replace("BLOCKS", blocks).replace("WAITS", waits)
-    files = {"/etc/hosttune/rules.d/site-works.yaml": rule, "/etc/hosttune/rules.d/site-sets.yaml": SETS}
+    files = {
+        "/etc/hosttune/rules.d/site-works.yaml": rule,
+        "/etc/hosttune/rules.d/site-sets.yaml": SETS,
+    }
     kernel = {"/proc/sys/vm/swappiness": "60\n", "/proc/sys/kernel/random/boot_id": "boot\n"}
     return Overlay(FakeReader({**files, **kernel, DPKG_STATUS: ""}, folders=("/etc/sysctl.d",)))
 
@@ -163,7 +199,8 @@ def test_what_makes_a_machine_slower_is_advice_that_says_so(fault, said):
     rule = WORKS.replace("IF", "1 > 2").replace("BLOCKS", "false").replace("WAITS", "false")
     rule = rule.replace("fault: true", f"fault: {fault}\n    impairs: true")
     session = session_on(
-        Overlay(FakeReader({"/etc/hosttune/rules.d/site-works.yaml": rule, DPKG_STATUS: ""})), ("site-works",)
+        Overlay(FakeReader({"/etc/hosttune/rules.d/site-works.yaml": rule, DPKG_STATUS: ""})),
+        ("site-works",),
     )
     assert session.selected[0].tells_health
     assert [(one.is_fault, one.impairs) for one in session.plan().findings] == [said]
@@ -182,7 +219,9 @@ def test_apply_judges_a_fault_by_what_it_left(writer, status, first):
     """A fault that the run mends, now or at the next boot, keeps no pipeline from the reboot."""
     session = session_on(writer)
     plan = session.plan()
-    assert [one.rule for one in plan.findings if one.is_fault and not waits_for_reboot(one)] == ["site-works"]
+    assert [one.rule for one in plan.findings if one.is_fault and not waits_for_reboot(one)] == [
+        "site-works"
+    ]
     receipt = apply(session, writer, plan)
     assert (len(receipt.outcomes) > 0, receipt.failed) == (True, ())
     assert applied_status(plan, receipt) == status
@@ -191,7 +230,9 @@ def test_apply_judges_a_fault_by_what_it_left(writer, status, first):
     waits = first.endswith("reboot); ")
     assert ("site-works: host" in receipt.reboot_reasons) is waits
     left = session_on(writer).plan()
-    assert exit_status(left, strict=False) == int(bool(first))  # a check before the reboot says that it is dead
+    assert exit_status(left, strict=False) == int(
+        bool(first)
+    )  # a check before the reboot says that it is dead
     again = apply(session_on(writer), writer, left)
     assert (applied_status(left, again), bool(again.faults)) == (status, bool(first))
 
@@ -199,9 +240,16 @@ def test_apply_judges_a_fault_by_what_it_left(writer, status, first):
 def test_undo_says_what_comes_before_the_reboot_as_apply_does():
     writer = host(blocks=SET.replace("10", "60"))
     change = Change(
-        Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "site-sets", activation=Activation.REBOOT
+        Address("sysctl", "vm.swappiness"),
+        Action.UPDATE,
+        "60",
+        "10",
+        "site-sets",
+        activation=Activation.REBOOT,
     )
-    made = apply(session_on(writer), writer, Plan("d" * 64, "0", "", "", "", (Stage((change,), ()),), ()))
+    made = apply(
+        session_on(writer), writer, Plan("d" * 64, "0", "", "", "", (Stage((change,), ()),), ())
+    )
     assert (made.reboot_obstacles, [one.reason for one in made.faults]) == ((), ["it cannot work"])
     session = session_on(writer)
     receipt = undo(session, writer, plan_undo(session))
@@ -219,8 +267,13 @@ def test_what_waits_does_not_hide_what_just_differs():
 
 def test_fault_of_a_wish_that_nothing_may_be_done_about_stays_after_a_run_that_did_something_else():
     writer = host()
-    rule = SETS.replace("site-sets", "site-works").replace("vm.swappiness", "vm.laptop_mode") + "    fault: true\n"
-    writer.files["/etc/hosttune/rules.d/site-works.yaml"] = FileValue(rule.replace("risk: low", "risk: high").encode())
+    rule = (
+        SETS.replace("site-sets", "site-works").replace("vm.swappiness", "vm.laptop_mode")
+        + "    fault: true\n"
+    )
+    writer.files["/etc/hosttune/rules.d/site-works.yaml"] = FileValue(
+        rule.replace("risk: low", "risk: high").encode()
+    )
     writer.files["/proc/sys/vm/laptop_mode"] = FileValue(b"0\n")
     session = session_on(writer)
     plan = session.plan()

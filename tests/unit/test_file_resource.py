@@ -1,4 +1,6 @@
-"""The address of a whole file, and a drop-in of ours against what a rule wants: whose it is, and whose it became."""
+"""The address of a whole file, and a drop-in of ours against what a rule wants: whose it is, and
+whose it became.
+"""
 
 from types import SimpleNamespace
 
@@ -109,7 +111,9 @@ def test_dropin_of_ours_follows_what_is_wanted_and_a_missing_one_is_made():
 def test_rule_whose_dropin_cannot_be_read_is_unknown_and_says_why():
     path = f"/etc/nfs.conf.d/60-hosttune-{RULE}.conf"
     door = host(unreadable={path: "needs root"})
-    finding = One(door, f"- dropin: {path}\n  template: nfs-read-ahead.conf.j2\n  vars: {{kib: 8}}").finding()
+    finding = One(
+        door, f"- dropin: {path}\n  template: nfs-read-ahead.conf.j2\n  vars: {{kib: 8}}"
+    ).finding()
     assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, f"{path}: needs root")
 
 
@@ -126,4 +130,6 @@ def test_dropin_says_whose_it_is():
     assert second == "# Undo: sudo hosttune undo --rule some-rule --yes"
     assert line == "a = 1"
     longest = dropin_text("r" * 26, ()).decode().splitlines()
-    assert max(map(len, longest)) <= 80 - len("      + ")  # a plan shows it on a terminal of 80 columns
+    assert max(map(len, longest)) <= 80 - len(
+        "      + "
+    )  # a plan shows it on a terminal of 80 columns

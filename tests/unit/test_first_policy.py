@@ -20,12 +20,18 @@ TODAY = "2026-11-18"
 
 
 def disk(name: str, tag: str, *, is_ephemeral: bool = False) -> SpareDisk:
-    return SpareDisk(name, f"/dev/{name}", 1 << 40, is_ephemeral, False, "xfs", (tag, f"/dev/{name}"))
+    return SpareDisk(
+        name, f"/dev/{name}", 1 << 40, is_ephemeral, False, "xfs", (tag, f"/dev/{name}")
+    )
 
 
-def made(*disks: SpareDisk, found: Proposal | None = None, findings: tuple[Finding, ...] = ()) -> str:
+def made(
+    *disks: SpareDisk, found: Proposal | None = None, findings: tuple[Finding, ...] = ()
+) -> str:
     facts = SimpleNamespace(spare=SimpleNamespace(all=disks))
-    return first_policy("h\x1b[1m", facts, found, findings, {"memory-swappiness": "Swapping: of memory"}, NOW)
+    return first_policy(
+        "h\x1b[1m", facts, found, findings, {"memory-swappiness": "Swapping: of memory"}, NOW
+    )
 
 
 def parsed(text: str):
@@ -33,17 +39,31 @@ def parsed(text: str):
 
 
 def test_profile_that_fits_is_in_force_and_all_else_is_offered():
-    changed = Finding("memory-swappiness", "", Verdict.DIFFERS, changes=(Address("sysctl", "vm.swappiness"),))
+    changed = Finding(
+        "memory-swappiness", "", Verdict.DIFFERS, changes=(Address("sysctl", "vm.swappiness"),)
+    )
     right = Finding("storage-noatime", "", Verdict.OK)
     hostile = disk("sdb", 'LABEL=x"} #\nprofile: workstation')
     disks = (disk("nvme1n1", "UUID=d2-7e"), disk("nvme2n1", "UUID=e", is_ephemeral=True), hostile)
-    text = made(*disks, found=Proposal("train-multinode", "it has RDMA\n(mlx5_0)"), findings=(changed, right))
+    text = made(
+        *disks,
+        found=Proposal("train-multinode", "it has RDMA\n(mlx5_0)"),
+        findings=(changed, right),
+    )
     policy = parsed(text)
-    assert (policy.profile, policy.waivers, policy.declared.data_mounts) == ("train-multinode", (), ())
+    assert (policy.profile, policy.waivers, policy.declared.data_mounts) == (
+        "train-multinode",
+        (),
+        (),
+    )
     assert "\x1b" not in text
     offered = parsed(re.sub(r"^#(?=\S|  )", "", text, flags=re.MULTILINE))
-    assert [(one.source, one.target) for one in offered.declared.data_mounts] == [("UUID=d2-7e", "/data1")]
-    assert [(one.rule, str(one.until)) for one in offered.waivers] == [("memory-swappiness", "2027-05-17")]
+    assert [(one.source, one.target) for one in offered.declared.data_mounts] == [
+        ("UUID=d2-7e", "/data1")
+    ]
+    assert [(one.rule, str(one.until)) for one in offered.waivers] == [
+        ("memory-swappiness", "2027-05-17")
+    ]
 
 
 def test_host_that_fits_no_other_profile_gets_the_default():
@@ -57,7 +77,9 @@ def test_policy_of_comments_may_be_replaced():
 
 
 def test_record_is_shown_and_never_written(capsys, monkeypatch):
-    monkeypatch.setattr("hosttune.host.writing.replace.replace", lambda *_, **__: pytest.fail("written"))
+    monkeypatch.setattr(
+        "hosttune.host.writing.replace.replace", lambda *_, **__: pytest.fail("written")
+    )
     assert run(["init", "--host", str(HOSTS / "h100-8x-2socket.json")]) == 0
     out, err = capsys.readouterr()
     assert "\n# it has GPUs and RDMA (mlx5_0)\nprofile: train-multinode\n" in out
@@ -69,7 +91,8 @@ def test_record_is_shown_and_never_written(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"profile: base\n", "is there already"), (None, "cannot be read: not allowed")]
+    ("content", "said"),
+    [(b"profile: base\n", "is there already"), (None, "cannot be read: not allowed")],
 )
 def test_policy_that_is_there_stays(content, said, capsys, monkeypatch):
     from hosttune.host.reading.live import LiveReader
@@ -77,8 +100,12 @@ def test_policy_that_is_there_stays(content, said, capsys, monkeypatch):
 
     read = LiveReader.read
     there = Unreadable("not allowed") if content is None else content
-    monkeypatch.setattr(LiveReader, "read", lambda self, path: there if path == PATH else read(self, path))
+    monkeypatch.setattr(
+        LiveReader, "read", lambda self, path: there if path == PATH else read(self, path)
+    )
     monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
-    monkeypatch.setattr("hosttune.host.writing.replace.replace", lambda *_, **__: pytest.fail("written"))
+    monkeypatch.setattr(
+        "hosttune.host.writing.replace.replace", lambda *_, **__: pytest.fail("written")
+    )
     assert run(["init", "--yes"]) == 2
     assert f"{PATH} {said}; nothing was written" in capsys.readouterr().err

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from hosttune.engine.fleet import fold as fleet_module
 from hosttune.engine.fleet.choice import LookCollector
 from hosttune.engine.fleet.fold import FleetAggregator
-from hosttune.engine.fleet.seen import LONGEST, OUTCOMES, HostLook, Unread, seen_from_row, seen_to_row, value_of
+from hosttune.engine.fleet.seen import (
+    LONGEST,
+    OUTCOMES,
+    HostLook,
+    Unread,
+    seen_from_row,
+    seen_to_row,
+    value_of,
+)
 from hosttune.engine.fleet.values import HostNames
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 from hosttune.views.fleet.words import list_worst
@@ -24,7 +32,9 @@ says = st.lists(
     max_size=2,
     unique_by=lambda one: one[0],
 ).map(tuple)
-pairs = st.dictionaries(st.sampled_from(["kernel", "mount /data"]), texts, max_size=2).map(lambda d: tuple(d.items()))
+pairs = st.dictionaries(st.sampled_from(["kernel", "mount /data"]), texts, max_size=2).map(
+    lambda d: tuple(d.items())
+)
 looks = st.builds(
     HostLook,
     host=st.sampled_from([f"h{number}" for number in range(12)]),
@@ -52,7 +62,9 @@ def folded(seen, names=3):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(looks, max_size=14, unique_by=lambda one: one.host), st.randoms(use_true_random=False))
+@given(
+    st.lists(looks, max_size=14, unique_by=lambda one: one.host), st.randoms(use_true_random=False)
+)
 def test_fold_order_of_looks_does_not_matter(seen, dice):
     shuffled = list(seen)
     dice.shuffle(shuffled)
@@ -67,7 +79,11 @@ def test_choice_order_of_looks_does_not_matter(seen, dice):
         for one in listed:
             found.add(one.host, one.machine, one.at, one.source, (one.at, one.source))
         made = found.result()
-        return sorted((one.name, one.kept) for one in made.chosen), sorted(made.older), sorted(made.shared)
+        return (
+            sorted((one.name, one.kept) for one in made.chosen),
+            sorted(made.older),
+            sorted(made.shared),
+        )
 
     shuffled = list(seen)
     dice.shuffle(shuffled)
@@ -84,13 +100,18 @@ def test_row_comes_back_as_it_was(seen):
 
 
 def test_counts_are_exact_and_names_are_bounded():
-    seen = [look(f"h{number:03}", says=(("r-1", "differs", "now 60"),), state="differs") for number in range(50)]
+    seen = [
+        look(f"h{number:03}", says=(("r-1", "differs", "now 60"),), state="differs")
+        for number in range(50)
+    ]
     row = folded(seen, names=2).rules[0]
     assert row.outcomes[0].hosts == HostNames(50, ("h000", "h001"))
 
 
 def test_majority_is_more_than_half():
-    seen = [look(f"h{number}", says=(("r-1", "ok", "a" if number < 2 else "b"),)) for number in range(4)]
+    seen = [
+        look(f"h{number}", says=(("r-1", "ok", "a" if number < 2 else "b"),)) for number in range(4)
+    ]
     assert folded(seen).rules[0].values.majority is None
     most = folded([*seen, look("h9", says=(("r-1", "ok", "b"),))]).rules[0].values.majority
     assert (most.value, most.hosts.count) == ("b", 3)
@@ -98,7 +119,10 @@ def test_majority_is_more_than_half():
 
 def test_host_where_a_rule_does_not_apply_has_no_value():
     row = folded(
-        [look("a", says=(("r-1", "not applicable", "no swap"),)), look("b", says=(("r-1", "ok", "x"),))]
+        [
+            look("a", says=(("r-1", "not applicable", "no swap"),)),
+            look("b", says=(("r-1", "ok", "x"),)),
+        ]
     ).rules[0]
     assert [one.value for one in row.values.values] == ["x"]
 
@@ -119,13 +143,21 @@ def test_siblings_differ_in_settings_and_lack_mounts():
     assert fleet.alone == 1
     (group,) = fleet.siblings
     assert group.title == "H100, 2 x Xeon, DGXH100"
-    told = {one.name: [(it.value, it.hosts.count) for it in one.values.values] for one in group.settings}
-    assert told == {"kernel": [("6.8", 4), ("5.15", 1)], "mount /data": [("ext4 rw", 4), ("not mounted", 1)]}
+    told = {
+        one.name: [(it.value, it.hosts.count) for it in one.values.values] for one in group.settings
+    }
+    assert told == {
+        "kernel": [("6.8", 4), ("5.15", 1)],
+        "mount /data": [("ext4 rw", 4), ("not mounted", 1)],
+    }
     assert group.settings[1].values.values[1].hosts.names == ("odd",)
 
 
 def test_plans_are_folded_by_digest_and_named_by_their_first_host():
-    seen = [look(name, digest=digest, changes=2) for name, digest in (("c", "d1"), ("a", "d1"), ("b", "d2"))]
+    seen = [
+        look(name, digest=digest, changes=2)
+        for name, digest in (("c", "d1"), ("a", "d1"), ("b", "d2"))
+    ]
     seen.append(look("z", digest="d3", changes=0))
     classes = folded(seen).classes
     assert [(one.digest, one.hosts.count, one.host) for one in classes] == [
@@ -176,7 +208,12 @@ def test_host_without_an_answer_is_no_host_that_was_looked_at():
     ("setting", "siblings", "own", "told"),
     [
         ("GPUs", "8", "7", "7 of the 8 GPUs that the siblings have"),
-        ("memory", "2048 GiB", "1024 GiB", "1024 GiB of the 2048 GiB of memory that the siblings have"),
+        (
+            "memory",
+            "2048 GiB",
+            "1024 GiB",
+            "1024 GiB of the 2048 GiB of memory that the siblings have",
+        ),
         ("memory", "1024 GiB", "2048 GiB", ""),
         ("memory", "unknown", "2048 GiB", ""),
         ("mount /data", "xfs rw", None, "nothing is mounted at /data, as it is on the siblings"),
@@ -198,10 +235,14 @@ def test_host_that_has_lost_what_its_siblings_have_comes_first(setting, siblings
 
 
 def test_host_that_is_left_alone_says_why():
-    held = Finding("a-rule", "", Verdict.DIFFERS, Hold(HoldKind.REFUSED, "/etc is mounted read-only"))
+    held = Finding(
+        "a-rule", "", Verdict.DIFFERS, Hold(HoldKind.REFUSED, "/etc is mounted read-only")
+    )
     assert value_of(held) == "blocked: /etc is mounted read-only"
     assert value_of(replace(held, reason="now 60")) == "now 60 (blocked: /etc is mounted read-only)"
-    assert value_of(replace(held, reason="/etc is mounted read-only")) == "/etc is mounted read-only"
+    assert (
+        value_of(replace(held, reason="/etc is mounted read-only")) == "/etc is mounted read-only"
+    )
 
 
 def test_value_that_is_cut_off_shows_it():
@@ -234,7 +275,9 @@ def test_newest_look_at_a_host_counts_and_a_missing_machine_id_is_no_other_host(
 
 
 def test_file_that_is_named_after_a_host_speaks_for_it_and_no_other_file_does():
-    """The content of a file comes from the host: it can name another host, a later time, and no fault."""
+    """The content of a file comes from the host: it can name another host, a later time, and no
+    fault.
+    """
     found: LookCollector[str] = LookCollector(frozenset({"good", "evil"}))
     for source, at in (("good", "2026-05-02"), ("evil", "2026-05-03"), ("archive", "2026-05-01")):
         found.add("good", "m1", at, f"{source}.json", source, of=source)
@@ -258,7 +301,11 @@ def test_file_of_several_hosts_takes_the_place_of_no_file_of_one_host():
 
 def test_look_without_a_machine_id_is_of_the_machine_that_a_file_of_its_name_knows():
     found: LookCollector[str] = LookCollector()
-    for source, machine, at in (("n1", "m1", "2026-05-01"), ("n1", "", "2026-05-02"), ("n2", "", "2026-05-03")):
+    for source, machine, at in (
+        ("n1", "m1", "2026-05-01"),
+        ("n1", "", "2026-05-02"),
+        ("n2", "", "2026-05-03"),
+    ):
         found.add("a", machine, at, f"{source}.json", at, of=source)
     made = found.result()
     assert sorted((one.name, one.kept) for one in made.chosen) == [
@@ -271,19 +318,26 @@ def test_look_without_a_machine_id_is_of_the_machine_that_a_file_of_its_name_kno
 def test_machines_of_one_name_are_hosts_of_their_own():
     one = look("ubuntu", machine="0123456789")
     found = chosen(one, replace(one, machine="fedcba9876"))
-    assert sorted(it.name for it in found.chosen) == ["ubuntu (machine 01234567)", "ubuntu (machine fedcba98)"]
+    assert sorted(it.name for it in found.chosen) == [
+        "ubuntu (machine 01234567)",
+        "ubuntu (machine fedcba98)",
+    ]
     assert found.older == []
 
 
 def test_machine_id_of_several_names_is_told():
-    assert chosen(look("b", machine="m1"), look("a", machine="m1"), look("c")).shared == [("m1", ["a", "b"])]
+    assert chosen(look("b", machine="m1"), look("a", machine="m1"), look("c")).shared == [
+        ("m1", ["a", "b"])
+    ]
 
 
 def test_fault_of_a_file_is_not_hidden_by_a_later_one_of_another_name_for_the_same_machine():
     found: LookCollector[str] = LookCollector()
     found.add("a.example", "m1", "2026-05-01", "n1.json", "bad", of="n1", faults=["gpu-fault"])
     found.add("a.example", "m1", "2026-05-02", "evil.json", "fine", of="evil")
-    found.add("a.example", "m1", "2026-04-01", "old.json", "bad too", of="old", faults=["gpu-fault"])
+    found.add(
+        "a.example", "m1", "2026-04-01", "old.json", "bad too", of="old", faults=["gpu-fault"]
+    )
     made = found.result()
     assert sorted((one.name, one.kept) for one in made.chosen) == [
         ("a.example (evil)", "fine"),

@@ -49,14 +49,20 @@ def test_sizes_of_a_host_are_no_part_of_its_value():
         ("differs", ["now 60", "next boot 60 (/etc/sysctl.conf:3)"], "now 60"),
         (
             "differs",
-            ["now noatime", "/etc/fstab line 6: defaults", "the line means relatime, the mount is noatime: changed"],
+            [
+                "now noatime",
+                "/etc/fstab line 6: defaults",
+                "the line means relatime, the mount is noatime: changed",
+            ],
             "now noatime, in fstab relatime",
         ),
         ("differs", ["now relatime", "/etc/fstab line 6: defaults"], "now relatime"),
         ("ok", ["now 10", "next boot 5 (/etc/sysctl.conf:3)"], "now 10"),
     ],
 )
-def test_value_that_only_the_next_boot_spoils_is_no_value_of_a_host_that_is_fine(verdict, evidence, value):
+def test_value_that_only_the_next_boot_spoils_is_no_value_of_a_host_that_is_fine(
+    verdict, evidence, value
+):
     (one,) = read(document(entry("a", [finding(verdict=verdict, evidence=evidence)])))
     assert one.says == (("memory-swappiness", verdict, value),)
 
@@ -77,7 +83,10 @@ def test_finding_of_a_stranger_is_taken_by_its_types_alone(field, value, why):
 
 
 def test_rule_with_several_subjects_is_told_by_the_worst():
-    parts = [finding(verdict="ok", subject="/a", now="noatime"), finding(subject="/b", now="relatime")]
+    parts = [
+        finding(verdict="ok", subject="/a", now="noatime"),
+        finding(subject="/b", now="relatime"),
+    ]
     (one,) = read(document(entry("a", parts)))
     assert one.says == (("memory-swappiness", "differs", "now relatime"),)
 
@@ -121,7 +130,13 @@ def test_plan_is_named_by_its_file():
 
 def test_note_of_the_playbook_is_a_host_without_an_answer():
     (one,) = read(
-        {"format_version": 1, "kind": "hosttune missing", "host": "a", "at": "2026-11-21T03:00:00Z", "reason": "ssh"}
+        {
+            "format_version": 1,
+            "kind": "hosttune missing",
+            "host": "a",
+            "at": "2026-11-21T03:00:00Z",
+            "reason": "ssh",
+        }
     )
     assert (one.host, one.missing, one.at) == ("a", "ssh", "2026-11-21T03:00:00+00:00")
 
@@ -129,18 +144,38 @@ def test_note_of_the_playbook_is_a_host_without_an_answer():
 @pytest.mark.parametrize(
     ("data", "place", "reason"),
     [
-        ({"format_version": 2, "hosts": []}, "r.json: format_version", "is 2: a newer hosttune wrote it"),
+        (
+            {"format_version": 2, "hosts": []},
+            "r.json: format_version",
+            "is 2: a newer hosttune wrote it",
+        ),
         ({"format_version": 0, "hosts": []}, "r.json: format_version", "expected 1, found 0"),
         ({"hosts": []}, "r.json: format_version", "is missing"),
         ({"format_version": 1}, "r.json", "is neither a record nor a plan nor a result"),
         ({"format_version": 1, "hosts": []}, "r.json: hosts", "names no host"),
         (document(7), "r.json: hosts[0]", "is no object"),
         (document(entry("")), "r.json: hosts[0].host", "is missing"),
-        (document({**entry("a"), "created_at": "soon"}), "r.json: hosts[0].created_at", "is no time"),
+        (
+            document({**entry("a"), "created_at": "soon"}),
+            "r.json: hosts[0].created_at",
+            "is no time",
+        ),
         (document({**entry("a"), "findings": {}}), "r.json: hosts[0].findings", "is not a list"),
-        (document(entry("a", [finding(verdict="perhaps")])), "r.json: hosts[0].findings[0].verdict", "is none of ok,"),
-        (document(entry("a", [finding(hold={"kind": "x"})])), "r.json: hosts[0].findings[0].hold", "is no reason"),
-        (document(entry("a", inventory={"settings": {"k": 1}})), "r.json: hosts[0].inventory.settings", "is no table"),
+        (
+            document(entry("a", [finding(verdict="perhaps")])),
+            "r.json: hosts[0].findings[0].verdict",
+            "is none of ok,",
+        ),
+        (
+            document(entry("a", [finding(hold={"kind": "x"})])),
+            "r.json: hosts[0].findings[0].hold",
+            "is no reason",
+        ),
+        (
+            document(entry("a", inventory={"settings": {"k": 1}})),
+            "r.json: hosts[0].inventory.settings",
+            "is no table",
+        ),
     ],
 )
 def test_fault_is_told_with_its_place(data, place, reason):
@@ -221,11 +256,17 @@ _CHANGES = (
 
 
 def _folded(*hosts):
-    """The classes of (host, what it says otherwise of its changes), and what is shown for the first of them."""
+    """The classes of (host, what it says otherwise of its changes), and what is shown for the first
+    of them.
+    """
     fleet = FleetAggregator()
-    changes = {host: [one | said for one, said in zip(_CHANGES, more, strict=True)] for host, more in hosts}
+    changes = {
+        host: [one | said for one, said in zip(_CHANGES, more, strict=True)] for host, more in hosts
+    }
     same = digest(change_from_json(one) for one in _CHANGES)
-    data = document(*(entry(host, [finding(changes=own)], digest=same) for host, own in changes.items()))
+    data = document(
+        *(entry(host, [finding(changes=own)], digest=same) for host, own in changes.items())
+    )
     for seen in read(data):
         fleet.add(seen)
     result = fleet.result()

@@ -1,4 +1,6 @@
-"""Code that a user puts where Python of root looks for modules: PYTHONPATH, the working folder, kept byte code."""
+"""Code that a user puts where Python of root looks for modules: PYTHONPATH, the working folder,
+kept byte code.
+"""
 
 import os
 import subprocess
@@ -26,7 +28,13 @@ def start(*words, cwd="/", options=(), **environment):
     clean = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     argv = [sys.executable, *options, "-m", "hosttune", *words]
     return subprocess.run(
-        argv, capture_output=True, text=True, timeout=60, check=False, cwd=cwd, env={**clean, **environment}
+        argv,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=cwd,
+        env={**clean, **environment},
     )
 
 
@@ -38,7 +46,12 @@ def refuses(done, folder):
 
 
 def test_root_takes_no_code_from_a_folder_of_a_user(folder):
-    done = start("status", "a b", options=("-P",) if sys.version_info >= (3, 11) else (), PYTHONPATH=str(folder))
+    done = start(
+        "status",
+        "a b",
+        options=("-P",) if sys.version_info >= (3, 11) else (),
+        PYTHONPATH=str(folder),
+    )
     assert refuses(done, folder)
     assert f"hint: type {sys.executable} -I -m hosttune status 'a b'" in done.stderr
 
@@ -48,7 +61,10 @@ def test_byte_code_that_a_user_keeps_is_not_taken(folder):
 
 
 def test_working_folder_of_a_user_gives_no_code(folder):
-    for name in ("signal", "typer"):  # runpy itself would have run them, before the first line of hosttune
+    for name in (
+        "signal",
+        "typer",
+    ):  # runpy itself would have run them, before the first line of hosttune
         (folder / f"{name}.py").unlink()
     assert refuses(start("status", cwd=folder), folder)
 

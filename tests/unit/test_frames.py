@@ -1,4 +1,6 @@
-"""The frames of a new fact and of a new kind of wish work as they are written, and none is left half filled in."""
+"""The frames of a new fact and of a new kind of wish work as they are written, and none is left
+half filled in.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ OF_FRAMES = {
 
 def test_frames_pass_their_tests(tmp_path):
     for folder in ("hosttune", "templates"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for path in ("tests/unit/fake_reader.py", "tests/unit/wish_host.py"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
@@ -37,7 +41,9 @@ def test_frames_pass_their_tests(tmp_path):
         "no:cacheprovider",
         *(f"tests/unit/{name}" for name in names),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout
     assert "8 passed" in done.stdout
 
@@ -58,5 +64,9 @@ def test_name_that_is_none_or_taken_is_refused(what, words, why):
 
 def test_no_frame_is_left_half_filled_in():
     files = [*(ROOT / "hosttune").rglob("*.py"), *(ROOT / "tests/unit").glob("*.py")]
-    left = {path.relative_to(ROOT).as_posix() for path in files if PLACEHOLDER in path.read_text(encoding="utf-8")}
+    left = {
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        if PLACEHOLDER in path.read_text(encoding="utf-8")
+    }
     assert left - OF_FRAMES == set()

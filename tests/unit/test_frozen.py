@@ -8,7 +8,16 @@ from dataclasses import FrozenInstanceError, field, fields, replace
 import pytest
 
 from hosttune.codec import make_document, to_json
-from hosttune.facts.base import Fact, UnknownFact, complete, get_raw, lazy, make_shared, make_unread, read_at_once
+from hosttune.facts.base import (
+    Fact,
+    UnknownFact,
+    complete,
+    get_raw,
+    lazy,
+    make_shared,
+    make_unread,
+    read_at_once,
+)
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -135,11 +144,18 @@ def test_fact_raises_where_a_field_was_not_read_and_nowhere_else():
             getattr(one, name)
     with pytest.raises(AttributeError, match="nothing"):
         _ = one.nothing  # type: ignore[attr-defined]
-    assert (replace(Named("a", 3), type="b").half, hash(one) == hash(Named("a", make_unread("no permission")))) == (
+    assert (
+        replace(Named("a", 3), type="b").half,
+        hash(one) == hash(Named("a", make_unread("no permission"))),
+    ) == (
         1.5,
         True,
     )
-    assert make_document(one) == {"format_version": 1, "type": "a", "aside": to_json(make_unread("no permission"))}
+    assert make_document(one) == {
+        "format_version": 1,
+        "type": "a",
+        "aside": to_json(make_unread("no permission")),
+    }
 
 
 def counted(value):
@@ -260,14 +276,19 @@ def test_defaults_are_made_anew_and_names_may_be_given():
     assert Kept("a", [1]).more == [1]
 
 
-@pytest.mark.parametrize("given", [((), {}), (("a", [], "x"), {}), (("a",), {"nope": 1}), (("a",), {"name": "b"})])
+@pytest.mark.parametrize(
+    "given", [((), {}), (("a", [], "x"), {}), (("a",), {"nope": 1}), (("a",), {"name": "b"})]
+)
 def test_wrong_arguments_are_refused_also_for_the_first_value(given):
     for made in (frozen(type("Fresh", (), {"__annotations__": {"name": str}})), Kept):
         with pytest.raises(TypeError):
             made(*given[0], **given[1])
 
 
-@pytest.mark.parametrize("again", [lambda value: pickle.loads(pickle.dumps(value)), copy.copy, copy.deepcopy])  # noqa: S301 - our own
+@pytest.mark.parametrize(
+    "again",
+    [lambda value: pickle.loads(pickle.dumps(value)), copy.copy, copy.deepcopy],  # noqa: S301
+)
 def test_values_are_copied_and_sent_to_other_processes(again):
     value = Kept("a", [1], tag="z")
     assert again(value) == value

@@ -69,7 +69,9 @@ def test_options_that_somebody_changed_meanwhile_are_left_alone():
 
 
 def test_undo_keeps_what_others_edited_in_other_lines():
-    host = StorageHost(FSTAB.replace("defaults", "defaults,noatime") + "/dev/sdc1 /more xfs rw 0 0\n")
+    host = StorageHost(
+        FSTAB.replace("defaults", "defaults,noatime") + "/dev/sdc1 /more xfs rw 0 0\n"
+    )
 
     write(host, change(OPTIONS, "defaults,noatime", "defaults"))
 
@@ -123,13 +125,20 @@ def test_two_lines_of_a_target_are_not_one_value():
 
 def test_tables_are_read_once_however_many_targets_are_asked_for(monkeypatch):
     """An image or a record can bring thousands of lines, and each is asked for."""
-    fstab = "".join(f"UUID=0a{number} /m{number} ext4 defaults 0 0\n" for number in range(200)).encode()
-    mounts = "".join(f"{number} 1 8:{number} / /m{number} rw,noatime - ext4 /dev/x rw\n" for number in range(200, 400))
+    fstab = "".join(
+        f"UUID=0a{number} /m{number} ext4 defaults 0 0\n" for number in range(200)
+    ).encode()
+    mounts = "".join(
+        f"{number} 1 8:{number} / /m{number} rw,noatime - ext4 /dev/x rw\n"
+        for number in range(200, 400)
+    )
     reader = FakeReader({"/etc/fstab": fstab, "/proc/self/mountinfo": mounts})
     seen = []
     for module, name in ((fstab_lines, "_read_lines"), (mountinfo, "find_visible")):
         real = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda table, real=real, name=name: seen.append(name) or real(table))
+        monkeypatch.setattr(
+            module, name, lambda table, real=real, name=name: seen.append(name) or real(table)
+        )
     for number in range(200):
         assert address_kinds()["fstab"].read(reader, f"/m{number}") == "defaults"
         assert address_kinds()["mount"].read(reader, f"/m{number + 200}") == "noatime"

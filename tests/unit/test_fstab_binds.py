@@ -1,4 +1,6 @@
-"""Bind mounts whose source a boot mounts later, or that is not there, and btrfs that lacks a disk."""
+"""Bind mounts whose source a boot mounts later, or that is not there, and btrfs that lacks a
+disk.
+"""
 
 import pytest
 
@@ -12,7 +14,9 @@ ROOT = "22 1 8:2 / / rw - ext4 /dev/sda2 rw\n"
 POOL = "30 22 0:45 / /ftp rw - zfs ftp rw,xattr\n"
 BELOW = "40 22 8:2 /ftp/data /home/user1/ftp rw - ext4 /dev/sda2 rw\n"
 RIGHT = "40 22 0:45 /data /home/user1/ftp rw - zfs ftp rw\n"
-BIND = "/ftp/data/ /home/user1/ftp none defaults,nofail,bind 0 0"  # amazonlinux/amazon-linux-2023#468
+BIND = (
+    "/ftp/data/ /home/user1/ftp none defaults,nofail,bind 0 0"  # amazonlinux/amazon-linux-2023#468
+)
 UUID = "9ad861cc-3eac-42b9-b446-a82525d6369f"  # systemd/systemd#36886
 
 
@@ -45,7 +49,9 @@ def test_bind_of_what_zfs_mounts_by_itself_is_noted(shown, is_wrong):
     ],
 )
 def test_bind_whose_source_is_there_in_time_is_left_alone(line, pool, files):
-    assert bind_notes(line, ROOT + pool + RIGHT.replace("0:45", "8:2") * (not pool), files=files) == []
+    assert (
+        bind_notes(line, ROOT + pool + RIGHT.replace("0:45", "8:2") * (not pool), files=files) == []
+    )
 
 
 MP1 = "31 22 8:17 / /mnt/mp1 ro - ext4 /dev/sdb1 ro\n"
@@ -70,7 +76,11 @@ MP1_LINE = "LABEL=mp1 /mnt/mp1 auto ro 0 2"
 @pytest.mark.parametrize("mounted", [MP1, ""])
 def test_bind_of_a_link_to_what_a_boot_mounts_later_is_noted(line, links, is_noted, mounted):
     content = {"/etc/fstab": f"{MP1_LINE}\n{line} 0 0\n", "/proc/self/mountinfo": ROOT + mounted}
-    folders = ("/fonts", "/srv/pkg/fonts/myttf", *(["/mnt/mp1/pkg/fonts/myttf"] if mounted else ["/mnt/mp1"]))
+    folders = (
+        "/fonts",
+        "/srv/pkg/fonts/myttf",
+        *(["/mnt/mp1/pkg/fonts/myttf"] if mounted else ["/mnt/mp1"]),
+    )
     lines = look_at_boot_lines(Facts(FakeReader(content, links=links, folders=folders)))
     found = [one for one in lines if "a link leads to /mnt/mp1 (line 1 of /etc/fstab)" in one.note]
     assert [one.target for one in found] == ["/fonts"] * is_noted
@@ -81,7 +91,10 @@ def test_bind_of_a_link_to_what_a_boot_mounts_later_is_noted(line, links, is_not
 
 @pytest.mark.parametrize(("option", "count"), [("", 1), (",_netdev", 0)])
 def test_bind_of_a_link_to_the_network_is_to_come_after_the_disks(option, count):
-    content = {"/etc/fstab": f"nas:/x /nas nfs4 _netdev 0 0\n{LINKED}{option} 0 0\n", "/proc/self/mountinfo": ROOT}
+    content = {
+        "/etc/fstab": f"nas:/x /nas nfs4 _netdev 0 0\n{LINKED}{option} 0 0\n",
+        "/proc/self/mountinfo": ROOT,
+    }
     facts = Facts(FakeReader(content, links={"/pkg": "/nas/pkg"}, folders=("/fonts", "/nas")))
     (found,) = [one for one in look_at_boot_lines(facts) if "a link leads to /nas" in one.note]
     assert found.way_out.count("add _netdev") == count
@@ -102,7 +115,10 @@ def test_bind_of_a_link_to_the_network_is_to_come_after_the_disks(option, count)
     ],
 )
 def test_union_without_a_branch_is_noted(line, is_noted):
-    content = {"/etc/fstab": f"LABEL=x /later ext4 nofail 0 2\n{line}\n", "/proc/self/mountinfo": ROOT}
+    content = {
+        "/etc/fstab": f"LABEL=x /later ext4 nofail 0 2\n{line}\n",
+        "/proc/self/mountinfo": ROOT,
+    }
     folders = ("/mnt/disk1", "/media/usb", "/pool", "/later")
     lines = look_at_boot_lines(Facts(FakeReader(content, folders=folders)))
     assert bool([one for one in lines if "has no branch" in one.note]) is is_noted
@@ -119,7 +135,10 @@ def test_bind_of_what_a_service_mounts_is_noted():
     [
         ("/gone /srv/a none bind,nofail 0 0", 1),
         ("/run/later /srv/a none bind,nofail 0 0", 0),
-        ("UUID=0f0e0d0c-0b0a-4908-8706-050403020100 /gone ext4 nofail 0 2\n/gone/x /srv/a none bind,nofail 0 0", 0),
+        (
+            "UUID=0f0e0d0c-0b0a-4908-8706-050403020100 /gone ext4 nofail 0 2\n/gone/x /srv/a none bind,nofail 0 0",
+            0,
+        ),
     ],
 )
 def test_bind_of_a_folder_that_is_not_there_is_noted(line, count):
@@ -128,14 +147,27 @@ def test_bind_of_a_folder_that_is_not_there_is_noted(line, count):
     assert ["an empty folder" in one.note for one in found] == [True] * count
 
 
-def pool_lines(options, *, ready="0", missing="", is_mounted=False, target="/storage0", cmdline="", number="8:16"):
+def pool_lines(
+    options,
+    *,
+    ready="0",
+    missing="",
+    is_mounted=False,
+    target="/storage0",
+    cmdline="",
+    number="8:16",
+):
     more = {
         "/proc/cmdline": f"{cmdline}\n",
         f"/run/udev/data/b{number}": f"E:ID_FS_TYPE=btrfs\nE:ID_BTRFS_READY={ready}\n",
     }
     if missing:
         folder = f"/sys/fs/btrfs/{UUID}"
-        more |= {f"{folder}/devices/sdb": "", f"{folder}/devinfo/2/missing": f"{missing}\n", "/dev/sdb": ""}
+        more |= {
+            f"{folder}/devices/sdb": "",
+            f"{folder}/devinfo/2/missing": f"{missing}\n",
+            "/dev/sdb": "",
+        }
     if target == "/":
         more["/proc/self/mountinfo"] = "31 1 0:40 / / rw - btrfs /dev/sdb rw\n"
     mounts = ["31 22 0:40 / /storage0 rw - btrfs /dev/sdb rw\n"] * is_mounted
@@ -166,13 +198,22 @@ def test_root_without_a_disk_is_mounted_only_as_degraded():
 
     assert "rootflags=degraded" in found.fault
     assert not pool_lines(
-        "defaults", ready="1", missing="1", is_mounted=True, target="/", cmdline="rootflags=subvol=@,degraded"
+        "defaults",
+        ready="1",
+        missing="1",
+        is_mounted=True,
+        target="/",
+        cmdline="rootflags=subvol=@,degraded",
     )
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"ready": "1"}, {"ready": "1", "missing": "0", "is_mounted": True}, {"number": "8:99"}],  # whole, or not known
+    [
+        {"ready": "1"},
+        {"ready": "1", "missing": "0", "is_mounted": True},
+        {"number": "8:99"},
+    ],  # whole, or not known
 )
 def test_btrfs_that_is_whole_is_left_alone(changes):
     assert not pool_lines("defaults", **changes)
@@ -182,7 +223,9 @@ def test_device_with_an_odd_uuid_is_held_to_its_type():
     """bigtreetech/CB2#9: a vfat in a line of ext4."""
     held = (("sdb", "/dev/sdb", "vfat", "", "0B22-1122", "", ""),)
     (found,) = [
-        one for one in look_at_boot_lines(host("UUID=0B22-1122 /boot2 ext4 defaults 0 2", held=held)) if one.fault
+        one
+        for one in look_at_boot_lines(host("UUID=0B22-1122 /boot2 ext4 defaults 0 2", held=held))
+        if one.fault
     ]
 
     assert "holds vfat" in found.fault
@@ -211,11 +254,17 @@ def test_line_below_what_zfs_mounts_by_itself_is_noted(line, pool, files, count)
 
 
 @pytest.mark.parametrize(
-    ("fstype", "swaps", "count"), [("btrfs", "", 1), ("zfs", "", 1), ("ext4", "", 0), ("btrfs", "/s/f", 0)]
+    ("fstype", "swaps", "count"),
+    [("btrfs", "", 1), ("zfs", "", 1), ("ext4", "", 0), ("btrfs", "/s/f", 0)],
 )
 def test_swap_file_that_its_file_system_does_not_take_is_noted(fstype, swaps, count):
     rows = f"Filename Type Size Used Priority\n{swaps + ' file 9 0 -2' if swaps else ''}\n"
     files = {"/s/f": FileValue(b"x", 0o600), "/proc/swaps": rows}
-    found = bind_notes("/s/f none swap sw 0 0", ROOT + f"30 22 0:45 / /s rw - {fstype} x rw\n", files=files, folders=())
+    found = bind_notes(
+        "/s/f none swap sw 0 0",
+        ROOT + f"30 22 0:45 / /s rw - {fstype} x rw\n",
+        files=files,
+        folders=(),
+    )
 
     assert ["which is there and not in use" in one.note for one in found] == [True] * count

@@ -1,4 +1,6 @@
-"""What of an fstab the next boot does not do as it should: by the text, the kernel and what is mounted now."""
+"""What of an fstab the next boot does not do as it should: by the text, the kernel and what is
+mounted now.
+"""
 
 import pytest
 
@@ -8,13 +10,20 @@ from hosttune.resources.storage.fstab_boot import look_at_boot_lines, next_kerne
 from tests.unit.fake_reader import FakeReader
 
 DISK = "UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f"
-MOUNTS = (
-    "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n31 22 259:16 / /data rw shared:9 - ext4 /dev/nvme1n1 rw\n"
-)
+MOUNTS = "22 1 259:2 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw\n31 22 259:16 / /data rw shared:9 - ext4 /dev/nvme1n1 rw\n"
 
 
-def facts(*lines, kernel="6.8.0-60-generic", mounts=MOUNTS, systemd="255.4-1ubuntu8", os_release="", **kwargs):
-    status = f"Package: systemd\nStatus: install ok installed\nArchitecture: amd64\nVersion: {systemd}\n"
+def facts(
+    *lines,
+    kernel="6.8.0-60-generic",
+    mounts=MOUNTS,
+    systemd="255.4-1ubuntu8",
+    os_release="",
+    **kwargs,
+):
+    status = (
+        f"Package: systemd\nStatus: install ok installed\nArchitecture: amd64\nVersion: {systemd}\n"
+    )
     files = {
         "/var/lib/dpkg/status": status,
         "/etc/fstab": "".join(f"{line}\n" for line in lines),
@@ -45,13 +54,19 @@ def test_line_of_a_mounted_disk(options, kernel, is_fault):
     assert faults(f"{DISK} /data ext4 {options} 0 2", kernel=kernel) == ["/data"] * is_fault
 
 
-@pytest.mark.parametrize(("options", "is_fault"), [("compress=zstd", True), ("compress=zstd,nofail", False)])
+@pytest.mark.parametrize(
+    ("options", "is_fault"), [("compress=zstd", True), ("compress=zstd,nofail", False)]
+)
 def test_line_of_a_disk_that_is_not_mounted_counts_where_a_boot_needs_it(options, is_fault):
     assert faults(f"{DISK} /scratch ext4 {options} 0 2") == ["/scratch"] * is_fault
 
 
 def test_image_is_held_to_its_text_and_its_own_kernel():
-    image = {"kind": "root", "persistent_only": True, "unreadable": dict.fromkeys(("/proc", "/sys", "/run"), "no")}
+    image = {
+        "kind": "root",
+        "persistent_only": True,
+        "unreadable": dict.fromkeys(("/proc", "/sys", "/run"), "no"),
+    }
     assert faults(f"{DISK} /data ext4 compress=zstd 0 2", **image) == ["/data"]
     assert next_kernel(facts(**image)) == ()
 
@@ -60,14 +75,20 @@ def test_image_is_held_to_its_text_and_its_own_kernel():
     ("line", "systemd", "is_fault"),
     [
         ("/data ext4 defaults # data", "259.1-1", True),  # systemd drops the line, as mount(8) does
-        ("/data ext4 defaults # data", "255.4-1ubuntu8", False),  # getmntent(3) reads it as it is meant
+        (
+            "/data ext4 defaults # data",
+            "255.4-1ubuntu8",
+            False,
+        ),  # getmntent(3) reads it as it is meant
         ("/data ext4 defautls # data", "255.4-1ubuntu8", True),
         ("/scratch ext4 defaults,nofail # data", "259.1-1", False),  # is not mounted now either
         ("/scratch", "255.4-1ubuntu8", True),  # of no type, and a boot waits for it
         ("/scratch", "259.1-1", False),
     ],
 )
-def test_line_that_its_readers_do_not_agree_on_counts_as_the_systemd_of_this_host_reads_it(line, systemd, is_fault):
+def test_line_that_its_readers_do_not_agree_on_counts_as_the_systemd_of_this_host_reads_it(
+    line, systemd, is_fault
+):
     assert faults(f"{DISK} {line}", systemd=systemd) == [line.split()[0]] * is_fault
 
 
@@ -78,7 +99,10 @@ def test_lines_that_wait_for_each_other_count():
 @pytest.mark.parametrize(
     "lines",
     [
-        (f"{DISK} /data ext4 defaults 0 2", f"{DISK} /data ext4 defaults 0 2"),  # the first is mounted
+        (
+            f"{DISK} /data ext4 defaults 0 2",
+            f"{DISK} /data ext4 defaults 0 2",
+        ),  # the first is mounted
         ("bee /data beegfs rw 0 0",),  # without _netdev: it is mounted all the same
         (f"{DISK} none ext4 defaults 0 2",),  # no boot looks at it
         ("/swap none swap sw,defautls 0 0",),
@@ -105,9 +129,15 @@ def test_file_that_is_missing_has_no_lines_and_one_that_cannot_be_read_is_unknow
     ],
 )
 def test_automount_of_homes_is_noted_where_this_systemd_hangs_by_it(systemd, os_release, is_noted):
-    host = facts("nas:/home /home nfs4 noauto,x-systemd.automount,_netdev 0 0", systemd=systemd, os_release=os_release)
+    host = facts(
+        "nas:/home /home nfs4 noauto,x-systemd.automount,_netdev 0 0",
+        systemd=systemd,
+        os_release=os_release,
+    )
 
-    assert [one.target for one in look_at_boot_lines(host) if "hang the boot" in one.note] == ["/home"] * is_noted
+    assert [one.target for one in look_at_boot_lines(host) if "hang the boot" in one.note] == [
+        "/home"
+    ] * is_noted
 
 
 def test_bind_of_a_network_mount_is_noted_and_no_fault():
@@ -139,8 +169,14 @@ def test_what_only_looks_like_a_blank_is_noted_unless_the_name_is_meant(line, mo
 S3FS = "40 22 0:60 / /bucket rw shared:20 - fuse.s3fs s3fs rw,user_id=0\n"
 
 
-@pytest.mark.parametrize(("options", "is_noted"), [("allow_other", True), ("_netdev", False), ("nofail", False)])
-def test_fuse_on_the_network_that_is_mounted_now_is_noted_where_a_boot_ends_by_it(options, is_noted):
-    lines = look_at_boot_lines(facts(f"bucket /bucket fuse.s3fs {options} 0 0", mounts=f"{MOUNTS}{S3FS}"))
+@pytest.mark.parametrize(
+    ("options", "is_noted"), [("allow_other", True), ("_netdev", False), ("nofail", False)]
+)
+def test_fuse_on_the_network_that_is_mounted_now_is_noted_where_a_boot_ends_by_it(
+    options, is_noted
+):
+    lines = look_at_boot_lines(
+        facts(f"bucket /bucket fuse.s3fs {options} 0 0", mounts=f"{MOUNTS}{S3FS}")
+    )
     (line,) = [one for one in lines if one.target == "/bucket"]
     assert (line.fault, "before there is a network" in line.note) == ("", is_noted)

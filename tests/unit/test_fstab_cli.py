@@ -103,7 +103,11 @@ def run(capsys, monkeypatch, tmp_path):
     def run(*argv, stdin=b""):
         (tmp_path / "stdin").write_bytes(stdin)
         out = io.TextIOWrapper(raw := io.BytesIO(), encoding="utf-8", errors="strict")
-        with (tmp_path / "stdin").open("rb") as file, redirect_stdout(out), monkeypatch.context() as patch:
+        with (
+            (tmp_path / "stdin").open("rb") as file,
+            redirect_stdout(out),
+            monkeypatch.context() as patch,
+        ):
             patch.setattr(sys, "stdin", file)
             status = app.run(["fstab", *argv])
         (tmp_path / "stdin").unlink()
@@ -169,7 +173,10 @@ def test_file_is_never_written(run, tmp_path):
     ids=str,
 )
 def test_exit_status_is_as_in_diff(run, argv, status):
-    assert run(*argv, stdin=b"UUID=1e3407de-014b-458b-b5c1-848e92a327a3 /fine ext4 noatime 0 2\n")[0] == status
+    assert (
+        run(*argv, stdin=b"UUID=1e3407de-014b-458b-b5c1-848e92a327a3 /fine ext4 noatime 0 2\n")[0]
+        == status
+    )
 
 
 def test_refusal_names_file_line_reason_and_way_out(run):
@@ -183,7 +190,9 @@ def test_refusal_names_file_line_reason_and_way_out(run):
 
 
 def test_refusals_of_many_targets_are_told_beside_the_diff(run):
-    status, out, err = run("odd.fstab", "--noatime", "/data", "--noatime", "/tmp", "--noatime", "/cifs")
+    status, out, err = run(
+        "odd.fstab", "--noatime", "/data", "--noatime", "/tmp", "--noatime", "/cifs"
+    )
 
     assert (status, out.count(b"\n-"), out.count(b"\n+/")) == (2, 1, 1)
     assert "odd.fstab:5: mount(8) drops" in err
@@ -191,7 +200,9 @@ def test_refusals_of_many_targets_are_told_beside_the_diff(run):
 
 
 def test_standard_input_is_named_as_such(run):
-    assert run("-", "--noatime", "/d", stdin=SAMPLES["nul"])[2].startswith("hosttune: standard input:1: a NUL byte")
+    assert run("-", "--noatime", "/d", stdin=SAMPLES["nul"])[2].startswith(
+        "hosttune: standard input:1: a NUL byte"
+    )
 
 
 def test_report_stands_before_the_refusal_of_a_file(run):
@@ -206,7 +217,11 @@ def patched(data: bytes, diff: bytes) -> bytes:
     """What patch(1) makes of it."""
     old = re.findall(rb"[^\n]*\n|[^\n]+\Z", data)
     new, place = [], 0
-    for line in diff.replace(b"\n\\ No newline at end of file\n", b"\0").replace(b"\n", b"\n\0").split(b"\0")[2:]:
+    for line in (
+        diff.replace(b"\n\\ No newline at end of file\n", b"\0")
+        .replace(b"\n", b"\n\0")
+        .split(b"\0")[2:]
+    ):
         if line.startswith(b"@@"):
             start = int(re.match(rb"@@ -(\d+)", line)[1]) - 1
             new += old[place:start]
@@ -220,10 +235,14 @@ def patched(data: bytes, diff: bytes) -> bytes:
     return b"".join(new + old[place:])
 
 
-@pytest.mark.parametrize("name", [name for name, data in SAMPLES.items() if not parse(data).problems])
+@pytest.mark.parametrize(
+    "name", [name for name, data in SAMPLES.items() if not parse(data).problems]
+)
 def test_diff_of_a_sample_makes_the_planned_bytes(run, name):
     filler = b"# between\n" * 9
-    data = SAMPLES[name] + (filler + b"UUID=99 /last xfs rw,nofail 0 0" if SAMPLES[name].endswith(b"\n") else b"")
+    data = SAMPLES[name] + (
+        filler + b"UUID=99 /last xfs rw,nofail 0 0" if SAMPLES[name].endswith(b"\n") else b""
+    )
 
     _, out, _ = run("-", "--noatime", "all", stdin=data)
 
@@ -263,7 +282,10 @@ def test_document_holds_both_readings_and_no_password(run):
     assert misread["readings"]["mount"] is None
     assert misread["readings"]["systemd_before_259"]["options"] == "size=64M"
     (step,) = data["noatime"]["steps"]
-    assert (step["outcome"], step["after"]) == ("changed", "/dev/sdb1\t/data\text4\tdefaults,noatime\t0 2")
+    assert (step["outcome"], step["after"]) == (
+        "changed",
+        "/dev/sdb1\t/data\text4\tdefaults,noatime\t0 2",
+    )
     assert "+/dev/sdb1\t/data\text4\tdefaults,noatime\t0 2\n" in data["noatime"]["diff"]
     assert b"hunter2" not in out
 
@@ -288,7 +310,9 @@ def test_reading_that_is_too_wide_beside_its_reader_stands_below_it():
 def test_report_keeps_to_the_width():
     document = parse(b"".join(data for data in SAMPLES.values() if b"\0" not in data) + ODD)
     for width in (60, 80, 100):
-        text = lint_text(document, lint(document), Screen(width)) + left_text(tune(parse(ODD)), Screen(width))
+        text = lint_text(document, lint(document), Screen(width)) + left_text(
+            tune(parse(ODD)), Screen(width)
+        )
         for line in text.splitlines():
             assert len(line) <= width or " " not in line.strip(), line
 
@@ -307,7 +331,8 @@ def test_colour_adds_nothing_but_colour():
 def test_terminal_gets_no_raw_bytes(monkeypatch, tmp_path, capsys):
     (tmp_path / "f").write_bytes(b"UUID=1 /\x1b[2J\xe9 ext4 rw,nofail 0 0\n")
     monkeypatch.setattr(
-        "hosttune.host.console.make_console", lambda _: SimpleNamespace(columns=80, is_terminal=True, has_colour=False)
+        "hosttune.host.console.make_console",
+        lambda _: SimpleNamespace(columns=80, is_terminal=True, has_colour=False),
     )
 
     assert app.run(["fstab", str(tmp_path / "f"), "--noatime", "all"]) == 1
@@ -315,19 +340,27 @@ def test_terminal_gets_no_raw_bytes(monkeypatch, tmp_path, capsys):
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("data", [b"x" * ((1 << 20) + 1), b"LABEL=x /same ext4 defaults 0 0\n" * 10_001])
+@pytest.mark.parametrize(
+    "data", [b"x" * ((1 << 20) + 1), b"LABEL=x /same ext4 defaults 0 0\n" * 10_001]
+)
 def test_file_that_is_no_fstab_by_its_size_is_refused(tmp_path, capsys, data):
     path = tmp_path / "fstab"
     path.write_bytes(data)
     assert app.run(["fstab", str(path)]) == 2
-    assert f"{path}: larger than 1 MiB or 10,000 lines, which no fstab is" in capsys.readouterr().err
+    assert (
+        f"{path}: larger than 1 MiB or 10,000 lines, which no fstab is" in capsys.readouterr().err
+    )
 
 
 @pytest.fixture
 def record(tmp_path):
     """A record of a host whose lines do not lead to its disks."""
     data = json.loads((HOSTS / "h100-8x-2socket.json").read_text())
-    lines = ("UUID=0a11-22 / ext4 defaults 0 1", "LABEL=gone /data ext4 nofail 0 2", "/dev/zram0 none swap sw 0 0")
+    lines = (
+        "UUID=0a11-22 / ext4 defaults 0 1",
+        "LABEL=gone /data ext4 nofail 0 2",
+        "/dev/zram0 none swap sw 0 0",
+    )
     data["files"]["/etc/fstab"] = "".join(f"{line}\n" for line in lines)
     path = tmp_path / "host.json"
     path.write_text(json.dumps(data))
@@ -336,7 +369,11 @@ def record(tmp_path):
 
 def test_lines_of_a_record_are_held_against_its_devices(run, record):
     status, out, _ = run("--host", record, "--format", "json")
-    told = {one["line"]: one for one in json.loads(out)["remarks"] if one["code"] in {"device", "zram-swap"}}
+    told = {
+        one["line"]: one
+        for one in json.loads(out)["remarks"]
+        if one["code"] in {"device", "zram-swap"}
+    }
     assert status == 1
     assert {line: one["level"] for line, one in told.items()} == {2: "error", 3: "warning"}
     assert "LABEL=gone, which no device has, while /dev/nvme1n1" in told[2]["message"]
@@ -345,7 +382,9 @@ def test_lines_of_a_record_are_held_against_its_devices(run, record):
 
 def test_way_out_of_several_steps_is_a_list(run, tmp_path):
     data = json.loads((HOSTS / "h100-8x-2socket.json").read_text())
-    data["files"]["/etc/fstab"] = "UUID=0a11-22 / ext4 defaults 0 1\nLABEL=gone /srv ext4 defaults 0 2\n"
+    data["files"]["/etc/fstab"] = (
+        "UUID=0a11-22 / ext4 defaults 0 1\nLABEL=gone /srv ext4 defaults 0 2\n"
+    )
     path = tmp_path / "host.json"
     path.write_text(json.dumps(data))
     _, out, _ = run("--host", str(path))

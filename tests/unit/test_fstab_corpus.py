@@ -1,4 +1,6 @@
-"""143 real fstab files, where they are at hand (tests/conftest.py says so and leaves this file out where they are not)."""
+"""143 real fstab files, where they are at hand (tests/conftest.py says so and leaves this file out
+where they are not).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_real_file_reads_as_libmount_and_glibc_read_it(name):
     truth = oracle()[name]
     document = parse((CORPUS / name).read_bytes())
 
-    assert [listed(line.libmount) for line in document.lines if line.libmount] == truth["libmount_2_39_entries"]
+    assert [listed(line.libmount) for line in document.lines if line.libmount] == truth[
+        "libmount_2_39_entries"
+    ]
     glibc = [[*entry[:4], *map(int, entry[4:])] for entry in truth["glibc_getmntent"]]
     assert [listed(line.getmntent) for line in document.lines if line.getmntent] == glibc
     broken = [line.number for line in document.lines if line.kind is LineKind.BROKEN]
@@ -87,7 +91,10 @@ def test_remarks_on_a_real_file_name_each_misread_line(name):
 
 
 def oracle() -> dict[str, dict]:
-    rows = (json.loads(line) for line in (CORPUS / "oracle.jsonl").read_text(encoding="utf-8").splitlines())
+    rows = (
+        json.loads(line)
+        for line in (CORPUS / "oracle.jsonl").read_text(encoding="utf-8").splitlines()
+    )
     return {row["file"]: row for row in rows}
 
 

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_options import set_atime
-from hosttune.facts.storage.fstab_readers import STALE, Fields, read_getmntent, read_libmount, split_options
+from hosttune.facts.storage.fstab_readers import (
+    STALE,
+    Fields,
+    read_getmntent,
+    read_libmount,
+    split_options,
+)
 from hosttune.resources.storage.fstab_document import (
     Edit,
     LineKind,
@@ -22,7 +28,9 @@ from hosttune.resources.storage.fstab_document import (
     splice_edits,
 )
 
-TMP_LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=8G,nofail,x-systemd.before=local-fs.target 0 0"
+TMP_LINE = (
+    "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=8G,nofail,x-systemd.before=local-fs.target 0 0"
+)
 
 # One sample of each trait that real files have.
 SAMPLES = {
@@ -117,7 +125,10 @@ def test_parse_of_any_sample_prints_the_same_bytes(name):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=200) | st.text(alphabet='/ab \t\n\r#,="\\0124\0', max_size=120).map(str.encode))
+@given(
+    st.binary(max_size=200)
+    | st.text(alphabet='/ab \t\n\r#,="\\0124\0', max_size=120).map(str.encode)
+)
 @example(b"\r\r\n")
 @example(b"a\r")
 def test_parse_of_any_bytes_prints_the_same_bytes(data):
@@ -224,7 +235,12 @@ def test_options_are_parted_by_commas_that_nothing_hides(options, is_written, it
 
 def test_comment_behind_blanks_is_one_to_both_readers():
     lines = parse(b" # /dev/x /data ext4 rw 0 0\n\t#y\r\n \t\n#z").lines
-    assert [line.kind for line in lines] == [LineKind.COMMENT, LineKind.COMMENT, LineKind.BLANK, LineKind.COMMENT]
+    assert [line.kind for line in lines] == [
+        LineKind.COMMENT,
+        LineKind.COMMENT,
+        LineKind.BLANK,
+        LineKind.COMMENT,
+    ]
     assert {(line.libmount, line.getmntent) for line in lines} == {(None, None)}
 
 
@@ -296,7 +312,10 @@ def test_swap_is_never_found_by_its_target():
 
 
 def test_three_field_line_gets_its_fourth_field_with_the_blank_of_its_neighbours():
-    assert edit_options(parse(b"/dev/a\t/data\text4\n"), "/data", noatime) == b"/dev/a\t/data\text4\tnoatime\n"
+    assert (
+        edit_options(parse(b"/dev/a\t/data\text4\n"), "/data", noatime)
+        == b"/dev/a\t/data\text4\tnoatime\n"
+    )
 
 
 def test_insert_into_a_crlf_file_takes_its_line_ends():
@@ -317,9 +336,13 @@ def test_insert_after_a_last_line_of_crlf_keeps_its_options_for_both_readers():
     assert after.lines[1].getmntent.options == b"bind"
 
 
-@pytest.mark.parametrize("line", ["/dev/x /data ext4", "/dev/x /data ext4 ", "/dev/x\t/data\t\text4 \t"])
+@pytest.mark.parametrize(
+    "line", ["/dev/x /data ext4", "/dev/x /data ext4 ", "/dev/x\t/data\t\text4 \t"]
+)
 @pytest.mark.parametrize("end", ["", "\n"])
-def test_fourth_field_of_a_line_with_blanks_behind_it_is_read_by_both_and_goes_without_a_trace(line, end):
+def test_fourth_field_of_a_line_with_blanks_behind_it_is_read_by_both_and_goes_without_a_trace(
+    line, end
+):
     data = (line + end).encode()
     new = edit_options(parse(data), "/data", lambda _: "noatime")
 
@@ -334,7 +357,9 @@ def test_insert_of_a_target_that_has_a_line_is_refused():
         insert_line(parse(b"a /tmp ext4 rw 0 0\n"), TMP_LINE)
 
 
-@pytest.mark.parametrize("line", ["", "# x", "a b", "a /b ext4 rw # x", "a /b ext4 rw 0 0\nc /d ext4 rw 0 0"])
+@pytest.mark.parametrize(
+    "line", ["", "# x", "a b", "a /b ext4 rw # x", "a /b ext4 rw 0 0\nc /d ext4 rw 0 0"]
+)
 def test_insert_of_what_is_no_entry_is_refused(line):
     with pytest.raises(Refused):
         insert_line(parse(b""), line)
@@ -365,7 +390,12 @@ def test_owner_of_a_line_is_who_rewrites_it(data, owner):
 
 
 @pytest.mark.parametrize(
-    "comment", ["# Ansible managed: fstab.j2 modified by root", "# {{ ansible_managed }}", "# managed by Puppet"]
+    "comment",
+    [
+        "# Ansible managed: fstab.j2 modified by root",
+        "# {{ ansible_managed }}",
+        "# managed by Puppet",
+    ],
 )
 def test_header_of_a_manager_is_noted(comment):
     assert parse(comment.encode() + b"\n").manager.comment == comment.strip("# ")
@@ -383,14 +413,23 @@ def test_line_without_a_problem_has_none():
 
 @pytest.mark.parametrize(
     ("path", "clean"),
-    [("/a//b/", "/a/b"), ("/a/./b/../c", "/a/c"), ("/", "/"), ("/../a", "/a"), ("none", "none"), ("", "")],
+    [
+        ("/a//b/", "/a/b"),
+        ("/a/./b/../c", "/a/c"),
+        ("/", "/"),
+        ("/../a", "/a"),
+        ("none", "none"),
+        ("", ""),
+    ],
 )
 def test_clean_path_of_a_target_is_comparable(path, clean):
     assert clean_path(path) == clean
 
 
 def test_line_that_cannot_be_told_apart_is_not_edited_by_its_number_either():
-    document = parse(b"/dev/sdb1 /data ext4 rw 0 2\n/dev/sdc1 /data xfs rw 0 0\n/dev/sdd1 /x xfs rw 0 0\n")
+    document = parse(
+        b"/dev/sdb1 /data ext4 rw 0 2\n/dev/sdc1 /data xfs rw 0 0\n/dev/sdd1 /x xfs rw 0 0\n"
+    )
     for number in (1, 2):
         with pytest.raises(Refused, match="/data"):
             edit_lines(document, {number: "noatime"})

@@ -1,4 +1,6 @@
-"""What `lint` says of an fstab: each kind of remark on a line that has it, and none on lines that are right."""
+"""What `lint` says of an fstab: each kind of remark on a line that has it, and none on lines that
+are right.
+"""
 
 from __future__ import annotations
 
@@ -343,14 +345,39 @@ FILES = [  # code, level, lines, file
     ("no-final-newline", "note", [2], b"# x\nUUID=1 /data ext4 nofail 0 0"),
     ("misread", "error", [1], b"UUID=1 /data ext4 nofail "),
     ("misread", "error", [1], b"UUID=1 /data ext4 nofail\r\n"),
-    ("duplicate", "error", [1, 2], b"UUID=1 /data ext4 nofail 0 0\nUUID=2 /data/ ext4 nofail 0 0\n"),
-    ("duplicate", "warning", [1, 2], b"UUID=1 /data ext4 nofail 0 0 # a\nUUID=1 /data/ ext4 nofail 0 0\n"),
+    (
+        "duplicate",
+        "error",
+        [1, 2],
+        b"UUID=1 /data ext4 nofail 0 0\nUUID=2 /data/ ext4 nofail 0 0\n",
+    ),
+    (
+        "duplicate",
+        "warning",
+        [1, 2],
+        b"UUID=1 /data ext4 nofail 0 0 # a\nUUID=1 /data/ ext4 nofail 0 0\n",
+    ),
     ("duplicate", "note", [1, 2], b"UUID=1 /m ext4 noauto 0 0\nUUID=2 /m ext4 noauto 0 0\n"),
     ("duplicate-swap", "warning", [2], b"/swap.img none swap sw 0 0\n/swap.img none swap sw 0 0\n"),
     ("circle", "error", [1, 2], b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n"),
-    ("circle", "error", [1, 2, 3], b"/c/x /a none bind 0 0\n/a/x /b none bind 0 0\n/b/x /c none rbind 0 0\n"),
-    ("circle", "error", [1, 2], b"/b/i /a ext4 loop 0 0\n/a /b none bind,x-systemd.requires-mounts-for=/a/z 0 0\n"),
-    ("circle", "error", [1, 2], b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n/x/q /z none bind 0 0\n"),
+    (
+        "circle",
+        "error",
+        [1, 2, 3],
+        b"/c/x /a none bind 0 0\n/a/x /b none bind 0 0\n/b/x /c none rbind 0 0\n",
+    ),
+    (
+        "circle",
+        "error",
+        [1, 2],
+        b"/b/i /a ext4 loop 0 0\n/a /b none bind,x-systemd.requires-mounts-for=/a/z 0 0\n",
+    ),
+    (
+        "circle",
+        "error",
+        [1, 2],
+        b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n/x/q /z none bind 0 0\n",
+    ),
     ("circle", "error", [1, 2], b"/a/b/x /a none bind 0 0\n/q /a/b none bind 0 0\n"),
     (
         "circle",
@@ -358,23 +385,48 @@ FILES = [  # code, level, lines, file
         [1, 2, 3, 4],
         b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n/v /w none bind 0 0\n/w/a /v none bind 0 0\n",
     ),
-    ("waits-for-network", "warning", [2], b"nas:/x /nas nfs4 nofail 0 0\n/nas/a /home none bind 0 0\n"),
+    (
+        "waits-for-network",
+        "warning",
+        [2],
+        b"nas:/x /nas nfs4 nofail 0 0\n/nas/a /home none bind 0 0\n",
+    ),
     (
         "waits-for-network",
         "warning",
         [2],
         b"nas:/x /nas nfs4 noauto,x-systemd.automount 0 0\n/nas/a /b none bind 0 0\n",
     ),
-    ("waits-for-network", "warning", [2], b"/dev/x /nas ext4 _netdev 0 0\n/nas/i /b ext4 loop 0 0\n"),
-    ("waits-for-network", "warning", [2], b"nas:/x /nas nfs4 nofail 0 0\nUUID=1 /nas/local ext4 rw 0 0\n"),
-    ("waits-for-network", "warning", [1, 2], b"/c/x /a none bind 0 0\n/nas/x /c none bind 0 0\nnas:/x /nas nfs 0 0\n"),
+    (
+        "waits-for-network",
+        "warning",
+        [2],
+        b"/dev/x /nas ext4 _netdev 0 0\n/nas/i /b ext4 loop 0 0\n",
+    ),
+    (
+        "waits-for-network",
+        "warning",
+        [2],
+        b"nas:/x /nas nfs4 nofail 0 0\nUUID=1 /nas/local ext4 rw 0 0\n",
+    ),
+    (
+        "waits-for-network",
+        "warning",
+        [1, 2],
+        b"/c/x /a none bind 0 0\n/nas/x /c none bind 0 0\nnas:/x /nas nfs 0 0\n",
+    ),
     (
         "waits-for-network",
         "warning",
         [2],
         b"nas:/x /nas nfs4 rw 0 0\no /b overlay lowerdir=/nas/a,x-systemd.requires-mounts-for=/nas 0 0\n",
     ),
-    ("early-automount", "note", [2], b"nas:/x /nas nfs4 nofail 0 0\n/nas/h /home none bind,x-systemd.automount 0 0\n"),
+    (
+        "early-automount",
+        "note",
+        [2],
+        b"nas:/x /nas nfs4 nofail 0 0\n/nas/h /home none bind,x-systemd.automount 0 0\n",
+    ),
     ("order", "warning", [1], b"UUID=1 /data/a/b ext4 nofail 0 0\nUUID=2 /data ext4 nofail 0 0\n"),
 ]
 
@@ -387,7 +439,9 @@ def test_lint_of_a_good_file_finds_nothing():
     assert lint(parse(GOOD)) == ()
 
 
-@pytest.mark.parametrize(("code", "level", "line", "message", "todo"), LINES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("code", "level", "line", "message", "todo"), LINES, ids=lambda value: str(value)[:40]
+)
 def test_lint_of_a_line_says_what_is_wrong_and_what_to_do(code, level, line, message, todo):
     (found,) = remarks(b"# x\n" + line.encode() + b"\n", code)
 
@@ -396,11 +450,15 @@ def test_lint_of_a_line_says_what_is_wrong_and_what_to_do(code, level, line, mes
     assert todo in found.todo
 
 
-@pytest.mark.parametrize(("code", "level", "lines", "data"), FILES, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(
+    ("code", "level", "lines", "data"), FILES, ids=lambda value: str(value)[:30]
+)
 def test_lint_of_a_file_names_its_lines(code, level, lines, data):
     found = remarks(data, code)
 
-    assert [(remark.line, remark.level.value) for remark in found] == [(line, level) for line in lines]
+    assert [(remark.line, remark.level.value) for remark in found] == [
+        (line, level) for line in lines
+    ]
     assert all(remark.message and remark.todo for remark in found)
 
 
@@ -430,7 +488,9 @@ def test_long_rows_and_circles_of_bind_mounts_are_looked_at_once(many, monkeypat
     """Each line that waits was the start of a walk over all that it waits for."""
     steps = []
     real = fstab_cycles._find_before
-    monkeypatch.setattr(fstab_cycles, "_find_before", lambda *given: steps.append(1) or real(*given))
+    monkeypatch.setattr(
+        fstab_cycles, "_find_before", lambda *given: steps.append(1) or real(*given)
+    )
     row = b"".join(b"/m%d /m%d none bind 0 0\n" % (n + 1, n) for n in range(many))
     assert remarks(row, "circle") == []
     assert len(steps) <= 2 * many
@@ -476,7 +536,14 @@ def test_type_of_a_line_of_fuse_is_the_program_that_serves_it(fstype, source, ex
 
 @pytest.mark.parametrize(
     ("fstype", "is_remote"),
-    [("nfs", True), ("beegfs", True), ("gcsfuse", True), ("fuse.gcsfuse", True), ("gfs2", True), ("ext4", False)],
+    [
+        ("nfs", True),
+        ("beegfs", True),
+        ("gcsfuse", True),
+        ("fuse.gcsfuse", True),
+        ("gfs2", True),
+        ("ext4", False),
+    ],
 )
 def test_type_that_needs_a_network_is_known_by_each_of_its_names(fstype, is_remote):
     assert needs_network(fstype) is is_remote
@@ -496,9 +563,17 @@ def test_lint_puts_the_worst_first_and_then_the_lines_in_order():
     found = lint(parse(data))
     first = GOOD.count(b"\n") + 1
 
-    assert [remark.level for remark in found] == sorted((remark.level for remark in found), key=list(RemarkLevel).index)
-    assert [remark.line for remark in found if remark.level is RemarkLevel.ERROR] == [first + 1, first + 2]
-    assert [remark.line for remark in found if remark.level is RemarkLevel.WARNING] == [first, first + 3]
+    assert [remark.level for remark in found] == sorted(
+        (remark.level for remark in found), key=list(RemarkLevel).index
+    )
+    assert [remark.line for remark in found if remark.level is RemarkLevel.ERROR] == [
+        first + 1,
+        first + 2,
+    ]
+    assert [remark.line for remark in found if remark.level is RemarkLevel.WARNING] == [
+        first,
+        first + 3,
+    ]
 
 
 def test_lint_of_words_that_one_type_has_calls_none_misspelt():
@@ -572,7 +647,9 @@ def test_list_of_types_mounts_by_the_one_that_is_a_type(fstype, is_told):
 
 
 def test_wrong_words_of_many_lines_are_looked_up_once():
-    """Several judgments of a host look at each of its lines (fstab_boot.py, mount_causes.py, fstab_plan.py)."""
+    """Several judgments of a host look at each of its lines (fstab_boot.py, mount_causes.py,
+    fstab_plan.py).
+    """
     text = "".join(f"/dev/sd{n} /data/{n} ext{n}q wordd{n},nofial{n} 0 0\n" for n in range(1200))
     document = parse(text.encode())
     first, again = (count_calls(lambda: lint(document)) for _ in range(2))

@@ -49,7 +49,11 @@ def test_set_atime_on_options_leaves_exactly_one_word(options, expected):
     assert set_atime(expected, "noatime") == expected
 
 
-@given(st.lists(st.sampled_from([*ATIME_WORDS, "defaults", "rw", "", 'a="b,c"', "x\\,y", "nodiratime"])))
+@given(
+    st.lists(
+        st.sampled_from([*ATIME_WORDS, "defaults", "rw", "", 'a="b,c"', "x\\,y", "nodiratime"])
+    )
+)
 def test_set_atime_on_any_options_keeps_all_other_items_in_order(parts):
     options = ",".join(parts)
 
@@ -136,11 +140,20 @@ def test_masked_line_hides_the_password_of_a_url_and_keeps_the_blanks():
         ("//n/s /m cifs password= s3cr 0 0", "//n/s /m cifs password=*** *** 0 0"),
         ("//n/s /m cifs password = s3cr 0 0", "//n/s /m cifs password = *** 0 0"),
         ("//n/s /m cifs rw,password =s3cr 0 0", "//n/s /m cifs rw,password *** 0 0"),
-        ("//n/s /m\tcifs rw,password=my s3cr word\t0 0", "//n/s /m\tcifs rw,password=*** *** ***\t0 0"),
+        (
+            "//n/s /m\tcifs rw,password=my s3cr word\t0 0",
+            "//n/s /m\tcifs rw,password=*** *** ***\t0 0",
+        ),
         ("//n/s /m cifs user=me%my s3cr 0 0 # nas", "//n/s /m cifs user=me%*** *** 0 0 # nas"),
         ("//n/s /m cifs password=s3cr # nas", "//n/s /m cifs password=*** # nas"),
-        ("//n/s /m cifs password=s3cr,noatime 0 0 # nas", "//n/s /m cifs password=***,noatime 0 0 # nas"),
-        ("//n/s /m cifs credentials=/root/.smb nofail 0 0", "//n/s /m cifs credentials=/root/.smb nofail 0 0"),
+        (
+            "//n/s /m cifs password=s3cr,noatime 0 0 # nas",
+            "//n/s /m cifs password=***,noatime 0 0 # nas",
+        ),
+        (
+            "//n/s /m cifs credentials=/root/.smb nofail 0 0",
+            "//n/s /m cifs credentials=/root/.smb nofail 0 0",
+        ),
         ("UUID=1 /home/token ext4 defaults 0 0", "UUID=1 /home/token ext4 defaults 0 0"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Our two readings of an fstab against the two real readers of this machine, and edits as those see them."""
+"""Our two readings of an fstab against the two real readers of this machine, and edits as those see
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,27 @@ from tests.unit.test_fstab_document import SAMPLES
 
 # a failing file is small enough to look at; each attempt to make it smaller starts a program
 QUICK = (Phase.explicit, Phase.generate)
-# What neither reader of this machine can be asked: findmnt of util-linux 2.38 takes an option without a name, later ones do not; a NUL ends C strings;
-# libmount takes a carriage return for a type where nothing else stands, which we call no entry (the lint tells it).
+# What neither reader of this machine can be asked: findmnt of util-linux 2.38 takes an option
+# without a name, later ones do not; a NUL ends C strings; libmount takes a carriage return for a
+# type where nothing else stands, which we call no entry (the lint tells it).
 READABLE = [
     name
     for name in SAMPLES
-    if name not in {"nul", "lone cr", "byte order mark", "option without a name", "carriage return among blanks"}
+    if name
+    not in {
+        "nul",
+        "lone cr",
+        "byte order mark",
+        "option without a name",
+        "carriage return among blanks",
+    }
 ]
 
 BLANKS = st.sampled_from([" ", "\t", "  ", " \t", "        "])
 TEXTS = st.text(alphabet='ab/\\0124#,="é\u00a0\v.-', min_size=1, max_size=9)
-NUMBERS = st.sampled_from(["0", "1", "2", "0#", "two", "-1", "+1", "0x1", "007", "99999999999", "2#hi", "#", "1\v"])
+NUMBERS = st.sampled_from(
+    ["0", "1", "2", "0#", "two", "-1", "+1", "0x1", "007", "99999999999", "2#hi", "#", "1\v"]
+)
 PLACES = st.sampled_from(
     ["/", "/data", "/data/", "/a//b", "/my\\040data", "none", "/x/../y", "/ünï", "/a\\134b", "\\\\"]
 )
@@ -40,7 +52,9 @@ OPTIONS = st.lists(
     ]),
     min_size=1, max_size=5,
 ).map(",".join)  # fmt: skip
-SOURCES = st.sampled_from(["UUID=1-2", 'LABEL="a\\040b"', "/dev/sdb1", "nas:/x", "//nas/x", "sshfs#u@h:", "[::1]:/x"])
+SOURCES = st.sampled_from(
+    ["UUID=1-2", 'LABEL="a\\040b"', "/dev/sdb1", "nas:/x", "//nas/x", "sshfs#u@h:", "[::1]:/x"]
+)
 TYPES = st.sampled_from(["ext4", "xfs", "btrfs", "nfs4", "swap", "none", "autofs", "auto", "tmpfs"])
 
 
@@ -48,21 +62,41 @@ TYPES = st.sampled_from(["ext4", "xfs", "btrfs", "nfs4", "swap", "none", "autofs
 def wild_lines(draw) -> str:
     """Anything that people might leave in a line."""
     fields = draw(st.lists(TEXTS | NUMBERS, max_size=8))
-    return draw(st.sampled_from(["", " ", "\t"])) + "".join(field + draw(BLANKS) for field in fields)
+    return draw(st.sampled_from(["", " ", "\t"])) + "".join(
+        field + draw(BLANKS) for field in fields
+    )
 
 
 @st.composite
 def entry_lines(draw) -> str:
     """What looks like an entry."""
-    fields = [draw(SOURCES), draw(PLACES), draw(TYPES), draw(OPTIONS), draw(NUMBERS), draw(NUMBERS), "# note"]
+    fields = [
+        draw(SOURCES),
+        draw(PLACES),
+        draw(TYPES),
+        draw(OPTIONS),
+        draw(NUMBERS),
+        draw(NUMBERS),
+        "# note",
+    ]
     kept = fields[: draw(st.integers(3, 7))]
-    return draw(st.sampled_from(["", " "])) + "".join(field + draw(BLANKS) for field in kept).rstrip(" \t")
+    return draw(st.sampled_from(["", " "])) + "".join(
+        field + draw(BLANKS) for field in kept
+    ).rstrip(" \t")
 
 
 @st.composite
 def files(draw) -> bytes:
-    """Files of many lines, so that one call of each reader tries many: LF, CR LF or mixed, UTF-8 or latin-1."""
-    lines = draw(st.lists(entry_lines() | wild_lines() | st.sampled_from(["", "# x", "#"]), min_size=15, max_size=40))
+    """Files of many lines, so that one call of each reader tries many: LF, CR LF or mixed, UTF-8 or
+    latin-1.
+    """
+    lines = draw(
+        st.lists(
+            entry_lines() | wild_lines() | st.sampled_from(["", "# x", "#"]),
+            min_size=15,
+            max_size=40,
+        )
+    )
     ends = draw(st.sampled_from([["\n"], ["\r\n"], ["\n", "\r\n"]]))
     text = "".join(line + draw(st.sampled_from(ends)) for line in lines)
     encoding = draw(st.sampled_from(["utf-8", "latin-1"]))
@@ -87,7 +121,8 @@ def test_readings_of_any_lines_are_those_of_this_machine(tmp_path_factory, data)
 def test_quick_reading_of_a_file_is_that_of_each_line(data):
     owners = {line.number: line.owner for line in parse(data).lines}
     one_by_one = [
-        read_line(number, text, ending, owners[number]) for number, (text, ending) in enumerate(split_lines(data), 1)
+        read_line(number, text, ending, owners[number])
+        for number, (text, ending) in enumerate(split_lines(data), 1)
     ]
 
     assert list(parse(data).lines) == one_by_one
@@ -102,7 +137,9 @@ def test_getmntent_rule_at_its_limit_agrees_with_this_machine(length, end, tmp_p
     data = (line + "\n/dev/b /more ext4 rw 0 0\n").encode()
     (tmp_path / "fstab").write_bytes(data)
 
-    assert_same_entries([line.getmntent for line in parse(data).lines], getmntent(tmp_path / "fstab"))
+    assert_same_entries(
+        [line.getmntent for line in parse(data).lines], getmntent(tmp_path / "fstab")
+    )
 
 
 @pytest.mark.parametrize("name", READABLE)
@@ -128,11 +165,15 @@ def test_noatime_on_any_file_changes_the_intended_entries_alone(tmp_path_factory
 
 
 def test_file_of_ten_thousand_lines_is_read_as_this_machine_reads_it(tmp_path):
-    lines = [f"UUID={number:08x} /data/{number} ext4 defaults,nofail 0 2\n" for number in range(10_000)]
+    lines = [
+        f"UUID={number:08x} /data/{number} ext4 defaults,nofail 0 2\n" for number in range(10_000)
+    ]
     data = "".join(lines).encode()
     assert_read_as_they_are(data, tmp_path)
 
     tuning = tune(parse(data), ["/data/7777"])
 
-    assert tuning.data == data.replace(b"/data/7777 ext4 defaults,nofail", b"/data/7777 ext4 defaults,nofail,noatime")
+    assert tuning.data == data.replace(
+        b"/data/7777 ext4 defaults,nofail", b"/data/7777 ext4 defaults,nofail,noatime"
+    )
     assert all(line.kind is LineKind.ENTRY for line in parse(tuning.data).lines)

@@ -1,4 +1,6 @@
-"""noatime planned on a file alone: what the policy makes of each type, which line is edited, why others are left."""
+"""noatime planned on a file alone: what the policy makes of each type, which line is edited, why
+others are left.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_line_of_another_owner_is_left_although_one_like_it_was_changed():
     assert [(step.target, step.outcome) for step in plan.steps] == [
         ("/a", LineOutcome.CHANGED), ("/b", LineOutcome.LEFT), ("/c", LineOutcome.CHANGED),
     ]  # fmt: skip
-    assert plan.data == data.replace(b"/a ext4 rw", b"/a ext4 rw,noatime").replace(b"/c ext4 rw", b"/c ext4 rw,noatime")
+    assert plan.data == data.replace(b"/a ext4 rw", b"/a ext4 rw,noatime").replace(
+        b"/c ext4 rw", b"/c ext4 rw,noatime"
+    )
 
 
 @pytest.mark.parametrize(("fstype", "options", "outcome", "reason"), POLICY)
@@ -125,7 +129,9 @@ def test_tune_of_lines_with_the_same_options_keeps_their_reasons_apart():
 
     steps = tune(parse(data)).steps
 
-    assert [step.outcome.value for step in steps] == ["changed", "left alone"] * 2 + ["left alone"] * 2
+    assert [step.outcome.value for step in steps] == ["changed", "left alone"] * 2 + [
+        "left alone"
+    ] * 2
     assert ["line 5" in steps[4].reason, "line 6" in steps[5].reason] == [True, True]
 
 
@@ -156,10 +162,14 @@ def test_line_whose_mount_fails_is_refused_with_what_lint_says_and_others_go_on(
 
     tuning = tune(document)
 
-    assert tuning.data.decode() == "".join(f"{row}\n" for row in rows).replace("/a ext4 rw", "/a ext4 rw,noatime")
+    assert tuning.data.decode() == "".join(f"{row}\n" for row in rows).replace(
+        "/a ext4 rw", "/a ext4 rw,noatime"
+    )
     refused = [step for step in tuning.steps if step.outcome is LineOutcome.REFUSED]
     said = [one for one in lint(document) if one.level is RemarkLevel.ERROR]
-    assert [(step.reason, step.todo) for step in refused] == [(f"my.fstab:{o.line}: {o.message}", o.todo) for o in said]
+    assert [(step.reason, step.todo) for step in refused] == [
+        (f"my.fstab:{o.line}: {o.message}", o.todo) for o in said
+    ]
     assert [FAULTY[text] in step.reason for step in refused] == [True, True]
 
 

@@ -1,4 +1,6 @@
-"""What other programs say of an edited fstab, compared before against after; and that a complaint keeps the old file."""
+"""What other programs say of an edited fstab, compared before against after; and that a complaint
+keeps the old file.
+"""
 
 import pytest
 
@@ -41,7 +43,10 @@ def test_same_answers_say_nothing():
 
 
 def test_own_unit_may_change():
-    assert said(after=reading(units={**UNITS, "data.mount": "[Mount]\nOptions=defaults,noatime\n"})) == ""
+    assert (
+        said(after=reading(units={**UNITS, "data.mount": "[Mount]\nOptions=defaults,noatime\n"}))
+        == ""
+    )
 
 
 def test_unit_of_another_target_may_not_change():
@@ -62,12 +67,22 @@ def test_new_message_of_the_generator_is_said_and_an_old_one_is_not():
 
 def test_new_error_of_findmnt_is_said_and_an_old_one_is_not():
     loud = verified("/srv\n   [E] unreachable on boot required source: UUID=77\n")
-    assert said(after=loud) == "findmnt --verify says: /srv: unreachable on boot required source: UUID=77"
+    assert (
+        said(after=loud)
+        == "findmnt --verify says: /srv: unreachable on boot required source: UUID=77"
+    )
     assert said(before=loud, after=loud) == ""
 
 
 def test_source_and_folder_of_our_own_line_are_looked_at_elsewhere():
-    assert said(after=verified("/data\n   [E] unreachable on boot required target: No such file or directory\n")) == ""
+    assert (
+        said(
+            after=verified(
+                "/data\n   [E] unreachable on boot required target: No such file or directory\n"
+            )
+        )
+        == ""
+    )
     assert "wrong" in said(after=verified("/data\n   [E] wrong order\n"))
 
 
@@ -92,13 +107,18 @@ def test_new_device_may_bring_its_time_out():
     }  # fmt: skip
     assert said(after=reading(units=units), new=new, target="/mnt/scratch") == ""
     assert "dev-sdb" in said(
-        after=reading(units={**units, "dev-sdb.device.d/x.conf": ""}), new=new, target="/mnt/scratch"
+        after=reading(units={**units, "dev-sdb.device.d/x.conf": ""}),
+        new=new,
+        target="/mnt/scratch",
     )
 
 
 def test_device_of_a_label_with_an_equals_sign_may_bring_its_time_out():
     new = insert_line(parse(OLD), 'LABEL="a=b" /mnt xfs nofail,x-systemd.device-timeout=30s 0 0')
-    made = {"mnt.mount": "[Mount]\n", "dev-disk-by\\x2dlabel-a\\x3db.device.d/50-device-timeout.conf": "[Unit]\n"}
+    made = {
+        "mnt.mount": "[Mount]\n",
+        "dev-disk-by\\x2dlabel-a\\x3db.device.d/50-device-timeout.conf": "[Unit]\n",
+    }
     assert said(after=reading(units={**UNITS, **made}), new=new, target="/mnt") == ""
 
 
@@ -123,7 +143,9 @@ def test_edit_that_no_program_of_the_host_could_try_is_noted_in_the_log():
     logged = []
     machine.writer.log = logged.append
     address_kinds()["fstab-line"].write(machine.writer, change)
-    assert logged == ["/etc/fstab: the edit for /tmp was checked only with hosttune's own two parsers: not tried"]
+    assert logged == [
+        "/etc/fstab: the edit for /tmp was checked only with hosttune's own two parsers: not tried"
+    ]
 
 
 def test_trial_mount_that_fails_is_said():
@@ -138,7 +160,10 @@ def test_trial_mount_that_fails_is_said():
 
 def test_trial_mount_that_could_not_be_made_says_nothing():
     new = insert_line(parse(OLD), TMP)
-    assert said(new=new, target="/tmp", trials=[Trial(trials_of(parse(new), "/tmp")[0], None, "")]) == ""
+    assert (
+        said(new=new, target="/tmp", trials=[Trial(trials_of(parse(new), "/tmp")[0], None, "")])
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +190,9 @@ def test_complaint_keeps_the_old_file_and_says_which_proof_failed():
         rehearsal=broken,
     )  # fmt: skip
     changes = machine.look(mount_wish("/data")).changes
-    with pytest.raises(Refused, match=r"was not changed, because systemd would change -\.mount as well") as refused:
+    with pytest.raises(
+        Refused, match=r"was not changed, because systemd would change -\.mount as well"
+    ) as refused:
         machine.apply(changes)
     assert machine.fstab == OLD.decode()
     assert "findmnt --verify" in refused.value.hint
@@ -175,4 +202,6 @@ def test_rehearsal_gets_both_texts_and_the_tmpfs_options():
     machine = StorageHost(OLD.decode())
     change = Change(Address("fstab-line", "/tmp"), Action.CREATE, ABSENT, TMP, "rule")
     address_kinds()["fstab-line"].write(machine.writer, change)
-    assert machine.writer.base.rehearsed == [(OLD, OLD + TMP.encode() + b"\n", ("mode=1777,size=2G,nofail",))]
+    assert machine.writer.base.rehearsed == [
+        (OLD, OLD + TMP.encode() + b"\n", ("mode=1777,size=2G,nofail",))
+    ]

@@ -1,4 +1,6 @@
-"""137 more real fstab files, where they are at hand (tests/conftest.py says so and leaves this file out where they are not)."""
+"""137 more real fstab files, where they are at hand (tests/conftest.py says so and leaves this file
+out where they are not).
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_real_files_that_boot_raise_few_words_about_what_stands_in_a_line():
     for name in FILES:
         document = parse((SECOND_CORPUS / name).read_bytes())
         entries += len(document.entries)
-        said += [one for one in lint(document) if one.code in OF_WORDS and one.level is RemarkLevel.ERROR]
+        said += [
+            one for one in lint(document) if one.code in OF_WORDS and one.level is RemarkLevel.ERROR
+        ]
     assert len(said) <= entries // 50
 
 
@@ -72,7 +76,9 @@ PIECES = (
 
 
 def mutated(data: bytes, chance: Random) -> bytes:
-    """A file as a careless hand leaves it: pieces put in, taken out, fields and lines in another order."""
+    """A file as a careless hand leaves it: pieces put in, taken out, fields and lines in another
+    order.
+    """
     for _ in range(chance.choice((1, 1, 2, 3, 6))):
         place, lines = chance.randrange(len(data) + 1), data.split(b"\n")
         line = chance.randrange(len(lines))
@@ -105,7 +111,9 @@ def test_mutated_real_files_are_read_linted_and_edited_as_this_machine_reads_the
             continue
         tuning = tune(document)
         kept.append((data, tuning.data))
-        edits += [offset + step.line for step in tuning.steps if step.outcome is LineOutcome.CHANGED]
+        edits += [
+            offset + step.line for step in tuning.steps if step.outcome is LineOutcome.CHANGED
+        ]
         offset += len(document.lines)
 
     before, after = (b"".join(files) for files in zip(*kept, strict=True))

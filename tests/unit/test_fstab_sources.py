@@ -1,4 +1,6 @@
-"""What the first field of a line leads to on a host: by tags, paths and links, through layers, and what is left alone."""
+"""What the first field of a line leads to on a host: by tags, paths and links, through layers, and
+what is left alone.
+"""
 
 import json
 from dataclasses import replace
@@ -22,7 +24,9 @@ HELD = (
 LINKS = {"/dev/disk/by-id/wwn-0x5": "/dev/sdb", "/dev/vg/data": "/dev/dm-0"}
 
 
-def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, removable="0\n", more=()):
+def host(
+    line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, removable="0\n", more=()
+):
     """A host with sda, its partition, sdb, and `devices`: (name, number, slaves)."""
     content = {
         "/etc/fstab": f"{line}\n",
@@ -34,7 +38,11 @@ def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, 
     content["/proc/swaps"] = "Filename Type Size Used Priority\n"
     for name, number, slaves in (("sda", "8:0", ()), ("sdb", "8:16", ()), *devices):
         folder = f"/sys/block/{name}"
-        content |= {f"{folder}/size": "9000000\n", f"{folder}/dev": f"{number}\n", f"{folder}/removable": removable}
+        content |= {
+            f"{folder}/size": "9000000\n",
+            f"{folder}/dev": f"{number}\n",
+            f"{folder}/removable": removable,
+        }
         content |= {f"{folder}/slaves/{one}/dev": "" for one in slaves}
         if name.startswith("dm-"):
             content[f"{folder}/dm/name"] = f"of-{name}\n"
@@ -42,7 +50,13 @@ def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, 
     content |= dict(more)
     columns = ("name", "path", "fstype", "label", "uuid", "partlabel", "partuuid")
     answer = json.dumps({"blockdevices": [dict(zip(columns, row, strict=True)) for row in held]})
-    lsblk = ("lsblk", "--json", "--list", "--output", "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID")
+    lsblk = (
+        "lsblk",
+        "--json",
+        "--list",
+        "--output",
+        "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID",
+    )
     reader = FakeReader(content, links=links, queries={lsblk: answer})
     facts = Facts(reader)
     facts.__dict__["host"] = SimpleNamespace(is_container=is_container, is_vm=False)
@@ -52,7 +66,9 @@ def host(line, *mounts, held=HELD, devices=(), links=LINKS, is_container=False, 
 def fault(line, *mounts, **kwargs):
     facts = host(line, *mounts, **kwargs)
     entry = facts.fstab.entries[0]
-    return find_fault(Sources(facts), entry, [one for one in facts.mounts.all if one.target == entry.target])
+    return find_fault(
+        Sources(facts), entry, [one for one in facts.mounts.all if one.target == entry.target]
+    )
 
 
 DATA = "31 22 8:16 / /data rw shared:9 - ext4 /dev/sdb rw\n"
@@ -105,7 +121,11 @@ def test_what_is_no_device_or_cannot_be_told_is_left_alone(line):
 
 
 def test_btrfs_on_several_disks_of_one_uuid():
-    held = (HELD[0], ("sdb", "/dev/sdb", "btrfs", "", UUID, "", ""), ("sdc", "/dev/sdc", "btrfs", "", UUID, "", ""))
+    held = (
+        HELD[0],
+        ("sdb", "/dev/sdb", "btrfs", "", UUID, "", ""),
+        ("sdc", "/dev/sdc", "btrfs", "", UUID, "", ""),
+    )
     mount = "31 22 0:44 /@data /data rw shared:9 - btrfs /dev/sdc rw,subvol=/@data\n"
     args = {"held": held, "devices": [("sdc", "8:32", ())]}
     for source in (f"UUID={UUID}", "/dev/sdb", "/dev/sdc"):
@@ -135,7 +155,10 @@ def test_what_is_missing_may_lie_in_a_volume_group_that_is_not_active():
 
 def test_line_that_fits_the_one_unused_file_system_names_it():
     found = fault(f"UUID={OTHER} /scratch ext4 defaults 0 2")
-    assert found.way_out == f"write UUID={UUID}, if /dev/sdb (UUID={UUID}, ext4) is meant, which nothing uses"
+    assert (
+        found.way_out
+        == f"write UUID={UUID}, if /dev/sdb (UUID={UUID}, ext4) is meant, which nothing uses"
+    )
     assert "find the disk" in fault(f"UUID={OTHER} /scratch xfs defaults 0 2").way_out
 
 
@@ -173,7 +196,11 @@ def test_capitals_in_a_uuid_are_another_name(source, mounts):
 
 
 def test_without_the_devices_nothing_is_said():
-    facts = Facts(FakeReader({"/etc/fstab": f"UUID={OTHER} /data ext4 defaults 0 2\n", "/proc/self/mountinfo": ROOT}))
+    facts = Facts(
+        FakeReader(
+            {"/etc/fstab": f"UUID={OTHER} /data ext4 defaults 0 2\n", "/proc/self/mountinfo": ROOT}
+        )
+    )
     assert find_fault(Sources(facts), facts.fstab.entries[0], ()) is None
 
 
@@ -181,7 +208,10 @@ def test_unused_file_systems_are_not_gone_through_for_each_line(monkeypatch):
     """A record may have thousands of both."""
     tried = []
     monkeypatch.setattr(sources, "_fits", lambda *_: tried.append(1) or True)
-    held = [(f"sdb{number}", f"/dev/sdb{number}", f"t{number}", "", f"u-{number}", "", "") for number in range(300)]
+    held = [
+        (f"sdb{number}", f"/dev/sdb{number}", f"t{number}", "", f"u-{number}", "", "")
+        for number in range(300)
+    ]
     lines = "\n".join(f"UUID=x-{number} /d{number} t{number} defaults" for number in range(300))
     facts = host(lines, held=held)
     asked = Sources(facts)
@@ -191,10 +221,19 @@ def test_unused_file_systems_are_not_gone_through_for_each_line(monkeypatch):
 
 
 def test_ext4_line_means_an_unused_file_system_that_its_driver_reads():
-    held = [("sdb1", "/dev/sdb1", "ext3", "", "u-1", "", ""), ("sdb2", "/dev/sdb2", "xfs", "", "u-2", "", "")]
-    facts = host("UUID=x /d ext4 defaults\nUUID=y /e auto defaults\nUUID=z /f zfs defaults", held=held)
+    held = [
+        ("sdb1", "/dev/sdb1", "ext3", "", "u-1", "", ""),
+        ("sdb2", "/dev/sdb2", "xfs", "", "u-2", "", ""),
+    ]
+    facts = host(
+        "UUID=x /d ext4 defaults\nUUID=y /e auto defaults\nUUID=z /f zfs defaults", held=held
+    )
     asked = Sources(facts)
-    assert [asked.find_unused(entry) for entry in facts.fstab.entries] == [("sdb1",), ("sdb1", "sdb2"), ()]
+    assert [asked.find_unused(entry) for entry in facts.fstab.entries] == [
+        ("sdb1",),
+        ("sdb1", "sdb2"),
+        (),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +258,9 @@ def test_folder_and_source_are_what_a_mount_takes(line, text):
 
 def test_array_that_came_up_under_another_number_is_named_by_its_uuid():
     held = (HELD[0], ("md127", "/dev/md127", "ext4", "", UUID, "", ""))
-    found = fault("/dev/md0 /data ext4 defaults 0 2", held=held, devices=[("md127", "9:127", ("sdb",))])
+    found = fault(
+        "/dev/md0 /data ext4 defaults 0 2", held=held, devices=[("md127", "9:127", ("sdb",))]
+    )
     assert found.way_out.startswith(f"write UUID={UUID}, if /dev/md127")
 
 
@@ -248,9 +289,16 @@ def notes(line, **kwargs):
     return [one.note for one in look_at_boot_lines(host(line, DATA, **kwargs)) if one.note]
 
 
-@pytest.mark.parametrize("source", [f"UUID={UUID}", "LABEL=my\\040data", f"/dev/disk/by-uuid/{UUID}"])
+@pytest.mark.parametrize(
+    "source", [f"UUID={UUID}", "LABEL=my\\040data", f"/dev/disk/by-uuid/{UUID}"]
+)
 def test_name_that_a_copied_disk_has_too_is_noted(source):
-    found = notes(f"{source} /data ext4 defaults 0 2", held=(*HELD, COPY), devices=[("sdc", "8:32", ())], more=WWIDS)
+    found = notes(
+        f"{source} /data ext4 defaults 0 2",
+        held=(*HELD, COPY),
+        devices=[("sdc", "8:32", ())],
+        more=WWIDS,
+    )
 
     assert len(found) == 1
     assert "2 devices have" in found[0]
@@ -258,7 +306,12 @@ def test_name_that_a_copied_disk_has_too_is_noted(source):
 
 
 def test_copied_disk_takes_nothing_from_a_node_even_where_nothing_is_mounted():
-    facts = host(f"UUID={UUID} /data ext4 nofail 0 2", held=(*HELD, COPY), devices=[("sdc", "8:32", ())], more=WWIDS)
+    facts = host(
+        f"UUID={UUID} /data ext4 nofail 0 2",
+        held=(*HELD, COPY),
+        devices=[("sdc", "8:32", ())],
+        more=WWIDS,
+    )
 
     assert [(bool(one.note), one.is_absent) for one in look_at_boot_lines(facts)] == [(True, False)]
 
@@ -273,10 +326,19 @@ def test_copied_partition_that_starts_the_host_is_left_alone():
     ("source", "changes"),
     [
         ("/dev/sdb", {}),  # the kernel's name is of one device
-        (f"UUID={UUID}", {"more": dict.fromkeys(WWIDS, "naa.1\n")}),  # two paths to one disk, without multipathd
+        (
+            f"UUID={UUID}",
+            {"more": dict.fromkeys(WWIDS, "naa.1\n")},
+        ),  # two paths to one disk, without multipathd
         (f"UUID={UUID}", {"more": {}}),  # what the disks are is not known
-        (f"UUID={UUID}", {"devices": [("sdc", "8:32", ()), ("dm-0", "253:0", ("sdb", "sdc"))]}),  # mapped
-        (f"UUID={UUID}", {"devices": [("dm-1", "253:1", ())], "held": (*HELD, ("dm-1", "/dev/dm-1", *COPY[2:]))}),
+        (
+            f"UUID={UUID}",
+            {"devices": [("sdc", "8:32", ()), ("dm-0", "253:0", ("sdb", "sdc"))]},
+        ),  # mapped
+        (
+            f"UUID={UUID}",
+            {"devices": [("dm-1", "253:1", ())], "held": (*HELD, ("dm-1", "/dev/dm-1", *COPY[2:]))},
+        ),
     ],
 )
 def test_devices_of_one_name_that_are_no_copies_are_left_alone(source, changes):
@@ -286,7 +348,8 @@ def test_devices_of_one_name_that_are_no_copies_are_left_alone(source, changes):
 
 @pytest.mark.parametrize("source", [f"UUID={UUID}", "/dev/sdb", "/dev/disk/by-id/wwn-0x5"])
 @pytest.mark.parametrize(
-    ("options", "is_told"), [("defaults", True), ("defaults,nofail", False), ("x-systemd.makefs", False)]
+    ("options", "is_told"),
+    [("defaults", True), ("defaults,nofail", False), ("x-systemd.makefs", False)],
 )
 def test_disk_of_the_instance_is_noted_by_whatever_name_its_line_has(source, options, is_told):
     more = {"/sys/block/sdb/device/model": "EphemeralDisk\n"}  # cockroachdb/cockroach#122094
@@ -309,16 +372,29 @@ def test_no_line_is_to_name_a_loop_device():
 def test_numbers_of_devices_that_cannot_be_right_prove_nothing():
     held = (*HELD, ("sdc", "/dev/sdc", "LVM2_member", "", "x", "", ""))
     mounted = "31 22 8:32 / /data rw shared:9 - ext4 /dev/sdb rw\n"
-    assert fault(f"UUID={UUID} /data ext4 defaults 0 2", mounted, held=held, devices=[("sdc", "8:32", ())]) is None
+    assert (
+        fault(
+            f"UUID={UUID} /data ext4 defaults 0 2",
+            mounted,
+            held=held,
+            devices=[("sdc", "8:32", ())],
+        )
+        is None
+    )
 
 
 LOOP = (("loop0", "7:0", ()),)
 IMAGE = ("loop0", "/dev/loop0", "ext4", "my data", OTHER, "", "")
 UNLOCKED = (*LOOP, ("dm-5", "253:5", ("loop0",)))
-LOCKED = (("loop0", "/dev/loop0", "crypto_LUKS", "", "9-9", "", ""), ("dm-5", "/dev/mapper/of-dm-5", *IMAGE[2:]))
+LOCKED = (
+    ("loop0", "/dev/loop0", "crypto_LUKS", "", "9-9", "", ""),
+    ("dm-5", "/dev/mapper/of-dm-5", *IMAGE[2:]),
+)
 
 
-@pytest.mark.parametrize("source", [f"UUID={OTHER}", "LABEL=my\\040data", f"/dev/disk/by-uuid/{OTHER}"])
+@pytest.mark.parametrize(
+    "source", [f"UUID={OTHER}", "LABEL=my\\040data", f"/dev/disk/by-uuid/{OTHER}"]
+)
 @pytest.mark.parametrize(("held", "devices"), [([IMAGE], LOOP), (LOCKED, UNLOCKED)])
 def test_image_of_a_user_does_not_hide_that_a_disk_is_missing(source, held, devices):
     """udisks2 makes a loop device of any file of a user, and opens what is encrypted on it."""
@@ -333,7 +409,9 @@ def test_image_of_a_user_does_not_hide_that_a_disk_is_missing(source, held, devi
 def test_image_of_a_user_does_not_name_a_missing_encrypted_disk():
     more = {"/sys/block/dm-5/dm/name": "luks-9-9\n"}
     held = [HELD[0], LOCKED[0], ("dm-5", "/dev/mapper/luks-9-9", *IMAGE[2:])]
-    found = fault("/dev/mapper/luks-9-9 /data ext4 defaults 0 2", held=held, devices=UNLOCKED, more=more)
+    found = fault(
+        "/dev/mapper/luks-9-9 /data ext4 defaults 0 2", held=held, devices=UNLOCKED, more=more
+    )
 
     assert found.kind is SourceKind.MISSING
 
@@ -357,7 +435,10 @@ def test_image_that_root_mounted_is_where_its_line_says():
     """A service can make it at each boot, before the mount."""
     mounted = "31 22 7:0 / /data rw shared:9 - ext4 /dev/loop0 rw\n"
 
-    assert fault(f"UUID={OTHER} /data ext4 defaults 0 2", mounted, held=[HELD[0], IMAGE], devices=LOOP) is None
+    assert (
+        fault(f"UUID={OTHER} /data ext4 defaults 0 2", mounted, held=[HELD[0], IMAGE], devices=LOOP)
+        is None
+    )
     assert fault("/dev/loop0 /data ext4 defaults 0 2", held=[HELD[0], IMAGE], devices=LOOP) is None
 
 
@@ -375,7 +456,12 @@ TWO = (*HELD, ("sda3", "/dev/sda3", "xfs", "", OTHER, "", ""))
     [
         ("/dev/sda", "xfs", TWO, f"write UUID={OTHER}, if /dev/sda3"),
         ("/dev/disk/by-id/ata-x", "auto", TWO, f"write UUID={OTHER}, if /dev/sda3"),
-        ("/dev/sda", "ext4", TWO, f"write UUID={UUID}, if /dev/sdb"),  # never what is mounted elsewhere: here /
+        (
+            "/dev/sda",
+            "ext4",
+            TWO,
+            f"write UUID={UUID}, if /dev/sdb",
+        ),  # never what is mounted elsewhere: here /
         ("/dev/sda", "btrfs", TWO, "name the partition that is meant"),
     ],
 )
@@ -384,14 +470,19 @@ def test_whole_disk_with_partitions(source, fstype, held, way_out):
     facts = host(f"{source} /scratch {fstype} defaults 0 2", held=held, links=links, more=PARTS)
     found = find_fault(Sources(facts), facts.fstab.entries[0], ())
     assert found.kind is SourceKind.TYPE
-    assert "a whole disk, whose partitions hold what is on it: /dev/sda2 (UUID=0a11-22, ext4)" in found.sentence
+    assert (
+        "a whole disk, whose partitions hold what is on it: /dev/sda2 (UUID=0a11-22, ext4)"
+        in found.sentence
+    )
     assert found.way_out.startswith(way_out)
     (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/scratch"]
     assert "the mount fails, and the boot ends in the emergency shell" in line.fault
 
 
 def test_whole_disk_whose_partition_is_mounted_there():
-    found = fault("/dev/sda /data ext4 defaults 0 2", "31 22 8:2 / /data rw shared:9 - ext4 /dev/sda2 rw\n")
+    found = fault(
+        "/dev/sda /data ext4 defaults 0 2", "31 22 8:2 / /data rw shared:9 - ext4 /dev/sda2 rw\n"
+    )
     assert found.kind is SourceKind.TYPE
     assert "names /dev/sda, a whole disk with partitions, while /dev/sda2" in found.sentence
 
@@ -414,7 +505,12 @@ def test_file_system_on_a_whole_disk_beside_old_partitions_is_left_alone():
 )
 def test_array_or_volume_of_a_users_image_has_the_name_that_the_user_gave_it(source, name, more):
     held = [HELD[0], (name, source, "ext4", "", OTHER, "", "")]
-    found = fault(f"{source} /data ext4 defaults 0 2", held=held, devices=(*LOOP, (name, "9:1", ("loop0",))), more=more)
+    found = fault(
+        f"{source} /data ext4 defaults 0 2",
+        held=held,
+        devices=(*LOOP, (name, "9:1", ("loop0",))),
+        more=more,
+    )
 
     assert found.kind is SourceKind.MISSING
     assert "a file that a user can attach" in found.sentence
@@ -449,17 +545,25 @@ def test_image_of_a_user_is_no_part_of_a_mount_whose_uuid_it_has():
 def test_name_of_the_kernel_for_root_is_a_risk_with_several_disks(line, count):
     found = [one for one in look_at_boot_lines(host(line)) if one.risk]
     assert [one.target for one in found] == ["/"] * count
-    assert all("may be another disk after the next boot" in one.risk and "0a11-22" in one.way_out for one in found)
+    assert all(
+        "may be another disk after the next boot" in one.risk and "0a11-22" in one.way_out
+        for one in found
+    )
 
 
 def test_name_of_the_kernel_for_root_is_fine_with_one_disk():
     facts = host("/dev/sda2 / ext4 defaults 0 1")
-    facts.__dict__["disks"] = replace(facts.disks, all=tuple(one for one in facts.disks.all if one.name != "sdb"))
+    facts.__dict__["disks"] = replace(
+        facts.disks, all=tuple(one for one in facts.disks.all if one.name != "sdb")
+    )
     assert not [one for one in look_at_boot_lines(facts) if one.risk]
 
 
 def test_a_mapping_whose_encrypted_disk_is_gone_names_that_disk_and_its_line():
-    crypttab = {"/etc/crypttab": f"media UUID={OTHER} /etc/keys/media nofail\n", "/dev/mapper/control": ""}
+    crypttab = {
+        "/etc/crypttab": f"media UUID={OTHER} /etc/keys/media nofail\n",
+        "/dev/mapper/control": "",
+    }
     found = fault("/dev/mapper/media /media ext4 nofail 0 2", more=crypttab.items())
     assert found.kind is SourceKind.MISSING
     made = f"made by line 1 of /etc/crypttab of UUID={OTHER}, which no device has"
@@ -471,6 +575,9 @@ def test_the_trap_a_mapping_whose_encrypted_disk_is_there_may_lie_in_it():
     crypttab = {"/etc/crypttab": f"media UUID={OTHER} none luks\n", "/dev/mapper/control": ""}
     held = (*HELD, ("sdc", "/dev/sdc", "crypto_LUKS", "", OTHER, "", ""))
     found = fault(
-        "/dev/mapper/media /media ext4 nofail 0 2", more=crypttab.items(), held=held, devices=[("sdc", "8:32", ())]
+        "/dev/mapper/media /media ext4 nofail 0 2",
+        more=crypttab.items(),
+        held=held,
+        devices=[("sdc", "8:32", ())],
     )
     assert found.kind is SourceKind.HIDDEN

@@ -55,13 +55,17 @@ def test_child_that_the_kernel_ends_is_a_finding_and_the_next_one_goes_on():
 
             os.kill(os.getpid(), signal.SIGKILL)
 
-    report = fuzz.fuzz(Target("dies", lambda _: [], read, has_growth=False), [Sample(b"a = 5\n")], runs=60, seed=2)
+    report = fuzz.fuzz(
+        Target("dies", lambda _: [], read, has_growth=False), [Sample(b"a = 5\n")], runs=60, seed=2
+    )
     assert {one["what"] for one in report.findings} == {"ended by the kernel: signal 9"}
     assert all(b"9999" in one["input"] for one in report.findings)
     assert report.runs == 60
 
 
-def test_time_that_grows_with_the_square_of_the_input_is_told_from_one_that_grows_with_it(monkeypatch):
+def test_time_that_grows_with_the_square_of_the_input_is_told_from_one_that_grows_with_it(
+    monkeypatch,
+):
     monkeypatch.setattr(fuzz, "GROWN_S", 0.0)
     clock = [0.0]
 

@@ -1,4 +1,6 @@
-"""Inputs that the fuzzer (tests/benchmarks/fuzz.py) found, each with what a reader made of it before."""
+"""Inputs that the fuzzer (tests/benchmarks/fuzz.py) found, each with what a reader made of it
+before.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ GROWING = {
         "EnvironmentFile=/a\n",
         1_000,
     ),
-    "a line of slurm.conf without a key": (lambda text: list(slurm_rows("/a", lambda _: text)), "aaaaaaaa", 500),
+    "a line of slurm.conf without a key": (
+        lambda text: list(slurm_rows("/a", lambda _: text)),
+        "aaaaaaaa",
+        500,
+    ),
 }
 
 

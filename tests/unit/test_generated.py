@@ -42,8 +42,17 @@ def test_part_between_marks_is_written_and_nothing_else(root, monkeypatch):
 
 def test_what_changed_is_told_file_by_file():
     lines = told({"a": "1\n2\n", "b": "x\n", "d": "s\n"}, {"a": "1\n3\n", "c": "y\n", "d": "s\n"})
-    assert [line for line in lines if line and not line.startswith("  ")] == ["a: changed", "b: gone", "c: new"]
-    assert [line.strip() for line in lines if line.startswith("  ") and "@@" not in line] == ["-2", "+3", "-x", "+y"]
+    assert [line for line in lines if line and not line.startswith("  ")] == [
+        "a: changed",
+        "b: gone",
+        "c: new",
+    ]
+    assert [line.strip() for line in lines if line.startswith("  ") and "@@" not in line] == [
+        "-2",
+        "+3",
+        "-x",
+        "+y",
+    ]
     assert told({"a": "1\n"}, {"a": "1\n"}) == []
     (last,) = told({"a": ""}, {"a": "\n".join(map(str, range(30)))})[-1:]
     assert last == "  and 19 lines more: git diff a"

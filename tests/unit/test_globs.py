@@ -31,14 +31,18 @@ def test_no_bracket_without_an_end_is_left_to_fnmatch(monkeypatch):
     assert asked == ["[ab]" + "[[]" * 3]
 
 
-@pytest.mark.parametrize("pattern", ["[\u0100-\ud7ff]", "a[!]x\u4e00]b", "[[\U0001f600]", "[]\u0100]"])
+@pytest.mark.parametrize(
+    "pattern", ["[\u0100-\ud7ff]", "a[!]x\u4e00]b", "[[\U0001f600]", "[]\u0100]"]
+)
 def test_set_that_is_slow_to_compile_is_unknown_and_refused_in_a_policy(pattern):
     with pytest.raises(UnknownFact, match="in brackets"):
         fits_glob("a", pattern)
     waiver = f'ignore: [{{rule: storage-noatime, reason: x, subject: "{pattern}"}}]'
     for text in (waiver, f'hosts: {{"{pattern}": {{}}}}'):
         with pytest.raises(BadInput, match="in brackets"):
-            build_policy(load_document(text, "policy.yaml"), builtin_catalog(), "2026-01-01", "node1")
+            build_policy(
+                load_document(text, "policy.yaml"), builtin_catalog(), "2026-01-01", "node1"
+            )
 
 
 @pytest.mark.parametrize("pattern", ["/\u4e00*[12]", "[\xe4-\xf6]", "[12]\u4e00[", "[\u4e00"])
@@ -51,7 +55,11 @@ def test_compiled_patterns_are_kept_up_to_a_number_of_characters():
     kept = globs._Matchers()
     for number in range(3 * MOST_KEPT // 4000):
         assert not kept[f"{number}" + "x" * 4000]("a")
-        assert sum(len(pattern) + PER_PATTERN for pattern in kept) == MOST_KEPT - kept.left <= MOST_KEPT
+        assert (
+            sum(len(pattern) + PER_PATTERN for pattern in kept)
+            == MOST_KEPT - kept.left
+            <= MOST_KEPT
+        )
 
 
 def test_long_pattern_is_unknown():

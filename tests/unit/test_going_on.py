@@ -12,7 +12,13 @@ from hosttune.actions import examine
 from hosttune.actions.gate import going_on
 from hosttune.actions.gate import ready as module
 from hosttune.actions.gate.going_on import PATH as UNIT
-from hosttune.actions.gate.going_on import arrange_going_on, give_up, remove, require_systemd, unit_word
+from hosttune.actions.gate.going_on import (
+    arrange_going_on,
+    give_up,
+    remove,
+    require_systemd,
+    unit_word,
+)
 from hosttune.actions.gate.ready import (
     MOTD,
     STATE,
@@ -45,7 +51,9 @@ from tests.unit.gate_host import BOOT, CHANGE, LATER, Host, plan_of, receipt_of
 def test_unit_that_goes_on_is_written_before_the_boot_and_taken_away_again(monkeypatch):
     host = Host()
     monkeypatch.setattr(going_on, "starting_words", lambda _: ("/opt/a b/hosttune",))
-    arrange_going_on(host, ("ready", "--go-on", "--only", 'x"%$\\'), "policy x", ["a-rule: host"], 2)
+    arrange_going_on(
+        host, ("ready", "--go-on", "--only", 'x"%$\\'), "policy x", ["a-rule: host"], 2
+    )
     text = host.read(UNIT).decode()
     assert 'ExecStart="/opt/a b/hosttune" "ready" "--go-on" "--only" "x\\"%%$$\\\\"\n' in text
     assert host.ran == [("systemctl", "--no-reload", "enable", NAME)]
@@ -63,7 +71,9 @@ def test_unit_that_goes_on_is_written_before_the_boot_and_taken_away_again(monke
 
 def test_nothing_is_left_where_it_cannot_be_arranged():
     host = Host()
-    host.run = lambda argv, *, timeout_s: (_ for _ in ()).throw(Refused("no")) if argv[2] == "enable" else None
+    host.run = lambda argv, *, timeout_s: (
+        (_ for _ in ()).throw(Refused("no")) if argv[2] == "enable" else None
+    )
     with pytest.raises(Refused):
         arrange_going_on(host, ("ready",), "policy x", ["a"], 1)
     assert not isinstance(host.read(UNIT), bytes)
@@ -92,7 +102,9 @@ def test_self_contained_file_is_carried_along_and_goes_with_the_unit(monkeypatch
     host = Host()
     monkeypatch.setattr(going_on, "find_archive", lambda: "/tmp/hosttune.pyz")
     monkeypatch.setattr(going_on, "load_bytes", lambda path: path.encode())
-    monkeypatch.setattr(going_on, "starting_words", lambda carried: ("/usr/bin/python3", "-I", "-S", carried))
+    monkeypatch.setattr(
+        going_on, "starting_words", lambda carried: ("/usr/bin/python3", "-I", "-S", carried)
+    )
     arrange_going_on(host, ("ready", "--go-on"), "policy x", ["a-rule: host"], 1)
     assert host.read(going_on.CARRIED) == b"/tmp/hosttune.pyz"
     line = f'ExecStart="/usr/bin/python3" "-I" "-S" "{going_on.CARRIED}" "ready" "--go-on"\n'
@@ -103,7 +115,9 @@ def test_self_contained_file_is_carried_along_and_goes_with_the_unit(monkeypatch
 
 def test_boots_that_a_plan_names():
     driver = replace(LATER, address=Address("package-set", "nvidia-driver-580"))
-    assert [boots_of(one) for one in (plan_of(), plan_of(CHANGE), plan_of(LATER), plan_of(driver))] == [0, 0, 1, 2]
+    assert [
+        boots_of(one) for one in (plan_of(), plan_of(CHANGE), plan_of(LATER), plan_of(driver))
+    ] == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -116,10 +130,14 @@ def test_boots_that_a_plan_names():
     ],
 )
 def test_apply_that_was_to_boot_and_does_not_has_work_left(capsys, receipt, mounts, status):
-    visible = tuple(SimpleNamespace(target=at, fstype=fstype, source="") for at, fstype in mounts.items())
+    visible = tuple(
+        SimpleNamespace(target=at, fstype=fstype, source="") for at, fstype in mounts.items()
+    )
     facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
     session, host = SimpleNamespace(policy=Policy(), facts=facts), Host()
-    assert cli_going_on.arrange_boot(session, host, plan_of(LATER), receipt, HostOptions())() == status
+    assert (
+        cli_going_on.arrange_boot(session, host, plan_of(LATER), receipt, HostOptions())() == status
+    )
     assert ("this host is not booted: " in capsys.readouterr().err) is bool(status)
     assert read_state(host) is None
 
@@ -130,7 +148,9 @@ def booting(monkeypatch):
     host = Host({"/etc/machine-id": "1" * 32})
     arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 1)
     host.ran.clear()
-    monkeypatch.setattr("hosttune.host.writing.lock.hold_lock", contextmanager(lambda wait_s: (yield)))
+    monkeypatch.setattr(
+        "hosttune.host.writing.lock.hold_lock", contextmanager(lambda wait_s: (yield))
+    )
     monkeypatch.setattr(cli_ready, "await_end", lambda: None)
     return host
 
@@ -144,9 +164,19 @@ def test_boot_is_asked_for_where_nothing_came_between(booting, capsys, monkeypat
     assert booting.ran == [("systemctl", "reboot")]
     monkeypatch.setattr(module, "at_work", lambda _: iter(["apt is at work"]))
     assert cli_going_on._boot(SESSION, booting) == 1
-    assert "this host is not booted: apt is at work; it goes on after the next boot" in capsys.readouterr().err
+    assert (
+        "this host is not booted: apt is at work; it goes on after the next boot"
+        in capsys.readouterr().err
+    )
     monkeypatch.setattr(module, "at_work", lambda _: iter(()))
-    fault = Finding("storage-fstab", "/data", Verdict.DIFFERS, reason="line 2 fails", is_fault=True, blocks_reboot=True)
+    fault = Finding(
+        "storage-fstab",
+        "/data",
+        Verdict.DIFFERS,
+        reason="line 2 fails",
+        is_fault=True,
+        blocks_reboot=True,
+    )
     monkeypatch.setattr(examine, "faults_of", lambda *_: (fault,))
     assert cli_going_on._boot(SESSION, booting) == 1
     assert "this host is not booted: storage-fstab: line 2 fails" in capsys.readouterr().err
@@ -157,16 +187,22 @@ def test_boot_is_asked_for_where_nothing_came_between(booting, capsys, monkeypat
     assert booting.ran == []
 
 
-def test_yes_to_a_file_covers_what_the_file_does_and_no_option_is_left_that_ready_has_not(monkeypatch):
+def test_yes_to_a_file_covers_what_the_file_does_and_no_option_is_left_that_ready_has_not(
+    monkeypatch,
+):
     host = Host({"/etc/machine-id": "1" * 32})
-    session = SimpleNamespace(policy=Policy(), facts=SimpleNamespace(mounts=SimpleNamespace(root=None, visible=())))
+    session = SimpleNamespace(
+        policy=Policy(), facts=SimpleNamespace(mounts=SimpleNamespace(root=None, visible=()))
+    )
     monkeypatch.setattr(lasting, "why_nothing_lasts", lambda _: "")
     receipt = receipt_of(reasons=("a-rule: host",))
     approvals = Approvals("file", ("d" * 12,), (PolicyApproval("c" * 12, "2026.1", Risk.LOW),))
     look = LookAgain(again=["a-rule"], only=["b-rule"])
     cli_going_on.arrange_boot(session, host, plan_of(LATER), receipt, look, None, approvals)
     assert read_state(host).approval == f"{'d' * 12}\npolicy {'c' * 12} edition 2026.1 risk low"
-    line = next(one for one in host.read(UNIT).decode().splitlines() if one.startswith("ExecStart="))
+    line = next(
+        one for one in host.read(UNIT).decode().splitlines() if one.startswith("ExecStart=")
+    )
     assert line.endswith('"ready" "--go-on" "--only" "b-rule"')
     cli_going_on.arrange_boot(session, host, plan_of(LATER), receipt, look)
     assert read_state(host).approval.startswith("policy cccccccccccc edition ")
@@ -184,20 +220,30 @@ def test_earlier_reboot_ends_with_the_next_apply(capsys):
         arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 1)
         cli_going_on.before_apply(HostOptions(), host, plan, None, reboot=reboot)
         assert read_state(host) is None
-        assert "does not go on after the next boot: another apply came after it" in capsys.readouterr().err
+        assert (
+            "does not go on after the next boot: another apply came after it"
+            in capsys.readouterr().err
+        )
     host.replace(STATE, FileValue(b"{"), expected=host.read(STATE))
     with pytest.raises(HosttuneError, match="expected an object"):  # before the first change
         cli_going_on.before_apply(HostOptions(), host, plan_of(CHANGE), None, reboot=True)
 
 
 def test_program_that_others_can_write_is_not_left_for_root_to_start(monkeypatch):
-    monkeypatch.setattr(trusted, "stranger_of", lambda _, path: "ann owns /home/ann" if "/ann/" in path else "")
-    monkeypatch.setattr("hosttune.host.console.starting_words", lambda _: ("/home/ann/.local/bin/hosttune",))
+    monkeypatch.setattr(
+        trusted, "stranger_of", lambda _, path: "ann owns /home/ann" if "/ann/" in path else ""
+    )
+    monkeypatch.setattr(
+        "hosttune.host.console.starting_words", lambda _: ("/home/ann/.local/bin/hosttune",)
+    )
     with pytest.raises(
-        Refused, match=r"root would start /home/ann/\.local/bin/hosttune at a boot, and ann owns /home/ann"
+        Refused,
+        match=r"root would start /home/ann/\.local/bin/hosttune at a boot, and ann owns /home/ann",
     ):
         going_on.require_own(Host())
-    monkeypatch.setattr("hosttune.host.console.starting_words", lambda _: ("/usr/local/bin/hosttune",))
+    monkeypatch.setattr(
+        "hosttune.host.console.starting_words", lambda _: ("/usr/local/bin/hosttune",)
+    )
     going_on.require_own(Host())
     monkeypatch.setattr("hosttune.__path__", ["/home/ann/lib/hosttune"])
     with pytest.raises(Refused, match="ann owns"):

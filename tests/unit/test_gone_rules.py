@@ -1,4 +1,6 @@
-"""A policy that names a rule that was taken out, or an edition, holds for the whole fleet, and its owner is informed."""
+"""A policy that names a rule that was taken out, or an edition, holds for the whole fleet, and its
+owner is informed.
+"""
 
 from __future__ import annotations
 
@@ -41,22 +43,39 @@ want: [{sysctl: vm.swappiness, at_most: "{{ params.value }}"}]
 
 def test_policy_that_names_rules_taken_out_holds_with_a_note_for_each():
     policy = build_policy(load_document(POLICY, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1")
-    assert (policy.select, policy.ignore, policy.waivers, policy.params) == (("gpu-dcgm",), (), (), {})
+    assert (policy.select, policy.ignore, policy.waivers, policy.params) == (
+        ("gpu-dcgm",),
+        (),
+        (),
+        {},
+    )
     assert not policy.drains.no_drain_for
     assert {one.rule for one in policy.statements} == {"gpu-dcgm"}
     assert [one.partition(":")[0] for one in policy.notes] == ["policy.yaml"] * 3
-    assert all(any(f"{name} was taken out: {why}" in note for note in policy.notes) for name, why in GONE.items())
+    assert all(
+        any(f"{name} was taken out: {why}" in note for note in policy.notes)
+        for name, why in GONE.items()
+    )
     assert "gpu-dcgm" in {rule.id for rule in policy.select_rules(CATALOG)}
-    assert not [fault for fault in without_effect(policy, CATALOG, ()) if "taken out" in fault.message]
+    assert not [
+        fault for fault in without_effect(policy, CATALOG, ()) if "taken out" in fault.message
+    ]
 
 
 def test_name_that_never_was_a_rule_is_still_a_fault():
     with pytest.raises(BadInput, match="no rule is called cpu-irqbalanc"):
-        build_policy(load_document("ignore: [cpu-irqbalanc]\n", "policy.yaml"), CATALOG, "2026-11-27", "gpu-1")
+        build_policy(
+            load_document("ignore: [cpu-irqbalanc]\n", "policy.yaml"),
+            CATALOG,
+            "2026-11-27",
+            "gpu-1",
+        )
 
 
 def test_command_line_goes_on_without_a_rule_taken_out_unless_it_asks_for_that_one():
-    policy = Policy().overridden(CATALOG, ignore=("cpu-irqbalance",), select=("framework-modern-tools",))
+    policy = Policy().overridden(
+        CATALOG, ignore=("cpu-irqbalance",), select=("framework-modern-tools",)
+    )
     assert (policy.ignore, policy.select) == ((), ())
     assert any("cpu-irqbalance was taken out" in note for note in policy.notes)
     with pytest.raises(HosttuneError, match="cpu-irqbalance was taken out"):
@@ -79,23 +98,28 @@ def test_rule_that_left_the_profiles_runs_where_it_is_selected(rule):
     [
         ("profile: base\nedition: '2026.1'\n", [2]),
         ("edition: 2026.2\n", [1]),
-        ("edition: latest\nhosts:\n  gpu-*:\n    edition: '2026.1'\n  other:\n    edition: '2026.1'\n", [1, 4]),
+        (
+            "edition: latest\nhosts:\n  gpu-*:\n    edition: '2026.1'\n  other:\n    edition: '2026.1'\n",
+            [1, 4],
+        ),
         ("profile: base\n", []),
     ],
 )
 def test_edition_of_a_policy_does_nothing_and_a_note_names_its_line(text, lines):
     policy = build_policy(load_document(text, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1")
     assert policy.select_rules(CATALOG) == Policy().select_rules(CATALOG)
-    assert [note.partition(": does nothing any more: delete this line")[0] for note in policy.notes] == [
-        f"policy.yaml:{line}: {'hosts.gpu-*.' * (line > 2)}edition" for line in lines
-    ]
+    assert [
+        note.partition(": does nothing any more: delete this line")[0] for note in policy.notes
+    ] == [f"policy.yaml:{line}: {'hosts.gpu-*.' * (line > 2)}edition" for line in lines]
 
 
 def test_edition_stays_in_the_digest_of_a_policy_so_that_its_approval_keeps():
     """Digests as hosttune 0.2.0 made them."""
 
     def digest(text: str) -> str:
-        return build_policy(load_document(text, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1").digest[:12]
+        return build_policy(
+            load_document(text, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1"
+        ).digest[:12]
 
     assert digest("max_risk: medium\n") == "14f06d28a27a"
     assert digest("edition: '2026.1'\n") == "7bbc5e33fca0"
@@ -105,4 +129,7 @@ def test_edition_of_a_custom_rule_stops_no_command_and_lint_names_its_line():
     text = RULE + "edition: '2026.1'\n"
     assert checked_rule(text, "site-a.yaml").defaults == {"value": 1}
     found = lint_faults(load_document(text, "site-a.yaml"))
-    assert [str(fault.where) for fault in found] == ["site-a.yaml:10: params.value.was", "site-a.yaml:12: edition"]
+    assert [str(fault.where) for fault in found] == [
+        "site-a.yaml:10: params.value.was",
+        "site-a.yaml:12: edition",
+    ]

@@ -1,5 +1,5 @@
-"""Kernel drivers other than NVIDIA's that hold a GPU: who it is, what frees the GPU, and that no reboot is counted on
-which would leave it as it is.
+"""Kernel drivers other than NVIDIA's that hold a GPU: who it is, what frees the GPU, and that no
+reboot is counted on which would leave it as it is.
 """
 
 from __future__ import annotations
@@ -40,11 +40,20 @@ def holders_of(*drivers, files=None, log="", links=None):
         for slot, name in zip(slots, drivers, strict=True)
         if name
     }
-    door = FakeReader(every, folders=[GPUS, "/sys/module"], links=bound | (links or {}), queries={JOURNAL: log})
+    door = FakeReader(
+        every, folders=[GPUS, "/sys/module"], links=bound | (links or {}), queries={JOURNAL: log}
+    )
     return Facts(door).driver.holders
 
 
-def held(name="NovaCore", modules=("nova_core", "nova_drm", "nova"), *, reserving=False, kept_out_by="", of_log=False):
+def held(
+    name="NovaCore",
+    modules=("nova_core", "nova_drm", "nova"),
+    *,
+    reserving=False,
+    kept_out_by="",
+    of_log=False,
+):
     return GpuHolder(name, modules, (SLOT,), reserving, kept_out_by, of_log)
 
 
@@ -62,11 +71,18 @@ def on(*holders, **changes):
 )  # fmt: skip
 def test_driver_that_holds_a_gpu_is_named(name, modules, is_reserving):
     (found,) = holders_of(name)
-    assert (found.name, found.modules, found.slots, found.is_reserving) == (name, modules, (SLOT,), is_reserving)
+    assert (found.name, found.modules, found.slots, found.is_reserving) == (
+        name,
+        modules,
+        (SLOT,),
+        is_reserving,
+    )
 
 
 def test_module_of_a_driver_that_is_not_known_is_the_one_that_sysfs_names():
-    (found,) = holders_of("acme", links={"/sys/bus/pci/drivers/acme/module": "../../../../module/acme_drm"})
+    (found,) = holders_of(
+        "acme", links={"/sys/bus/pci/drivers/acme/module": "../../../../module/acme_drm"}
+    )
     assert found.modules == ("acme_drm",)
 
 
@@ -81,8 +97,21 @@ def test_log_names_who_had_a_gpu_that_nobody_has_now():
     assert (found.name, found.is_of_log) == ("NovaCore", True)
     assert [one.is_of_log for one in holders_of("NovaCore", log=BOUND)] == [False]
     assert holders_of("vfio-pci", log=BOUND) == ()
-    assert bound_in([*BOUND.splitlines(), "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  595.71.05"]) == {}
-    assert bound_in([f"usb 1-1: Product: {BOUND}", f"NVRM: GPU {SLOT} is already bound to a b; rm -rf /."]) == {}
+    assert (
+        bound_in(
+            [
+                *BOUND.splitlines(),
+                "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  595.71.05",
+            ]
+        )
+        == {}
+    )
+    assert (
+        bound_in(
+            [f"usb 1-1: Product: {BOUND}", f"NVRM: GPU {SLOT} is already bound to a b; rm -rf /."]
+        )
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +136,9 @@ def test_file_that_keeps_a_holder_out_is_named(path, is_packaged):
     assert (found.kept_out_by, found.is_packaged) == ("", False)
 
 
-@pytest.mark.parametrize("changes", [{}, {"runfile": True, "branch": "", "name": "", "packages": ()}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"runfile": True, "branch": "", "name": "", "packages": ()}]
+)
 def test_holder_that_nothing_keeps_out_waits_for_no_reboot(changes):
     facts = on(held(), **changes)
     state = states(facts)[0]
@@ -128,8 +159,13 @@ def test_holder_that_nothing_keeps_out_waits_for_no_reboot(changes):
 def test_holder_that_a_package_keeps_out_is_gone_after_the_reboot():
     (state,) = states(on(held(kept_out_by=PACKAGED)))
     assert (state.waits_for_reboot, "blacklist" in state.way_out) == (True, False)
-    (own,) = states(on(held(kept_out_by="/etc/modprobe.d/nova.conf")))  # nobody knows whether the initramfs has it
-    assert (own.waits_for_reboot, own.way_out.index("update-initramfs") < own.way_out.index("reboot")) == (False, True)
+    (own,) = states(
+        on(held(kept_out_by="/etc/modprobe.d/nova.conf"))
+    )  # nobody knows whether the initramfs has it
+    assert (
+        own.waits_for_reboot,
+        own.way_out.index("update-initramfs") < own.way_out.index("reboot"),
+    ) == (False, True)
 
 
 def test_device_that_is_set_aside_is_no_matter_of_blacklists():
@@ -137,7 +173,9 @@ def test_device_that_is_set_aside_is_no_matter_of_blacklists():
     assert "pci-stub" in state.evidence
     assert "driver_override" in state.way_out
     assert "blacklist" not in state.way_out
-    assert names(host(holders=(held("pci-stub", (), reserving=True),))) == ["current"]  # beside GPUs that work
+    assert names(host(holders=(held("pci-stub", (), reserving=True),))) == [
+        "current"
+    ]  # beside GPUs that work
 
 
 def test_holder_beside_gpus_that_work_is_a_fault():
@@ -145,7 +183,11 @@ def test_holder_beside_gpus_that_work_is_a_fault():
 
 
 def test_module_that_comes_with_the_next_kernel_does_not_free_the_gpu():
-    changes = {"has_module_for_running_kernel": False, "modules": (), "boot": {"next_kernel": "6.8.0-71-generic"}}
+    changes = {
+        "has_module_for_running_kernel": False,
+        "modules": (),
+        "boot": {"next_kernel": "6.8.0-71-generic"},
+    }
     facts = on(held(), **changes)
     assert before_boot(facts).boot is BootOutlook.USELESS
     assert before_boot(on(**changes)).boot is BootOutlook.MENDS
@@ -154,10 +196,19 @@ def test_module_that_comes_with_the_next_kernel_does_not_free_the_gpu():
 def test_nouveau_of_a_host_whose_installer_did_not_keep_it_out():
     runfile = {"runfile": True, "branch": "", "name": "", "packages": (), "nouveau_bound": True}
     (state, _) = states(on(held("nouveau", ("nouveau",)), **runfile))
-    assert (state.name, state.waits_for_reboot, "blacklist nouveau" in state.way_out) == ("nouveau", False, True)
-    kept = held("nouveau", ("nouveau",), kept_out_by="/etc/modprobe.d/nvidia-installer-disable-nouveau.conf")
+    assert (state.name, state.waits_for_reboot, "blacklist nouveau" in state.way_out) == (
+        "nouveau",
+        False,
+        True,
+    )
+    kept = held(
+        "nouveau", ("nouveau",), kept_out_by="/etc/modprobe.d/nvidia-installer-disable-nouveau.conf"
+    )
     (state, _) = states(on(kept, **runfile))
-    assert (state.waits_for_reboot, state.way_out.startswith("sudo update-initramfs")) == (False, True)
+    assert (state.waits_for_reboot, state.way_out.startswith("sudo update-initramfs")) == (
+        False,
+        True,
+    )
     assert "not known to be in the initial RAM disk" in state.evidence
     assert states(on(replace(kept, is_image_newer=True), **runfile))[0].waits_for_reboot
     assert states(host(**TABLE["nouveau"][0]))[0].waits_for_reboot
@@ -171,7 +222,9 @@ def test_nouveau_of_a_host_whose_installer_did_not_keep_it_out():
     ],
 )  # fmt: skip
 def test_nouveau_beside_packages_of_the_driver_is_gone_after_a_boot_that_keeps_it_out(place, waits):
-    """Their file can be deleted, and one that a person wrote can be missing in the initial RAM disk."""
+    """Their file can be deleted, and one that a person wrote can be missing in the initial RAM
+    disk.
+    """
     (state,) = states(on(held("nouveau", ("nouveau",), kept_out_by=place), nouveau_bound=True))
     assert (state.name, state.waits_for_reboot) == ("nouveau", waits)
     assert ("printf 'blacklist nouveau" in state.way_out) == (not place)
@@ -189,6 +242,13 @@ def test_initial_ram_disk_is_compared_with_the_file_that_keeps_a_module_out(imag
 
 
 def test_host_without_a_driver_names_who_holds_its_gpu():
-    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": (), "packages": ()}
+    nothing = {
+        "branch": "",
+        "name": "",
+        "loaded_version": "",
+        "userspace_version": "",
+        "modules": (),
+        "packages": (),
+    }
     (state,) = choose(on(held(), **nothing), {}).states
     assert (state.name, "(NovaCore holds it" in state.evidence) == ("absent", True)

@@ -53,8 +53,12 @@ from tests.hosts.built import HOSTS
 ROOT = Path(__file__).resolve().parents[2]
 OK = Finding("a-well", "", Verdict.OK)
 GPUS = replace(OK, rule="gpu-errors")
-SLOW = Finding("b-slow", "0000:1b:00.0", Verdict.ADVICE, reason="8 lanes of 16", todo="reseat it", impairs=True)
-DEAD = Finding("c-dead", "", Verdict.DIFFERS, reason="no GPU computes", todo="reset it", is_fault=True)
+SLOW = Finding(
+    "b-slow", "0000:1b:00.0", Verdict.ADVICE, reason="8 lanes of 16", todo="reseat it", impairs=True
+)
+DEAD = Finding(
+    "c-dead", "", Verdict.DIFFERS, reason="no GPU computes", todo="reset it", is_fault=True
+)
 UNSEEN = Finding("d-unseen", "", Verdict.UNKNOWN, reason="the kernel log: permission denied")
 LATER = replace(DEAD, impairs=True)  # works up to the next boot
 TUNABLE = Finding("e-tunable", "", Verdict.DIFFERS, reason="vm.swappiness is 60")
@@ -86,7 +90,9 @@ def test_policy_says_what_drains():
 
 
 def test_fault_now_and_another_with_the_boot_is_a_fault_now():
-    """Findings of one subject become one: what works up to the next boot does not hide what is dead already."""
+    """Findings of one subject become one: what works up to the next boot does not hide what is dead
+    already.
+    """
     (both,) = merge_findings([DEAD, replace(LATER, reason="the next kernel has no module")])
     assert judge([both]).fitness is UNFIT
     assert judge(merge_findings([LATER, LATER])).fitness is IMPAIRED
@@ -151,19 +157,28 @@ def test_fit_says_what_was_not_judged_of_gpus_of_others_than_nvidia(form):
 
 def test_fit_without_a_gpu_says_that_none_was_checked():
     """A node that lost all its GPUs, or never had one, is not taken for one whose GPUs are well."""
-    assert health_text(judge([OK]), Page(host="cpu01"), {}, {}) == "cpu01: FIT; no GPU was checked (1 check)\n"
+    assert (
+        health_text(judge([OK]), Page(host="cpu01"), {}, {})
+        == "cpu01: FIT; no GPU was checked (1 check)\n"
+    )
     assert health_json(judge([OK]), "cpu01", "")["note"] == "no GPU was checked"
     assert health_json(judge([]), "cpu01", "")["note"] == ""
-    counted = replace(OK, rule="gpu-count")  # it counts those that vfio-pci holds for virtual machines, too
+    counted = replace(
+        OK, rule="gpu-count"
+    )  # it counts those that vfio-pci holds for virtual machines, too
     assert health_json(judge([counted]), "kvm01", "")["note"] == "no GPU was checked"
-    assert "no GPU" not in health_text(judge([GPUS]), Page(), {}, {}) + health_text(judge([SLOW]), Page(), {}, {})
+    assert "no GPU" not in health_text(judge([GPUS]), Page(), {}, {}) + health_text(
+        judge([SLOW]), Page(), {}, {}
+    )
 
 
 def test_metrics_name_one_fitness_and_each_thing_once():
     text = health_prometheus(judge([OK, SLOW, SLOW, DEAD]), 1764000000)
-    assert [line for line in text.splitlines() if line.startswith("hosttune_health{") and line.endswith(" 1")] == [
-        'hosttune_health{fitness="unfit"} 1'
-    ]
+    assert [
+        line
+        for line in text.splitlines()
+        if line.startswith("hosttune_health{") and line.endswith(" 1")
+    ] == ['hosttune_health{fitness="unfit"} 1']
     assert text.count("hosttune_health_point{") == 2
     assert 'hosttune_health_points{fitness="impaired"} 2' in text
     assert "hosttune_health_timestamp_seconds 1764000000" in text
@@ -190,7 +205,9 @@ def test_work_is_done_side_by_side_and_nobody_waits_for_what_hangs(tmp_path):
     assert (answers["quick"], len(answers["long"])) == (b"there", 300_000)
     assert answers["hangs"] == Waiting("", stuck=False)
     assert answers["fails"] == Waiting("", stuck=False)
-    listed = subprocess.run(["pgrep", "-f", "sleep 3210"], capture_output=True, text=True, check=False).stdout.split()
+    listed = subprocess.run(
+        ["pgrep", "-f", "sleep 3210"], capture_output=True, text=True, check=False
+    ).stdout.split()
     assert listed == []  # what was started is ended with the child
 
 
@@ -203,7 +220,9 @@ def test_what_comes_after_many_that_hang_is_asked_all_the_same():
 
 def test_what_answers_at_once_is_done_by_one_thread(monkeypatch):
     monkeypatch.setattr("hosttune.host.in_time._PATIENCE_S", 60.0)
-    answers = in_time({str(number): lambda: str(get_native_id()).encode() for number in range(10)}, 600.0)
+    answers = in_time(
+        {str(number): lambda: str(get_native_id()).encode() for number in range(10)}, 600.0
+    )
     assert len(set(answers.values())) == 1
 
 
@@ -216,24 +235,42 @@ def asks_long():
 def test_programs_that_are_asked_end_with_the_time():
     answers = in_time({"asks": asks_long, "other": lambda: b"fine"}, 1.0)
     assert answers == {"asks": Waiting("sh", stuck=False), "other": b"fine"}
-    listed = subprocess.run(["pgrep", "-f", "sleep 4217"], capture_output=True, text=True, check=False).stdout.split()
+    listed = subprocess.run(
+        ["pgrep", "-f", "sleep 4217"], capture_output=True, text=True, check=False
+    ).stdout.split()
     assert listed == []
 
 
 def test_program_that_waits_for_its_child_in_the_kernel_is_not_stuck(tmp_path):
     """vfork(2): its parent is in state D until the child has gone, and still ends with signal 9."""
     code = "import ctypes; ctypes.CDLL(None).vfork() or __import__('time').sleep(30)"
-    answers = in_time({"vfork": lambda: str(process.look([sys.executable, "-c", code], timeout_s=100.0)).encode()}, 2.0)
+    answers = in_time(
+        {
+            "vfork": lambda: str(
+                process.look([sys.executable, "-c", code], timeout_s=100.0)
+            ).encode()
+        },
+        2.0,
+    )
     waiting = answers["vfork"]
     assert isinstance(waiting, Waiting)
     assert not waiting.stuck
 
 
 def test_what_another_thread_is_importing_is_imported_anew(tmp_path, monkeypatch):
-    """That thread does not go on in the child, and nobody else would give back the lock of the module."""
+    """That thread does not go on in the child, and nobody else would give back the lock of the
+    module.
+    """
     begun, goes_on, here = threading.Event(), threading.Event(), os.getpid()
-    monkeypatch.setattr(sys, "wait_here", lambda: os.getpid() == here and (begun.set(), goes_on.wait()), raising=False)
-    (tmp_path / "slowly_imported.py").write_text("import sys\nsys.wait_here()\nfound = b'imported'\n")
+    monkeypatch.setattr(
+        sys,
+        "wait_here",
+        lambda: os.getpid() == here and (begun.set(), goes_on.wait()),
+        raising=False,
+    )
+    (tmp_path / "slowly_imported.py").write_text(
+        "import sys\nsys.wait_here()\nfound = b'imported'\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     thread = threading.Thread(target=import_module, args=("slowly_imported",))
     thread.start()
@@ -249,14 +286,24 @@ def test_what_another_thread_is_importing_is_imported_anew(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--only", "memory-swappiness"), "--only memory-swappiness leaves no rule that can judge this host"),
+        (
+            ("--only", "memory-swappiness"),
+            "--only memory-swappiness leaves no rule that can judge this host",
+        ),
         (("--ignore", "ALL"), "no rule can judge this host"),
     ],
 )
 def test_host_that_no_rule_may_judge_is_not_fit(words, why, capsys):
     rules = [*health_rules(builtin_catalog(), Policy())]
-    options = [word for rule in rules for word in ("--ignore", rule)] if words[1] == "ALL" else [*words]
-    assert app.run(["health", "--host", str(HOSTS / "a100-cloud-vm.json"), "--format", "nagios", *options]) == 3
+    options = (
+        [word for rule in rules for word in ("--ignore", rule)] if words[1] == "ALL" else [*words]
+    )
+    assert (
+        app.run(
+            ["health", "--host", str(HOSTS / "a100-cloud-vm.json"), "--format", "nagios", *options]
+        )
+        == 3
+    )
     assert capsys.readouterr().out.startswith(f"HOSTTUNE UNKNOWN - hosttune: {why}")
 
 
@@ -272,10 +319,14 @@ def test_host_that_no_rule_may_judge_is_not_fit(words, why, capsys):
     ],
 )
 def test_server_and_lock_of_a_user_are_no_fault(monkeypatch, function, is_of_user):
-    """A FUSE server that knows no interrupts keeps who asks it in state D, and no signal ends that."""
+    """A FUSE server that knows no interrupts keeps who asks it in state D, and no signal ends
+    that.
+    """
     assert waits_for_user(function) is is_of_user
     stuck = Waiting("/data", stuck=True, is_of_user=is_of_user)
-    monkeypatch.setattr("hosttune.actions.health.in_time", lambda work, _: dict.fromkeys(work, stuck))
+    monkeypatch.setattr(
+        "hosttune.actions.health.in_time", lambda work, _: dict.fromkeys(work, stuck)
+    )
     one = session()
     found = ask(examine(Live(one.reader, ""), one.catalog, one.policy, collect=False), 2)
     assert {rule.is_fault for rule in found} == {not is_of_user}
@@ -306,12 +357,15 @@ def test_output_that_is_the_input_too_is_let_go(monkeypatch):
 
 def test_waiver_covers_what_is_stuck(monkeypatch):
     stuck = Waiting("nvidia-smi", stuck=True)
-    monkeypatch.setattr("hosttune.actions.health.in_time", lambda work, _: dict.fromkeys(work, stuck))
+    monkeypatch.setattr(
+        "hosttune.actions.health.in_time", lambda work, _: dict.fromkeys(work, stuck)
+    )
     one = session()
     waived = Waiver("gpu-errors", "known", owner="ops", until="2099-01-01")
     policy = replace(one.policy, waivers=(waived,))
     found = {
-        finding.rule: finding for finding in ask(examine(Live(one.reader, ""), one.catalog, policy, collect=False), 2)
+        finding.rule: finding
+        for finding in ask(examine(Live(one.reader, ""), one.catalog, policy, collect=False), 2)
     }
     assert found["gpu-errors"].hold.kind is HoldKind.WAIVED
     assert found["gpu-fabric"].is_fault
@@ -322,15 +376,22 @@ def session(name="h100-8x-2socket.json"):
     catalog = builtin_catalog()
     policy = Policy(today="2026-11-01")
     return examine(
-        read_record(str(HOSTS / name)), catalog, replace(policy, sole=health_rules(catalog, policy)), collect=False
+        read_record(str(HOSTS / name)),
+        catalog,
+        replace(policy, sole=health_rules(catalog, policy)),
+        collect=False,
     )
 
 
 def test_gpu_that_is_held_for_a_virtual_machine_is_not_called_fit():
-    """canonical/lxd issue 12128: vfio-pci keeps it after its machine has ended; no check of this host reaches it."""
+    """canonical/lxd issue 12128: vfio-pci keeps it after its machine has ended; no check of this
+    host reaches it.
+    """
     one = session()
     links = one.reader.data["links"]
-    links[next(name for name in links if name.endswith("/0000:1b:00.0/driver"))] = "/sys/bus/pci/drivers/vfio-pci"
+    links[next(name for name in links if name.endswith("/0000:1b:00.0/driver"))] = (
+        "/sys/bus/pci/drivers/vfio-pci"
+    )
     gpus = name_gpus(one, 1)
     assert gpus["0000:1b:00.0"] == ("NVIDIA H100 80GB HBM3", "vfio-pci")
     rows = health_text(judge([GPUS]), Page(screen=Screen(200)), {}, gpus).splitlines()
@@ -397,7 +458,9 @@ def test_rules_are_those_that_tell_health_whatever_the_profile(tmp_path):
     assert {"gpu-errors", "gpu-driver-health", "storage-stopped", "gpu-fabric"} <= {*names}
     assert "memory-swappiness" not in names
     assert "gpu-errors" not in health_rules(catalog, Policy(ignore=("gpu-errors",)))
-    assert health_rules(catalog, Policy(sole=("gpu-errors", "memory-swappiness"))) == ("gpu-errors",)
+    assert health_rules(catalog, Policy(sole=("gpu-errors", "memory-swappiness"))) == (
+        "gpu-errors",
+    )
 
 
 @pytest.mark.parametrize("record", sorted(HOSTS.glob("*.json")), ids=lambda path: path.stem)
@@ -408,7 +471,11 @@ def test_command_on_every_built_host(record, capsys):
     assert status == (data["fitness"] != "fit")
     assert app.run(["health", "--host", str(record)]) == status
     assert f": {FITNESS[data['fitness']].verdict}" in capsys.readouterr().out
-    expected = {"a100-cloud-vm": "unfit", "workstation-rtx4090": "unfit", "container-docker": "unknown"}
+    expected = {
+        "a100-cloud-vm": "unfit",
+        "workstation-rtx4090": "unfit",
+        "container-docker": "unknown",
+    }
     assert data["fitness"] == expected.get(record.stem, "fit")
 
 
@@ -421,7 +488,15 @@ def test_time_that_is_none_is_refused(text, capsys):
 def test_policy_file_names_what_drains(tmp_path, capsys):
     policy = tmp_path / "policy.yaml"
     policy.write_text("no_drain_for: [gpu-driver]\n")
-    words = ["health", "--host", str(HOSTS / "workstation-rtx4090.json"), "--policy", str(policy), "--format", "nagios"]
+    words = [
+        "health",
+        "--host",
+        str(HOSTS / "workstation-rtx4090.json"),
+        "--policy",
+        str(policy),
+        "--format",
+        "nagios",
+    ]
     assert app.run(words) == 1
     assert capsys.readouterr().out.startswith("HOSTTUNE WARNING - gpu-driver: ")
     policy.write_text("drain_for: [no-such-rule]\n")
@@ -441,11 +516,19 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
     ("fitness", "reason", "acts"),
     [
         ("unfit", "", "update NodeName=gpu07 State=DRAIN Reason=hosttune: a GPU is lost\n"),
-        ("unfit", "DRAIN", ""),  # somebody's, without a reason: the next look would take it for its own
+        (
+            "unfit",
+            "DRAIN",
+            "",
+        ),  # somebody's, without a reason: the next look would take it for its own
         ("fit", "DRAIN", ""),
         ("unfit", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", ""),
         ("unfit", "disk swap, do not touch [ann@2026-11-22T10:00:00]", ""),
-        ("fit", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", "update NodeName=gpu07 State=RESUME\n"),
+        (
+            "fit",
+            "hosttune: a GPU is lost [root@2026-11-22T10:00:00]",
+            "update NodeName=gpu07 State=RESUME\n",
+        ),
         ("fit", "disk swap, do not touch [ann@2026-11-22T10:00:00]", ""),
         ("fit", "", ""),
         ("unknown", "hosttune: a GPU is lost [root@2026-11-22T10:00:00]", ""),
@@ -453,12 +536,23 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
     ],
 )
 def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, reason, acts):
-    """The script of docs/health.md, with programs of ours in the place of hosttune, hostname and scontrol."""
+    """The script of docs/health.md, with programs of ours in the place of hosttune, hostname and
+    scontrol.
+    """
     text = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
     script = next(block for block in text.split("```") if block.startswith("sh\n"))[3:]
-    says = {"unfit": "echo hosttune: a GPU is lost; exit 1", "fit": "exit 0", "trouble": "exit 2", "unknown": "exit 3"}
+    says = {
+        "unfit": "echo hosttune: a GPU is lost; exit 1",
+        "fit": "exit 0",
+        "trouble": "exit 2",
+        "unknown": "exit 3",
+    }
     state, why = ("IDLE+DRAIN", "") if reason == "DRAIN" else ("IDLE", reason)
-    rows = ["NodeName=gpu07 Arch=x86_64", f"State={state} Weight=1", *([f"Reason={why}"] if why else [])]
+    rows = [
+        "NodeName=gpu07 Arch=x86_64",
+        f"State={state} Weight=1",
+        *([f"Reason={why}"] if why else []),
+    ]
     node = "\n   ".join((*rows, "Comment=rack 7 Reason=hosttune: x"))
     programs = {
         "hosttune": says[fitness],
@@ -472,12 +566,16 @@ def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, 
     (tmp_path / "health").write_text(
         (tmp_path / "health").read_text().replace("PATH=/usr/sbin", f"PATH={tmp_path}:/usr/sbin")
     )
-    subprocess.run([tmp_path / "health"], check=False, env={**os.environ, "SLURMD_NODENAME": ""}, timeout=60)
+    subprocess.run(
+        [tmp_path / "health"], check=False, env={**os.environ, "SLURMD_NODENAME": ""}, timeout=60
+    )
     done = tmp_path / "scontrol.acts"
     assert (done.read_text() if done.exists() else "") == acts
 
 
-@pytest.mark.parametrize("rule", ["storage-noatime", "host-baseline"])  # says nothing of health; not applicable here
+@pytest.mark.parametrize(
+    "rule", ["storage-noatime", "host-baseline"]
+)  # says nothing of health; not applicable here
 def test_rules_that_only_leaves_out_are_why_nobody_judges(capsys, rule):
     assert app.run(["health", "--only", rule, "--host", str(HOSTS / "h100-8x-2socket.json")]) == 1
     told = " ".join(capsys.readouterr().out.split())
@@ -520,14 +618,20 @@ def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
     assert app.run(words) == 2
     assert f" health --learn --host {words[-1]}\n" in capsys.readouterr().err
     monkeypatch.setattr("hosttune.host.reading.live.LiveReader.is_privileged", True)
-    monkeypatch.setattr("hosttune.cli.health._look_at_health", lambda *_, **__: (judge([DEAD]), None))
+    monkeypatch.setattr(
+        "hosttune.cli.health._look_at_health", lambda *_, **__: (judge([DEAD]), None)
+    )
     assert app.run(words) == 2
-    assert "nothing was learned, for the host is NOT FIT: no GPU computes" in capsys.readouterr().err
+    assert (
+        "nothing was learned, for the host is NOT FIT: no GPU computes" in capsys.readouterr().err
+    )
     assert app.run(["health", "--learn", "--root", "/"]) == 2
 
 
 def test_what_is_learned_of_a_sibling_is_kept_for_this_host(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("hosttune.host.writing.state.name_folder", lambda part: str(tmp_path / part))
+    monkeypatch.setattr(
+        "hosttune.host.writing.state.name_folder", lambda part: str(tmp_path / part)
+    )
     own = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
     other = FileValue(b"0123456789abcdef0123456789abcdef\n")
     own.replace("/etc/machine-id", other, expected=own.read("/etc/machine-id"))
@@ -545,18 +649,26 @@ def test_what_is_learned_of_a_sibling_is_kept_for_this_host(capsys, monkeypatch,
     ("sibling", "own", "words"),
     [
         ("h100-8x-2socket", "h100-8x-2socket", []),
-        ("gh200-arm64", "h100-8x-2socket", ["architecture aarch64, here x86_64", "product ", "processor Neoverse-V2"]),
+        (
+            "gh200-arm64",
+            "h100-8x-2socket",
+            ["architecture aarch64, here x86_64", "product ", "processor Neoverse-V2"],
+        ),
     ],
 )
 def test_only_a_host_of_the_same_model_is_a_sibling(sibling, own, words):
-    found = why_not_alike(*(Facts(read_record(str(HOSTS / f"{name}.json"))) for name in (sibling, own)))
+    found = why_not_alike(
+        *(Facts(read_record(str(HOSTS / f"{name}.json"))) for name in (sibling, own))
+    )
     assert bool(found) is bool(words)
     assert all(word in "; ".join(found) for word in words)
 
 
 def test_gpu_that_the_sibling_alone_has_may_be_lost_here():
     def host(**boards):
-        devices = tuple(SimpleNamespace(device_id=board, name=name) for board, name in boards.items())
+        devices = tuple(
+            SimpleNamespace(device_id=board, name=name) for board, name in boards.items()
+        )
         return SimpleNamespace(
             kernel=SimpleNamespace(architecture="x86_64"), host=SimpleNamespace(product="a server"),
             cpu=SimpleNamespace(model="a processor"), gpus=SimpleNamespace(devices=devices),
@@ -571,7 +683,12 @@ def test_gpu_that_the_sibling_alone_has_may_be_lost_here():
 def test_record_of_another_machine_is_not_learned(capsys, monkeypatch, tmp_path):
     own = read_record(str(HOSTS / "h100-8x-2socket.json"))
     monkeypatch.setattr("hosttune.host.reading.live.LiveReader", lambda: own)
-    monkeypatch.setattr("hosttune.host.writing.state.name_folder", lambda part: str(tmp_path / part))
+    monkeypatch.setattr(
+        "hosttune.host.writing.state.name_folder", lambda part: str(tmp_path / part)
+    )
     assert app.run(["health", "--learn", "--host", str(HOSTS / "gh200-arm64.json")]) == 2
-    assert "is not a sibling of this host (architecture aarch64, here x86_64; " in capsys.readouterr().err
+    assert (
+        "is not a sibling of this host (architecture aarch64, here x86_64; "
+        in capsys.readouterr().err
+    )
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,6 @@
-"""What a child does that may be left behind keeps nobody waiting who reads the output to its end."""
+"""What a child does that may be left behind keeps nobody waiting who reads the output to its
+end.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,23 @@ os._exit(3)
 
 @pytest.mark.parametrize("program", [APART, IN_TIME])
 def test_output_ends_with_the_command(program):
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=40)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=40
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("told\n", "said\n", 3)
 
 
 def test_one_socket_for_all_streams_ends_with_the_command():
-    """As sshd(8) without pipes and inetd make them: a child that is left behind keeps no end of it."""
+    """As sshd(8) without pipes and inetd make them: a child that is left behind keeps no end of
+    it.
+    """
     ours, theirs = socket.socketpair()
-    with ours, subprocess.Popen([sys.executable, "-c", IN_TIME], stdin=theirs, stdout=theirs, stderr=theirs):
+    with (
+        ours,
+        subprocess.Popen(
+            [sys.executable, "-c", IN_TIME], stdin=theirs, stdout=theirs, stderr=theirs
+        ),
+    ):
         theirs.close()
         ours.settimeout(30)
         said = b"".join(iter(lambda: ours.recv(4096), b""))
@@ -56,7 +67,11 @@ def test_one_socket_for_all_streams_ends_with_the_command():
 def test_output_to_one_file_comes_in_its_order():
     program = APART.replace("60", "0")
     done = subprocess.run(
-        [sys.executable, "-c", program], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=40
+        [sys.executable, "-c", program],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=40,
     )
     assert done.stdout == b"told\nsaid\n"
 
@@ -90,7 +105,9 @@ def wait_for(states, pid):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT], ids=["SIGKILL", "SIGQUIT"])
 def test_child_ends_with_its_parent(number):
     parent = subprocess.Popen(
-        [sys.executable, "-c", WORKS.format(seconds=600, limit=600)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WORKS.format(seconds=600, limit=600)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     child = int(parent.stdout.readline())
     parent.send_signal(number)
@@ -128,7 +145,9 @@ run_apart(act, 90.0)
 
 def test_child_stops_and_goes_on_with_its_parent():
     """Ctrl-Z comes to the group of the parent alone."""
-    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True
+    ) as parent:
         try:
             child = int(parent.stdout.readline())
             parent.send_signal(signal.SIGTSTP)

@@ -1,4 +1,6 @@
-"""A path of another mount namespace is looked up without links, and below no mount whose server may be dead."""
+"""A path of another mount namespace is looked up without links, and below no mount whose server may
+be dead.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ def place(tmp_path):
 
 def test_path_without_links_is_that_of_the_kernel(place):
     path = f"{place}/folder/file"
-    assert status_without_links(path, ()) == status_without_links(path, (f"{place}/fold",)) == status_of(path)
+    assert (
+        status_without_links(path, ())
+        == status_without_links(path, (f"{place}/fold",))
+        == status_of(path)
+    )
     assert status_without_links(f"{place}/none/file", ()) is None
 
 

@@ -39,7 +39,10 @@ def server():
 
 
 def test_first_line_is_what_is_asked_for(server):
-    assert ask("127.0.0.1", server(b"SSH-2.0-", b"OpenSSH_9.2\r\nmore", hangs=True), 5.0).text == "SSH-2.0-OpenSSH_9.2"
+    assert (
+        ask("127.0.0.1", server(b"SSH-2.0-", b"OpenSSH_9.2\r\nmore", hangs=True), 5.0).text
+        == "SSH-2.0-OpenSSH_9.2"
+    )
 
 
 def test_server_that_is_busy_with_the_logins_of_a_user_answers(server):

@@ -1,4 +1,6 @@
-"""The Python of a job is asked as its user, with an environment of ours; root's rights never reach it."""
+"""The Python of a job is asked as its user, with an environment of ours; root's rights never reach
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ NOBODY = 65534
 
 
 def test_search_for_the_standard_library_ends_at_the_root_of_two_slashes(monkeypatch):
-    """A `home` of pyvenv.cfg that begins with two keeps both (POSIX, path resolution): `//` has no folder above."""
+    """A `home` of pyvenv.cfg that begins with two keeps both (POSIX, path resolution): `//` has no
+    folder above.
+    """
     monkeypatch.setattr(code_owner, "_MOST_STEPS", 500)
     code_owner._take_above(code_owner._Places(), "//no-such-folder/bin")
 
@@ -43,7 +47,13 @@ def test_root_becomes_the_user_before_the_interpreter_is_started():
     assert isinstance(command, list)
     before, after = command[: command.index("--")], command[command.index("--") + 1 :]
     assert command[0] == os.path.realpath(sys.executable)  # host/processes/confined_child.py
-    assert {"--reuid=54321", "--regid=54322", "--clear-groups", "--no-new-privs", "--inh-caps=-all"} < set(before)
+    assert {
+        "--reuid=54321",
+        "--regid=54322",
+        "--clear-groups",
+        "--no-new-privs",
+        "--inh-caps=-all",
+    } < set(before)
     assert after == ["/home/a/bin/python"]
 
 
@@ -70,7 +80,10 @@ def test_program_of_root_is_run_as_nobody_by_root(monkeypatch):
 
 def test_interpreter_that_hangs_is_ended_and_one_that_talks_is_cut_off(tmp_path, monkeypatch):
     uid = os.geteuid() or NOBODY
-    for text, says in (("exec sleep 60", "did not end within"), ("exec yes", "wrote more than 64 KiB")):
+    for text, says in (
+        ("exec sleep 60", "did not end within"),
+        ("exec yes", "wrote more than 64 KiB"),
+    ):
         monkeypatch.setattr(interpreter, "TIMEOUT_S", 0.3 if "sleep" in text else 20.0)
         path = tmp_path / "python"
         path.write_text(f"#!/bin/sh\n{text}\n")
@@ -79,7 +92,9 @@ def test_interpreter_that_hangs_is_ended_and_one_that_talks_is_cut_off(tmp_path,
             for folder in (tmp_path, *tmp_path.parents[:2]):
                 folder.chmod(0o755)
         monkeypatch.setattr(
-            interpreter, "at_path", lambda path: Interpreter(path, uid, os.getegid() or NOBODY, is_roots=True)
+            interpreter,
+            "at_path",
+            lambda path: Interpreter(path, uid, os.getegid() or NOBODY, is_roots=True),
         )
         answer = LiveReader().query(("python-at", str(path), "torch"))
         assert answer.status == interpreter.TIMED_OUT
@@ -101,7 +116,11 @@ def running():
     become = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if IS_ROOT else {}
     environment = {"PATH": "/nowhere:/usr/bin:/bin"}
     child = subprocess.Popen(["sleep", "60"], executable="/bin/sleep", env=environment, **become)
-    while os.readlink(f"/proc/{child.pid}/exe").rpartition("/")[2] not in {"sleep", "coreutils", "busybox"}:
+    while os.readlink(f"/proc/{child.pid}/exe").rpartition("/")[2] not in {
+        "sleep",
+        "coreutils",
+        "busybox",
+    }:
         time.sleep(0.01)
     yield child
     child.send_signal(signal.SIGKILL)
@@ -125,11 +144,17 @@ def test_interpreter_of_a_virtual_environment_keeps_the_name_of_its_link(tmp_pat
     link = tmp_path / "bin" / "python"
     link.symlink_to("/bin/sleep")
     child = subprocess.Popen(
-        [called.format(tmp_path), "60"], executable="/bin/sleep", cwd=tmp_path, env={"VIRTUAL_ENV": str(tmp_path)}
+        [called.format(tmp_path), "60"],
+        executable="/bin/sleep",
+        cwd=tmp_path,
+        env={"VIRTUAL_ENV": str(tmp_path)},
     )
     try:
         # execve(2) closes the pipe that Popen waits for before it shows the new arguments
-        while Path(f"/proc/{child.pid}/cmdline").read_bytes() != f"{called.format(tmp_path)}\0".encode() + b"60\0":
+        while (
+            Path(f"/proc/{child.pid}/cmdline").read_bytes()
+            != f"{called.format(tmp_path)}\0".encode() + b"60\0"
+        ):
             time.sleep(0.01)
         found = of_process(child.pid)
         assert isinstance(found, Interpreter), found
@@ -147,7 +172,9 @@ def test_process_that_is_gone_is_not_asked():
 def test_process_in_other_namespaces_is_not_asked(running, monkeypatch, name):
     real = os.readlink
     own = f"/proc/self/ns/{name}"
-    monkeypatch.setattr(os, "readlink", lambda path, **more: "x:[1]" if path == own else real(path, **more))
+    monkeypatch.setattr(
+        os, "readlink", lambda path, **more: "x:[1]" if path == own else real(path, **more)
+    )
     refused = of_process(running.pid)
     assert isinstance(refused, Unreadable)
     assert f"has its own {name} namespace: it runs in a container" in refused.reason
@@ -174,7 +201,9 @@ def test_names_in_all_folders_of_modules_together_are_bounded(tmp_path, monkeypa
     program.parent.mkdir()
     shutil.copy("/bin/true", program)
     modules(tmp_path, "python3.0", 28)
-    (tmp_path / "lib/python3.0/os.py").touch()  # its standard library, so that none is looked for above
+    (
+        tmp_path / "lib/python3.0/os.py"
+    ).touch()  # its standard library, so that none is looked for above
     (tmp_path / "lib/python3.0/lib-dynload").mkdir()
     for number in range(1, 20):
         (tmp_path / "lib" / f"python3.{number}").symlink_to("python3.0")
@@ -206,7 +235,10 @@ def called(name, path):
 
 
 def test_of_a_long_path_of_a_job_the_first_entries_are_looked_at():
-    with called("pythonx", ":".join(["/nowhere"] * 2000)) as pid, interpreter._opened_process(pid) as folder:
+    with (
+        called("pythonx", ":".join(["/nowhere"] * 2000)) as pid,
+        interpreter._opened_process(pid) as folder,
+    ):
         assert len(interpreter._list_candidates(folder)) <= 66
 
 
@@ -219,6 +251,9 @@ def test_link_that_leads_through_very_many_folders_leads_to_no_interpreter(tmp_p
     (tmp_path / "short").symlink_to("bin")
     monkeypatch.setattr(interpreter, "_of_one_user", lambda path, *_: Unreadable(path))
     for name, is_found in (("short", True), ("long", False)):
-        with called("pythonx", f"{tmp_path}/{name}") as pid, interpreter._opened_process(pid) as folder:
+        with (
+            called("pythonx", f"{tmp_path}/{name}") as pid,
+            interpreter._opened_process(pid) as folder,
+        ):
             found = interpreter._look_for(folder, pid)
             assert (found.reason == f"{tmp_path}/{name}/pythonx") is is_found

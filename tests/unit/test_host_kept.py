@@ -1,4 +1,6 @@
-"""The cache of what slow programs answer: good while nothing that the answer hangs on has changed."""
+"""The cache of what slow programs answer: good while nothing that the answer hangs on has
+changed.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ def test_ask_asks_again_when_something_changed_that_counts(root, program, path):
 def test_ask_another_kernel_asks_again(root, program, monkeypatch):
     ask(root)
     name = os.uname()
-    other = os.uname_result((name.sysname, name.nodename, "9.9.9-9-generic", name.version, name.machine))
+    other = os.uname_result(
+        (name.sysname, name.nodename, "9.9.9-9-generic", name.version, name.machine)
+    )
     monkeypatch.setattr(kept.os, "uname", lambda: other)
     ask(root)
     assert len(program.asked) == 2
@@ -141,7 +145,8 @@ def test_the_cache_is_for_its_owner_alone_and_left_tidy(root, program):
 
 
 @pytest.mark.parametrize(
-    "spoil", ["file open to others", "folder open to others", "not JSON", "empty", "link", "other question"]
+    "spoil",
+    ["file open to others", "folder open to others", "not JSON", "empty", "link", "other question"],
 )
 def test_ask_trusts_nothing_that_others_could_have_written(root, program, spoil):
     ask(root)
@@ -155,7 +160,9 @@ def test_ask_trusts_nothing_that_others_could_have_written(root, program, spoil)
         file.rename(root / "elsewhere")
         file.symlink_to(root / "elsewhere")
     elif spoil == "other question":
-        file.write_text(json.dumps({**json.loads(file.read_text()), "argv": list(LIST)}), encoding="utf-8")
+        file.write_text(
+            json.dumps({**json.loads(file.read_text()), "argv": list(LIST)}), encoding="utf-8"
+        )
     else:
         file.write_text("{" if spoil == "not JSON" else "", encoding="utf-8")
     assert ask(root) == GOOD

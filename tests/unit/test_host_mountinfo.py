@@ -1,4 +1,6 @@
-"""The mount table: escapes, optional fields, stacked and hidden mounts, and one word changed in place."""
+"""The mount table: escapes, optional fields, stacked and hidden mounts, and one word changed in
+place.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,13 @@ TABLE = b"""\
 
 def test_fields_are_parted_and_decoded():
     root, data, odd, bind = parse(TABLE)
-    assert (root.id, root.parent, root.device, root.target, root.fstype) == (22, 1, "8:1", "/", "ext4")
+    assert (root.id, root.parent, root.device, root.target, root.fstype) == (
+        22,
+        1,
+        "8:1",
+        "/",
+        "ext4",
+    )
     assert data.optional == ("shared:2", "master:3", "propagate_from:4")
     assert odd.target == "/mnt/a b\tc\nd\\e"
     assert [mount.atime for mount in (root, data, odd)] == ["relatime", "noatime", "strictatime"]
@@ -52,16 +60,26 @@ def test_the_table_of_this_machine_survives_parse_and_print():
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"garbage", b"1 2 3", b"x 1 8:1 / / rw - ext4 a rw", b"1 1 8:1 / / rw ext4 a rw", b"\xff"]
+    "line",
+    [
+        b"",
+        b"garbage",
+        b"1 2 3",
+        b"x 1 8:1 / / rw - ext4 a rw",
+        b"1 1 8:1 / / rw ext4 a rw",
+        b"\xff",
+    ],
 )
 def test_line_that_is_none_is_left_out(line):
     assert parse(line + b"\n" + TABLE) == parse(TABLE)
 
 
 @given(
-    st.lists(st.sampled_from(["\\", "\\040", "\\134", "\\011", "\\043", "\\057", "0", "4", "1", "a", "\u00e4"])).map(
-        "".join
-    )
+    st.lists(
+        st.sampled_from(
+            ["\\", "\\040", "\\134", "\\011", "\\043", "\\057", "0", "4", "1", "a", "\u00e4"]
+        )
+    ).map("".join)
 )
 def test_escapes_are_decoded_once(text):
     slow = re.sub(rb"\\([0-7]{3})", lambda found: bytes((int(found[1], 8) & 0xFF,)), text.encode())
@@ -70,7 +88,9 @@ def test_escapes_are_decoded_once(text):
 
 @pytest.mark.parametrize("size", [1, 7, 4096, 1 << 18])
 def test_table_without_paths_that_are_too_long(tmp_path, monkeypatch, size):
-    """Whatever is read at once. A path has 4,095 characters at most, of which the kernel writes some as four."""
+    """Whatever is read at once. A path has 4,095 characters at most, of which the kernel writes
+    some as four.
+    """
     monkeypatch.setattr(bounded, "_CHUNK", size)
     longest = b"/" + b"\\040" * 4094
     options = b"rw,lowerdir=" + b"/l:" * 9000
@@ -85,7 +105,9 @@ def test_table_without_paths_that_are_too_long(tmp_path, monkeypatch, size):
 
 def test_one_more_mount_looks_through_the_others_once(monkeypatch):
     looks = []
-    monkeypatch.setattr(mountinfo, "find_visible", lambda mounts: looks.append(1) or find_visible(mounts))
+    monkeypatch.setattr(
+        mountinfo, "find_visible", lambda mounts: looks.append(1) or find_visible(mounts)
+    )
     assert b"/data/x" in mountinfo.with_mount(TABLE, "8:9", "/dev/sdz", "/data/x", "ext4", ("ro",))
     assert looks == [1]
 
@@ -98,7 +120,10 @@ def test_bytes_that_are_no_text_survive():
 
 def table(*rows: tuple[int, int, str]):
     return parse(
-        "".join(f"{number} {parent} 8:{number} / {target} rw - ext4 d rw\n" for number, parent, target in rows).encode()
+        "".join(
+            f"{number} {parent} 8:{number} / {target} rw - ext4 d rw\n"
+            for number, parent, target in rows
+        ).encode()
     )
 
 
@@ -107,8 +132,14 @@ def table(*rows: tuple[int, int, str]):
     [
         ([(1, 0, "/"), (2, 1, "/a"), (3, 2, "/a/b")], {1, 2, 3}),
         ([(1, 0, "/"), (2, 1, "/a"), (3, 2, "/a")], {1, 3}),
-        ([(1, 0, "/"), (3, 2, "/a"), (2, 1, "/a")], {1, 3}),  # sorted by id or not, the upper one counts
-        ([(1, 0, "/"), (2, 1, "/a/b"), (3, 1, "/a")], {1, 3}),  # covered by a mount on a folder above
+        (
+            [(1, 0, "/"), (3, 2, "/a"), (2, 1, "/a")],
+            {1, 3},
+        ),  # sorted by id or not, the upper one counts
+        (
+            [(1, 0, "/"), (2, 1, "/a/b"), (3, 1, "/a")],
+            {1, 3},
+        ),  # covered by a mount on a folder above
         ([(1, 0, "/"), (2, 1, "/a/b"), (4, 2, "/a/b/c"), (3, 1, "/a")], {1, 3}),  # and all below it
         ([(1, 0, "/"), (2, 1, "/a"), (3, 2, "/a/b"), (4, 2, "/a")], {1, 4}),
         ([(1, 0, "/"), (2, 1, "/ab"), (3, 1, "/a")], {1, 2, 3}),  # /a is no folder above /ab
@@ -151,7 +182,11 @@ def test_topmost_is_the_one_that_a_path_reaches():
 
 @pytest.mark.parametrize(
     ("word", "options"),
-    [("noatime", "rw,nosuid,noatime"), ("relatime", "rw,nosuid,relatime"), ("strictatime", "rw,nosuid")],
+    [
+        ("noatime", "rw,nosuid,noatime"),
+        ("relatime", "rw,nosuid,relatime"),
+        ("strictatime", "rw,nosuid"),
+    ],
 )
 def test_one_word_of_one_mount_changes_and_no_other_byte(word, options):
     assert with_atime(TABLE, 30, word) == TABLE.replace(b"rw,nosuid,noatime", options.encode())
@@ -160,7 +195,9 @@ def test_one_word_of_one_mount_changes_and_no_other_byte(word, options):
 def test_thousand_mounts_of_a_user_as_deep_as_they_can_be_cost_little():
     """mount_max of fuse.conf is 1000; each path was joined anew for each folder above it."""
     deep = "/tmp/h" + "/a" * 1_900
-    rows = "".join(f"{number} 1 0:{number} / {deep}{number} rw - fuse x rw\n" for number in range(2, 1_002))
+    rows = "".join(
+        f"{number} 1 0:{number} / {deep}{number} rw - fuse x rw\n" for number in range(2, 1_002)
+    )
     table = parse(f"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n{rows}".encode())
     started = time.process_time()
     assert len(find_visible(table)) == 1_001

@@ -1,4 +1,6 @@
-"""Files that a person names: there whole or not at all, and nothing but regular files is replaced."""
+"""Files that a person names: there whole or not at all, and nothing but regular files is
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_links_and_folders_are_not_replaced(tmp_path, write):
     (tmp_path / "link").symlink_to("target")
     (tmp_path / "folder").mkdir()
     for name in ("link", "folder"):
-        with pytest.raises(HosttuneError, match=f"{name}: already exists and is not a regular file"):
+        with pytest.raises(
+            HosttuneError, match=f"{name}: already exists and is not a regular file"
+        ):
             write(f"{tmp_path}/{name}")
     for path, why in (("none/f", "No such file"), ("target/f", "Not a directory")):
         with pytest.raises(HosttuneError, match=f"{path}: cannot be written: {why}"):

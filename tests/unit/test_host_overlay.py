@@ -93,7 +93,17 @@ def test_atime_of_the_topmost_mount_alone_changes(base):
 def test_apt_get_is_modelled_in_the_dpkg_status(base):
     overlay = Overlay(base)
     overlay.run(
-        ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-o", "A=b", "install", "new=2", "old=3"),
+        (
+            "env",
+            "DEBIAN_FRONTEND=noninteractive",
+            "apt-get",
+            "-y",
+            "-o",
+            "A=b",
+            "install",
+            "new=2",
+            "old=3",
+        ),
         timeout_s=1,
     )
     status = overlay.read("/var/lib/dpkg/status").decode()
@@ -115,12 +125,17 @@ def test_whether_packages_were_tried_is_told_through_a_reader_before_it(base):
 def test_enabled_unit_gets_its_link(base):
     overlay = Overlay(base)
     overlay.run(("systemctl", "enable", "x.timer"), timeout_s=1)
-    assert overlay.link("/etc/systemd/system/timers.target.wants/x.timer") == "/usr/lib/systemd/system/x.timer"
+    assert (
+        overlay.link("/etc/systemd/system/timers.target.wants/x.timer")
+        == "/usr/lib/systemd/system/x.timer"
+    )
     overlay.run(("systemctl", "disable", "x.timer"), timeout_s=1)
     assert overlay.link("/etc/systemd/system/timers.target.wants/x.timer") is ABSENT
 
 
-@pytest.mark.parametrize("argv", [("rm", "-rf", "/"), ("systemctl", "reboot"), ("apt-get", "dist-upgrade")])
+@pytest.mark.parametrize(
+    "argv", [("rm", "-rf", "/"), ("systemctl", "reboot"), ("apt-get", "dist-upgrade")]
+)
 def test_program_that_is_not_modelled_is_refused(base, argv):
     with pytest.raises(Refused, match="cannot be tried"):
         Overlay(base).run(argv, timeout_s=1)
@@ -132,7 +147,10 @@ def test_enabled_unit_is_enabled_for_the_facts_too(base):
     overlay = Overlay(base)
     overlay.run(("systemctl", "enable", "x.timer"), timeout_s=1)
     assert read_units(overlay, ("x.timer",))["x.timer"].enabled_state == "enabled"
-    assert overlay.read("/etc/systemd/system/timers.target.wants/x.timer") == b"[Install]\nWantedBy=timers.target\n"
+    assert (
+        overlay.read("/etc/systemd/system/timers.target.wants/x.timer")
+        == b"[Install]\nWantedBy=timers.target\n"
+    )
     assert overlay.stat("/etc/systemd/system/timers.target.wants").type == "directory"
     overlay.run(("systemctl", "disable", "x.timer"), timeout_s=1)
     assert read_units(overlay, ("x.timer",))["x.timer"].enabled_state == "disabled"
@@ -157,7 +175,9 @@ def test_file_is_one_file_by_every_name():
     base = FakeReader({"/usr/lib/a": "a"}, links={"/lib": "usr/lib", "/etc/a": "/lib/a"})
     overlay = Overlay(base)
     overlay.replace("/etc/a", FileValue(b"b"), expected=b"a")
-    assert {overlay.read(path) for path in ("/etc/a", "/lib/a", "/usr/lib/a", "/usr/lib/../lib/a")} == {b"b"}
+    assert {
+        overlay.read(path) for path in ("/etc/a", "/lib/a", "/usr/lib/a", "/usr/lib/../lib/a")
+    } == {b"b"}
     assert overlay.link("/etc/a") == "/lib/a"
     assert overlay.stat("/etc/a", follow=False).type == "link"
 
@@ -172,7 +192,10 @@ def test_new_file_below_a_missing_folder_behind_a_link_has_one_place():
 def test_what_the_real_replace_refuses_is_refused():
     stat = Stat("file", 0o644, 0, 0, 1, 0, 1, 1, 2)
     base = FakeReader(
-        {"/etc/two": "a"}, links={"/etc/dangling": "nowhere"}, stats={"/etc/two": stat}, folders=("/etc/d",)
+        {"/etc/two": "a"},
+        links={"/etc/dangling": "nowhere"},
+        stats={"/etc/two": stat},
+        folders=("/etc/d",),
     )
     overlay = Overlay(base)
     for path, expected, words in (
@@ -249,4 +272,6 @@ def test_value_that_the_kernel_only_shows_is_refused(base):
         Overlay(reader).set_value("/proc/sys/vm/x", "2")
     table = MOUNTINFO + "23 20 0:5 / /proc/sys ro,relatime - proc proc rw\n"
     with pytest.raises(Refused, match="/proc/sys is mounted read-only"):
-        Overlay(FakeReader({**base.files, "/proc/self/mountinfo": table})).set_value("/proc/sys/vm/swappiness", "1")
+        Overlay(FakeReader({**base.files, "/proc/self/mountinfo": table})).set_value(
+            "/proc/sys/vm/swappiness", "1"
+        )

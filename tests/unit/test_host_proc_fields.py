@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from hosttune.host.processes import proc
-from hosttune.host.processes.proc_fields import FIELDS, command_words, fields_by_hand, fields_by_psutil, full_name
+from hosttune.host.processes.proc_fields import (
+    FIELDS,
+    command_words,
+    fields_by_hand,
+    fields_by_psutil,
+    full_name,
+)
 
 AWKWARD = "import sys; open('/proc/self/comm', 'w').write(') (x) 1 2'); print(flush=True); sys.stdin.read()"
 
@@ -27,7 +33,9 @@ def awkward():
 
 
 def test_fields_by_hand_are_those_of_psutil(awkward):
-    by_hand, by_psutil = ({one["pid"]: one for one in source()} for source in (fields_by_hand, fields_by_psutil))
+    by_hand, by_psutil = (
+        {one["pid"]: one for one in source()} for source in (fields_by_hand, fields_by_psutil)
+    )
     for pid in (awkward, os.getpid(), os.getppid()):
         assert set(by_hand[pid]) == set(FIELDS)
         for name in set(FIELDS) - {"rss_bytes"}:
@@ -77,7 +85,9 @@ def test_full_name_of_a_cut_name_is_the_programs(short, words, name):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder away")
 def test_path_of_a_container_is_not_looked_up_below_a_folder_of_a_user():
-    """A user mounts and unmounts a FUSE file system there; the look that meets one never ends (kill -9 included)."""
+    """A user mounts and unmounts a FUSE file system there; the look that meets one never ends (kill
+    -9 included).
+    """
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="hosttune-test-") as top:
         Path(top).chmod(0o755)
         for name, uid, mode in (("roots", 0, 0o755), ("eves", 54321, 0o755), ("open", 0, 0o1777)):
@@ -85,6 +95,10 @@ def test_path_of_a_container_is_not_looked_up_below_a_folder_of_a_user():
             (Path(top) / name / "below/program").touch()
             os.chown(Path(top) / name, uid, uid)
             (Path(top) / name).chmod(mode)
-        found = [one for one in ("roots", "eves", "open") if proc._status_on_host(f"{top}/{one}/below/program", ())]
+        found = [
+            one
+            for one in ("roots", "eves", "open")
+            if proc._status_on_host(f"{top}/{one}/below/program", ())
+        ]
     assert found == ["roots"]
     assert proc._status_on_host("/dev/null", ())

@@ -1,4 +1,6 @@
-"""A user of the host makes everything about a process long: a look takes a bounded part of each, and grows linearly."""
+"""A user of the host makes everything about a process long: a look takes a bounded part of each,
+and grows linearly.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,16 @@ STAT = "(a b) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0"
 
 
 def make_process(proc_folder, pid, *, parent=1, size=0, devices=("/dev/nvidia0",), uid=0):
-    """A process below a /proc in a folder, with files of `size` bytes besides what they have to hold."""
+    """A process below a /proc in a folder, with files of `size` bytes besides what they have to
+    hold.
+    """
     folder = proc_folder / str(pid)
     (folder / "fd").mkdir(parents=True)
     (folder / "stat").write_text(f"{pid} {STAT.format(parent=parent)}")
     (folder / "statm").write_text("10 5 0 0 0 0 0")
     (folder / "status").write_text(
-        f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n" + "Groups:\t" + "1 " * (size // 2) + "\nVmSwap:\t8 kB\n"
+        f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+        "Groups:\t" + "1 " * (size // 2) + "\nVmSwap:\t8 kB\n"
     )
     (folder / "cmdline").write_text("python\0train.py\0" + "--token=hunter2\0" * (size // 15))
     (folder / "environ").write_text("NCCL_DEBUG=INFO\0" + "A=1\0" * (size // 4))
@@ -39,7 +44,9 @@ def make_process(proc_folder, pid, *, parent=1, size=0, devices=("/dev/nvidia0",
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
-    """A /proc. Its open files are links without device nodes behind them: their names are taken for these."""
+    """A /proc. Its open files are links without device nodes behind them: their names are taken for
+    these.
+    """
     monkeypatch.setattr(proc, "_open_device", lambda path, *_: os.readlink(path))
     (tmp_path / "stat").write_text("btime 100\n")
     return tmp_path
@@ -117,11 +124,15 @@ def test_more_processes_than_are_listed_make_the_list_unknown(table, monkeypatch
 
 @pytest.mark.parametrize("name", ["MOST_OPEN_FILES", "_MOST_DEVICES"])
 def test_open_files_of_one_user_cut_only_what_that_user_has_open(table, monkeypatch, name):
-    """Not an idle GPU: /dev/nvidia0 could be the next one. Root of a container has limits of its own, too."""
+    """Not an idle GPU: /dev/nvidia0 could be the next one. Root of a container has limits of its
+    own, too.
+    """
     monkeypatch.setattr(proc, name, 10)
     for pid, uid in ((6, 1001), (7, 1001), (8, 1002), (9, 0), (10, 0)):
         folder = make_process(
-            table, pid, devices=[f"/dev/some{number}" for number in range(20 if pid in (6, 9) else 1)]
+            table,
+            pid,
+            devices=[f"/dev/some{number}" for number in range(20 if pid in (6, 9) else 1)],
         )
         (folder / "status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     (table / "9/cgroup").write_text("0::/system.slice/docker-1.scope\n")
@@ -133,10 +144,21 @@ def test_open_files_of_one_user_cut_only_what_that_user_has_open(table, monkeypa
 
 
 def test_subordinate_ids_of_a_user_are_one_user(table, monkeypatch):
-    """adduser(8) gives each user 65,536 of them, and newuidmap(1) a process with each; NSS is not asked for them."""
-    monkeypatch.setattr(proc_fields, "_list_subids", lambda: [(100_000, 165_535, "eve"), (165_536, 231_071, "bob")])
+    """adduser(8) gives each user 65,536 of them, and newuidmap(1) a process with each; NSS is not
+    asked for them.
+    """
+    monkeypatch.setattr(
+        proc_fields, "_list_subids", lambda: [(100_000, 165_535, "eve"), (165_536, 231_071, "bob")]
+    )
     monkeypatch.setattr(proc, "MOST_OPEN_FILES", 10)
-    for pid, uid in ((6, 100_000), (7, 100_001), (8, 165_535), (9, 165_536), (10, 99_999), (11, 231_072)):
+    for pid, uid in (
+        (6, 100_000),
+        (7, 100_001),
+        (8, 165_535),
+        (9, 165_536),
+        (10, 99_999),
+        (11, 231_072),
+    ):
         make_process(table, pid, devices=[f"/dev/some{number}" for number in range(4)])
         (table / f"{pid}/status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     found = {one.pid: one for one in proc.list_processes(str(table))}
@@ -170,7 +192,9 @@ def test_process_that_clears_its_command_line_is_listed(table):
     folder = make_process(table, 7)
     (folder / "cmdline").write_text("")
     kernel = make_process(table, 8)
-    (kernel / "stat").write_text("8 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0")
+    (kernel / "stat").write_text(
+        "8 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0"
+    )
     ended = make_process(table, 9)
     (ended / "stat").write_text("9 (x) Z 1 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0")
     (found,) = proc.list_processes(str(table))
@@ -208,7 +232,9 @@ def test_watch_reads_processes_to_the_limits(table, read_bytes):
 
 
 def test_watch_finds_a_chain_of_processes_in_one_pass(table, monkeypatch):
-    """Each is the child of the one before it; a pass for each would take the square of their number."""
+    """Each is the child of the one before it; a pass for each would take the square of their
+    number.
+    """
     pids = [1000 - number for number in range(60)]
     for pid, parent in zip(pids, [1, *pids], strict=False):
         make_process(table, pid, parent=parent)

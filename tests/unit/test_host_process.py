@@ -1,4 +1,6 @@
-"""Programs: found on a fixed path, run without shell, ended in time, told apart when they are missing, fail or hang."""
+"""Programs: found on a fixed path, run without shell, ended in time, told apart when they are
+missing, fail or hang.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_locale_is_plain_and_the_callers_environment_stays_out(monkeypatch):
 
 
 def test_reboot_is_one_of_the_machine():
-    """systemctl(1): systemd 257 (252 does not) boots a loaded kernel by kexec, or /run/nextroot, unless told not to."""
+    """systemctl(1): systemd 257 (252 does not) boots a loaded kernel by kexec, or /run/nextroot,
+    unless told not to.
+    """
     told = act(("env",), timeout_s=10).text.splitlines()
     assert {"SYSTEMCTL_SKIP_AUTO_KEXEC=1", "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1"} <= set(told)
 
@@ -59,7 +63,9 @@ def test_program_that_hangs_is_ended_with_all_that_it_started(tmp_path):
 
 
 def lives(pid):
-    """A process that has ended and that nobody has waited for yet is a zombie (`Z`, proc_pid_stat(5))."""
+    """A process that has ended and that nobody has waited for yet is a zombie (`Z`,
+    proc_pid_stat(5)).
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except (FileNotFoundError, ProcessLookupError):
@@ -104,12 +110,15 @@ def test_program_that_ignores_the_kind_signal_is_killed(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_process_that_survives_its_end_is_named_and_left(monkeypatch):
-    monkeypatch.setattr(process, "_signal", lambda child, number: None)  # as one in state D takes it
+    monkeypatch.setattr(
+        process, "_signal", lambda child, number: None
+    )  # as one in state D takes it
     monkeypatch.setattr(process, "_GRACE_S", 0)
     answer = look(("sleep", "60"), timeout_s=0)
     assert isinstance(answer, Ended)
     found = re.fullmatch(
-        r"sleep did not end within 0 s, and process (\d+) does not end when it is killed", answer.detail
+        r"sleep did not end within 0 s, and process (\d+) does not end when it is killed",
+        answer.detail,
     )
     os.kill(int(found[1]), 9)
 
@@ -202,7 +211,9 @@ ACTS = "from hosttune.host.process import act; act(({program!r},), timeout_s=60)
 
 @pytest.fixture
 def package_manager(tmp_path):
-    """A program called apt-get that tells where it is and waits at a fifo, and a process of ours that runs it."""
+    """A program called apt-get that tells where it is and waits at a fifo, and a process of ours
+    that runs it.
+    """
     program, told, go = tmp_path / "apt-get", tmp_path / "told", tmp_path / "go"
     for fifo in (told, go):
         os.mkfifo(fifo)

@@ -33,8 +33,12 @@ def processes(monkeypatch):
         made.append(Processes(locked))
         return made[-1]
 
-    owners = {pid: "0::/system.slice" if pid in ROOT else pid // 100 for pid in (*ROOT, *USER, *OTHER)}
-    monkeypatch.setattr(process_memory, "owner_of", lambda process: owners.get(int(process.rpartition("/")[2]), 7))
+    owners = {
+        pid: "0::/system.slice" if pid in ROOT else pid // 100 for pid in (*ROOT, *USER, *OTHER)
+    }
+    monkeypatch.setattr(
+        process_memory, "owner_of", lambda process: owners.get(int(process.rpartition("/")[2]), 7)
+    )
     held = lambda reader: any(reader.at in one.locked and not one.released.is_set() for one in made)  # noqa: E731
     monkeypatch.setattr(process_memory._Reader, "is_held", held)
     monkeypatch.setattr(process_memory, "_LAST_S", 0.05)

@@ -1,4 +1,6 @@
-"""Records: replayed answers are the answers that were given, without secrets; a bad record is refused with its place."""
+"""Records: replayed answers are the answers that were given, without secrets; a bad record is
+refused with its place.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,12 @@ def host() -> FakeReader:
         "/opt/app/conf": "not surveyed",
         "/etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\n',
     }
-    process = Process(7, "python", "alice", ("train", "--password", "hunter2"), 1, 0, ("/dev/nvidia0",), "/", 1.0)
-    return FakeReader(files, processes=(process,), queries={("tool",): Completed(0, b"serial: S3RIAL0042\n", b"")})
+    process = Process(
+        7, "python", "alice", ("train", "--password", "hunter2"), 1, 0, ("/dev/nvidia0",), "/", 1.0
+    )
+    return FakeReader(
+        files, processes=(process,), queries={("tool",): Completed(0, b"serial: S3RIAL0042\n", b"")}
+    )
 
 
 def ask(reader) -> None:
@@ -115,7 +121,11 @@ def test_replay_says_what_it_does_not_know_and_what_is_proven_absent():
 def test_record_hashes_the_machine_id_and_replays_the_same_hash():
     from hosttune.facts import Facts
 
-    assert Facts(host()).host.machine_id_hash == Facts(RecordReader(taken())).host.machine_id_hash != ""
+    assert (
+        Facts(host()).host.machine_id_hash
+        == Facts(RecordReader(taken())).host.machine_id_hash
+        != ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,21 +170,28 @@ def test_file_that_is_no_record_is_refused(content):
         RecordReader(parse_record(content, "r.json"), "r.json")
 
 
-@pytest.mark.parametrize("content", [b'{"a": "\\ud800"}', b'{"\\udbff": 1}', b'{"a": "\xed\xa0\x80"}'])
+@pytest.mark.parametrize(
+    "content", [b'{"a": "\\ud800"}', b'{"\\udbff": 1}', b'{"a": "\xed\xa0\x80"}']
+)
 def test_half_a_character_is_refused(content):
     with pytest.raises(BadInput, match="surrogates not allowed"):
         parse_record(content, "r.json")
 
 
 @pytest.mark.parametrize(
-    ("content", "text"), [(b'"\\ud83d\\ude00"', "\U0001f600"), (b'"\\udcff"', "\udcff"), (b'"\\\\ud800"', "\\ud800")]
+    ("content", "text"),
+    [(b'"\\ud83d\\ude00"', "\U0001f600"), (b'"\\udcff"', "\udcff"), (b'"\\\\ud800"', "\\ud800")],
 )
 def test_character_that_can_be_written_again_is_taken(content, text):
     assert parse_record(b'{"a": ' + content + b"}", "r.json") == {"a": text}
 
 
 def test_link_to_a_secret_file_is_not_followed_by_the_survey():
-    files = {"/etc/ssl/private/a": "hunter2", "/sys/kernel/mm/page_idle/bitmap": "1", "/etc/sysctl.d/b.conf": "x"}
+    files = {
+        "/etc/ssl/private/a": "hunter2",
+        "/sys/kernel/mm/page_idle/bitmap": "1",
+        "/etc/sysctl.d/b.conf": "x",
+    }
     reader = FakeReader(files, links={"/etc/sysctl.d/a.conf": "/etc/ssl/private/a"})
     data = take_record(reader, lambda _: None, share=False, tool_version="0")
     assert "hunter2" not in json.dumps(data)
@@ -190,7 +207,9 @@ def test_missing_record_is_refused(tmp_path):
 def test_record_keeps_names_and_limits_that_facts_asked_about():
     from hosttune.host.record.record import RecordingReader
 
-    door = RecordingReader(FakeReader({"/proc/80/comm": "slurmd\n", "/proc/80/limits": "x", "/proc/80/environ": "y"}))
+    door = RecordingReader(
+        FakeReader({"/proc/80/comm": "slurmd\n", "/proc/80/limits": "x", "/proc/80/environ": "y"})
+    )
     for name in ("comm", "limits", "environ"):
         door.read(f"/proc/80/{name}")
     assert set(door.answers["files"]) == {"/proc/80/comm", "/proc/80/limits"}
@@ -205,7 +224,9 @@ def test_record_keeps_what_the_device_mapper_made_of_disks():
 
     def ask_all(reader):
         found = Facts(reader)
-        return [pool.name for pool in found.pools.all], [disk.name for disk in found.multipath.disks]
+        return [pool.name for pool in found.pools.all], [
+            disk.name for disk in found.multipath.disks
+        ]
 
     live = FakeReader(files)
     record = json.loads(json.dumps(take_record(live, ask_all, share=False, tool_version="0.1.0")))
@@ -220,9 +241,13 @@ def test_record_keeps_nothing_of_single_processes():
     from hosttune.host.record.record import RecordingReader
 
     door = RecordingReader(
-        FakeReader({"/proc/80/mountinfo": "x", "/proc/1/comm": "init\n", "/proc/self/mountinfo": "y"})
+        FakeReader(
+            {"/proc/80/mountinfo": "x", "/proc/1/comm": "init\n", "/proc/self/mountinfo": "y"}
+        )
     )
-    assert [door.read(f"/proc/{name}") for name in ("80/mountinfo", "1/comm", "self/mountinfo")] == [
+    assert [
+        door.read(f"/proc/{name}") for name in ("80/mountinfo", "1/comm", "self/mountinfo")
+    ] == [
         b"x",
         b"init\n",
         b"y",
@@ -239,16 +264,27 @@ def test_crontabs_of_users_and_scripts_of_the_site_keep_what_is_asked_for_alone(
         "/opt/purge": "#!/bin/sh\necho 'my private notes'\nfind /scratch -atime +30 -delete\n",
     }
     data = json.loads(
-        json.dumps(take_record(FakeReader(files), lambda door: Facts(door).ageing, share=False, tool_version="0"))
+        json.dumps(
+            take_record(
+                FakeReader(files), lambda door: Facts(door).ageing, share=False, tool_version="0"
+            )
+        )
     )
     text = json.dumps(data)
     assert not [word for word in ("hunter2", "boss@", "private notes") if word in text]
     sources = [rule.source for rule in Facts(RecordReader(data)).ageing.rules]
-    assert sources == [rule.source for rule in Facts(FakeReader(files)).ageing.rules] == ["/opt/purge:3"]
+    assert (
+        sources
+        == [rule.source for rule in Facts(FakeReader(files)).ageing.rules]
+        == ["/opt/purge:3"]
+    )
 
 
 def _with_links(text: str, names: int = 200) -> RecordReader:
-    links = {f"/etc/sysctl.d/{number}.conf": text.replace("NNN", f"{number:03}") for number in range(names)}
+    links = {
+        f"/etc/sysctl.d/{number}.conf": text.replace("NNN", f"{number:03}")
+        for number in range(names)
+    }
     return RecordReader(
         {"format_version": 1, "kind": "hosttune record", "tool_version": "", "made_at": 0, "name": "", "machine": "",
          "privileged": True, "persistent_only": False, "links": links, "listings": {"/": ["etc"]}}
@@ -273,7 +309,10 @@ def test_serial_numbers_of_disks_are_masked_so_that_two_of_one_disk_stay_alike(s
     paths["/run/udev/data/b8:0"] = "E:ID_SERIAL=naa.5000a\nE:ID_BTRFS_READY=0\n"
 
     record = take_record(
-        FakeReader(paths), lambda reader: [*map(reader.read, paths)], share=share, tool_version="0.1.0"
+        FakeReader(paths),
+        lambda reader: [*map(reader.read, paths)],
+        share=share,
+        tool_version="0.1.0",
     )
     first, second, third, udev = (record["files"][path] for path in paths)
 
@@ -287,7 +326,9 @@ def test_serial_numbers_of_disks_are_masked_so_that_two_of_one_disk_stay_alike(s
 def test_number_that_no_program_says_hides_only_its_own_file(digits, is_encoded):
     data = taken()
     limits = f"Max open files {digits} {digits} files\n"
-    data["files"]["/proc/1/limits"] = {"base64": b64encode(limits.encode()).decode()} if is_encoded else limits
+    data["files"]["/proc/1/limits"] = (
+        {"base64": b64encode(limits.encode()).decode()} if is_encoded else limits
+    )
     data["queries"].append({"argv": ["long"], "status": 0, "stdout": digits, "stderr": ""})
     record = RecordReader(data)
     assert isinstance(record.read("/proc/1/limits"), Unreadable)
@@ -300,7 +341,9 @@ def test_number_that_no_program_says_hides_only_its_own_file(digits, is_encoded)
 def test_long_file_is_decoded_once(monkeypatch):
     decoded = []
     real = record_module._decode_bytes
-    monkeypatch.setattr(record_module, "_decode_bytes", lambda entry: decoded.append(entry) or real(entry))
+    monkeypatch.setattr(
+        record_module, "_decode_bytes", lambda entry: decoded.append(entry) or real(entry)
+    )
     long, short = "x " * (1 << 16), "y"
     door = RecordReader({**taken(), "files": {"/a": long, "/b": short}})
     assert [door.read("/a") for _ in range(3)] == [long.encode()] * 3

@@ -1,4 +1,6 @@
-"""How often an fstab is tried: a plan, apply's own plan and the write ask the same within moments."""
+"""How often an fstab is tried: a plan, apply's own plan and the write ask the same within
+moments.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,13 @@ def test_edit_that_could_not_be_tried_is_tried_at_the_next_question(asked):
 
 
 def test_program_that_does_not_end_is_started_for_one_edit(asked):
-    """Each start would take its time limit: findmnt looks at what the lines name, also on a dead file server."""
+    """Each start would take its time limit: findmnt looks at what the lines name, also on a dead
+    file server.
+    """
     silent = {"verify": None, "units": {}}
-    times = asked(Completed(0, json.dumps({"readings": [silent, READING], "trials": []}).encode(), b""))
+    times = asked(
+        Completed(0, json.dumps({"readings": [silent, READING], "trials": []}).encode(), b"")
+    )
     for number in range(3):
         rehearsal.rehearse_fstab(b"old\n", b"new %d\n" % number, ())
     assert [("findmnt" in words) for words in times] == [True, False, False]

@@ -1,4 +1,6 @@
-"""An alternate root: no path leads out of it, and what only a running kernel knows is not made up."""
+"""An alternate root: no path leads out of it, and what only a running kernel knows is not made
+up.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def root(tmp_path):
     return root
 
 
-@pytest.mark.parametrize("path", ["/etc/absolute", "/etc/up", "/../../etc/conf", "/lib/../../etc/conf", "/etc/./conf"])
+@pytest.mark.parametrize(
+    "path", ["/etc/absolute", "/etc/up", "/../../etc/conf", "/lib/../../etc/conf", "/etc/./conf"]
+)
 def test_every_way_to_a_file_stays_inside(root, path):
     reader = RootReader(str(root))
     assert reader.read(path) == b"inside\n"
@@ -62,7 +66,9 @@ def test_dot_dot_after_a_link_is_the_folder_that_the_link_leads_to(root):
 
 
 def test_links_of_many_parts_are_no_way_to_a_file(root):
-    """38 links of 4,000 characters have 60,000 parts, each of them opened and looked at for every file behind them."""
+    """38 links of 4,000 characters have 60,000 parts, each of them opened and looked at for every
+    file behind them.
+    """
     (root / "etc/real").mkdir()
     (root / "etc/real/x").write_text("found")
     (root / "etc/near").symlink_to("real/../" * 60 + "real")
@@ -84,7 +90,14 @@ def test_loop_is_unreadable_and_a_fifo_does_not_block(root):
 @pytest.mark.parametrize("path", ["relative", "", "/with\0nul"])
 def test_what_is_no_path_is_unreadable(root, path):
     reader = RootReader(str(root))
-    for method in (reader.read, reader.list, reader.stat, reader.link, reader.resolve, reader.space):
+    for method in (
+        reader.read,
+        reader.list,
+        reader.stat,
+        reader.link,
+        reader.resolve,
+        reader.space,
+    ):
         assert isinstance(method(path), Unreadable)
 
 
@@ -99,7 +112,16 @@ def test_listing_stat_and_link_of_an_entry(root):
 
 
 @pytest.mark.parametrize(
-    "path", ["/proc/meminfo", "/sys/block", "/run/systemd", "/dev/sda", "/etc/mtab", "/var/run/x", "/etc/../proc"]
+    "path",
+    [
+        "/proc/meminfo",
+        "/sys/block",
+        "/run/systemd",
+        "/dev/sda",
+        "/etc/mtab",
+        "/var/run/x",
+        "/etc/../proc",
+    ],
 )
 def test_what_a_kernel_would_say_is_unreadable_without_hardware(root, path):
     reader = RootReader(str(root))
@@ -109,7 +131,8 @@ def test_what_a_kernel_would_say_is_unreadable_without_hardware(root, path):
 
 def test_hardware_record_answers_for_the_kernel_alone(root):
     reader = RootReader(
-        str(root), FakeReader({"/proc/meminfo": "MemTotal: 1 kB\n", "/etc/conf": "of the other machine"})
+        str(root),
+        FakeReader({"/proc/meminfo": "MemTotal: 1 kB\n", "/etc/conf": "of the other machine"}),
     )
     assert reader.read("/proc/meminfo") == b"MemTotal: 1 kB\n"
     assert reader.read("/etc/conf") == b"inside\n"
@@ -191,7 +214,11 @@ def test_own_file_is_private_and_grows(root):
     writer.append("/var/lib/hosttune/runs/1", b"b")
     path = root / "var/lib/hosttune/runs/1"
     assert path.read_bytes() == b"ab"
-    assert [place.stat().st_mode & 0o777 for place in (path, path.parent, path.parent.parent)] == [0o600, 0o700, 0o700]
+    assert [place.stat().st_mode & 0o777 for place in (path, path.parent, path.parent.parent)] == [
+        0o600,
+        0o700,
+        0o700,
+    ]
 
 
 def test_walk_leaves_no_descriptor_open(root):
@@ -217,7 +244,9 @@ def test_walk_leaves_no_descriptor_open(root):
         ("usr/lib/modules", "{}/modules.dep", 16 << 20, 2),
     ],
 )
-def test_image_is_read_to_a_limit_that_holds_for_all_of_its_files(root, folder, name, size, most, monkeypatch):
+def test_image_is_read_to_a_limit_that_holds_for_all_of_its_files(
+    root, folder, name, size, most, monkeypatch
+):
     """A sparse file costs the author of an image nothing."""
     if size == 0:
         monkeypatch.setitem(RootReader._limit_of.__globals__["_SUMS"], False, 64 << 10)
@@ -239,7 +268,9 @@ def test_image_is_read_to_a_limit_that_holds_for_all_of_its_files(root, folder, 
 
 
 def test_no_way_of_reading_reaches_a_kernel_that_is_bound_into_the_image(root):
-    """/proc and /sys of this machine are often bound in. A policy that is a link there would be read as root's file."""
+    """/proc and /sys of this machine are often bound in. A policy that is a link there would be
+    read as root's file.
+    """
     (root / "proc/version").write_text("this machine\n")
     (root / "etc/policy.yaml").symlink_to("../proc/version")
     (root / "etc/rules.d").symlink_to("/proc")
@@ -247,7 +278,9 @@ def test_no_way_of_reading_reaches_a_kernel_that_is_bound_into_the_image(root):
     ways = {
         name: way
         for name, way in inspect.getmembers(FileTree, inspect.isfunction)
-        if not name.startswith("_") and name != "refused_write" and "path" in inspect.signature(way).parameters
+        if not name.startswith("_")
+        and name != "refused_write"
+        and "path" in inspect.signature(way).parameters
     }
     assert {"read", "read_guarded", "usage", "space", "list", "stat"} <= set(ways)
     for name in ways:

@@ -13,7 +13,13 @@ from hosttune.actions.record.shared import shared_text
 from hosttune.host.door import Process
 from hosttune.host.masking.cleaned import clean
 from hosttune.host.masking.redact import Redactor, find_people, find_places, find_serials
-from hosttune.host.masking.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_text
+from hosttune.host.masking.secrets import (
+    is_secret_file,
+    is_serial_file,
+    mask_command,
+    mask_mapper_uuid,
+    mask_text,
+)
 from tests.unit.fake_reader import FakeReader
 
 S = "hunter2-XyZ"
@@ -154,12 +160,23 @@ def test_what_rules_decide_with_is_left(text):
 
 
 def test_masking_twice_is_masking_once():
-    once = mask_text(f'x password={S} token: "x y" http://u:{S}@h -H "Cookie:  {S}"\nexport TOKEN={S} x\n--token  {S}')
+    once = mask_text(
+        f'x password={S} token: "x y" http://u:{S}@h -H "Cookie:  {S}"\nexport TOKEN={S} x\n--token  {S}'
+    )
     assert mask_text(once) == once
 
 
 def test_command_line_is_masked_word_by_word():
-    command = ("train", "--password", S, "--api-key=" + S, f"TOKEN={S}", "--passive", "keep", "https://u:" + S + "@h/x")
+    command = (
+        "train",
+        "--password",
+        S,
+        "--api-key=" + S,
+        f"TOKEN={S}",
+        "--passive",
+        "keep",
+        "https://u:" + S + "@h/x",
+    )
     masked = mask_command(command)
     assert S not in " ".join(masked)
     assert (masked[1], masked[2], masked[5:7]) == ("--password", "(masked)", ("--passive", "keep"))
@@ -170,7 +187,10 @@ def test_command_line_is_masked_word_by_word():
     ("command", "masked"),
     [
         ("/usr/bin/curl -u bob:pw url", "/usr/bin/curl -u (masked) url"),
-        ("curl -ubob:pw --proxy-user=bob:pw --user-agent=x", "curl -u(masked) --proxy-user=(masked) --user-agent=x"),
+        (
+            "curl -ubob:pw --proxy-user=bob:pw --user-agent=x",
+            "curl -u(masked) --proxy-user=(masked) --user-agent=x",
+        ),
         ("sudo curl --user bob:pw", "sudo curl --user (masked)"),
         ("mysql -uroot -ppw --port=3306 db", "mysql -uroot -p(masked) --port=3306 db"),
         ("sshpass -p pw ssh -p 22 host", "sshpass -p (masked) ssh -p (masked) host"),
@@ -194,7 +214,8 @@ def test_variable_on_a_command_line_is_masked_to_its_end():
     assert mask_command(("env", "DB_PASSWORD=a b, 'c'")) == ("env", "DB_PASSWORD=(masked)")
 
 
-# For each pattern what makes one that begins anywhere, or goes back, look through the rest of the text again and again.
+# For each pattern what makes one that begins anywhere, or goes back, look through the rest of the
+# text again and again.
 _REPEATED = (
     "a", "a.", "a-", "-", " ", "\t", "\\", '"', "'", '"\\', "'\\", '"a', "`", "(", "[ ", "{", "=", "<", "<<<",  # words
     "token", "token ", "token=", "token=[ ", "password", "password: ", "_key", "pass_", "export ", "auth", '"token": "',
@@ -230,7 +251,9 @@ def _seconds(mask, text: str) -> float:
 
 @pytest.mark.parametrize("kind", _MASKERS)
 def test_time_of_masking_grows_no_faster_than_the_text(kind):
-    """Of eight times the text at most forty times the processor time; what is quadratic takes sixty-four."""
+    """Of eight times the text at most forty times the processor time; what is quadratic takes
+    sixty-four.
+    """
     mask = _MASKERS[kind]
     slow = []
     for part in _REPEATED:
@@ -303,7 +326,9 @@ def test_serial_is_one_word_wherever_it_stands():
         "/sys/class/dmi/id/chassis_serial": b"None\n",
     }
     redactor = Redactor(find_serials(files), share=False)
-    text = redactor.text("/dev/disk/by-id/nvme-SAMSUNG_S4EV_NF0M123456 /dev/disk/by-id/nvme-eui.0025385B01405B1A None")
+    text = redactor.text(
+        "/dev/disk/by-id/nvme-SAMSUNG_S4EV_NF0M123456 /dev/disk/by-id/nvme-eui.0025385B01405B1A None"
+    )
     assert "NF0M" not in text
     assert "0025385" not in text.lower()
     assert text.endswith(" None")
@@ -316,9 +341,14 @@ def shared(text: str, **words: str) -> str:
 def test_addresses_are_replaced_alike_and_what_only_looks_like_one_stays():
     kept = "127.0.0.1 ::1 0.0.0.0 255.255.255.0 0000:3b:00.0 12:34:56 580.65.06 96.00.74.00.01 1.2.3.4-1ubuntu2 1.2.3.4-1 2-1.2.3.4 1:2.3.4.5"
     assert shared(kept) == kept
-    text = shared("10.1.2.3:/vol fe80::1 2001:db8::5 10.1.2.3 10.1.2.4/24 aa:bb:cc:dd:ee:ff enx001122334455")
+    text = shared(
+        "10.1.2.3:/vol fe80::1 2001:db8::5 10.1.2.3 10.1.2.4/24 aa:bb:cc:dd:ee:ff enx001122334455"
+    )
     assert text == "address1:/vol address3 address4 address1 address2/24 mac1 enxmac2"
-    assert shared("ntp:10.1.2.3 10.1.2.3-10.1.2.9 ::ffff:10.1.2.3") == "ntp:address1 address1-address2 ::ffff:address1"
+    assert (
+        shared("ntp:10.1.2.3 10.1.2.3-10.1.2.9 ::ffff:10.1.2.3")
+        == "ntp:address1 address1-address2 ::ffff:address1"
+    )
     assert shared("link/infiniband " + ":".join(["0a"] * 20)) == "link/infiniband mac1"
     assert shared("b83f:d203:0001:0002 b83f:d203:0001:0002 b83f:d203:0001:0003") == "mac1 mac1 mac2"
 
@@ -326,15 +356,27 @@ def test_addresses_are_replaced_alike_and_what_only_looks_like_one_stays():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("nfs01:/export /mnt nfs4 rw 0 0\nNFS01:/home", "server1:/export /mnt nfs4 rw 0 0\nserver1:/home"),
-        ("//nas.corp/x /mnt cifs credentials=/etc/cifs 0 0", "//server1/x /mnt cifs credentials=/etc/cifs 0 0"),
+        (
+            "nfs01:/export /mnt nfs4 rw 0 0\nNFS01:/home",
+            "server1:/export /mnt nfs4 rw 0 0\nserver1:/home",
+        ),
+        (
+            "//nas.corp/x /mnt cifs credentials=/etc/cifs 0 0",
+            "//server1/x /mnt cifs credentials=/etc/cifs 0 0",
+        ),
         ("deb https://mirror.corp/ubuntu noble main", "deb https://server1/ubuntu noble main"),
         ("http_proxy=http://bob:pw@proxy.corp:3128", "http_proxy=http://(masked)@server1:3128"),
         ("see <https://wiki.corp>.", "see <https://server1>."),
         ("nfs.nvidia.com:/x", "server1:/x"),
         ("bob@nas.corp:/x /m fuse.sshfs", "bob@server1:/x /m fuse.sshfs"),
-        ('[plugins.x.registry.configs."reg.corp".auth]', '[plugins.x.registry.configs."server1".auth]'),
-        ('[plugins.x.registry.mirrors."reg.corp:5000"]', '[plugins.x.registry.mirrors."server1:5000"]'),
+        (
+            '[plugins.x.registry.configs."reg.corp".auth]',
+            '[plugins.x.registry.configs."server1".auth]',
+        ),
+        (
+            '[plugins.x.registry.mirrors."reg.corp:5000"]',
+            '[plugins.x.registry.mirrors."server1:5000"]',
+        ),
     ],
 )
 def test_server_is_replaced_in_a_shared_record_alone(text, expected):
@@ -382,9 +424,21 @@ def test_shared_record_names_nobody_in_any_key_or_value():
         "/proc/cmdline": "ip=192.168.7.9 root=/dev/sda1 machine=0123456789abcdef0123456789abcdef",
     }
     devices = ("/dev/mapper/alice-data",)
-    process = Process(1, "python", "alice", ("python", "/home/alice/train.py"), 1, 0, devices, "/user.slice/alice", 1.0)
+    process = Process(
+        1,
+        "python",
+        "alice",
+        ("python", "/home/alice/train.py"),
+        1,
+        0,
+        devices,
+        "/user.slice/alice",
+        1.0,
+    )
     asked = ("findmnt", "--target", "/home/alice", "192.168.7.9")
-    reader = FakeReader(files, processes=(process,), queries={asked: "none of hpc.example\n"}, name="trainbox")
+    reader = FakeReader(
+        files, processes=(process,), queries={asked: "none of hpc.example\n"}, name="trainbox"
+    )
 
     def collect(door):
         door.list("/boot")
@@ -394,16 +448,26 @@ def test_shared_record_names_nobody_in_any_key_or_value():
 
     data = take_record(reader, collect, share=True, tool_version="0")
     text = json.dumps(data)
-    secrets = ("trainbox", "alice", "192.168.7.9", "hpc.example", "0123456789abcdef0123456789abcdef")
+    secrets = (
+        "trainbox",
+        "alice",
+        "192.168.7.9",
+        "hpc.example",
+        "0123456789abcdef0123456789abcdef",
+    )
     assert [word for word in secrets if word in text] == []
-    assert ["findmnt", "--target", "/home/user1", "address1"] in [entry["argv"] for entry in data["queries"]]
+    assert ["findmnt", "--target", "/home/user1", "address1"] in [
+        entry["argv"] for entry in data["queries"]
+    ]
     assert data["listings"]["/etc/sysctl.d"] == ["host-user1.conf"]
     assert data["files"]["/etc/sysctl.d/host-user1.conf"] == "#\nnet.user1=address1\n"
 
 
 def test_versions_of_packages_are_no_addresses():
     status = "Package: a\nStatus: install ok installed\nVersion: 1.2.3.4\nDescription: long\n"
-    data = take_record(FakeReader({"/var/lib/dpkg/status": status}), lambda _: None, share=True, tool_version="0")
+    data = take_record(
+        FakeReader({"/var/lib/dpkg/status": status}), lambda _: None, share=True, tool_version="0"
+    )
     assert data["files"]["/var/lib/dpkg/status"] == status.replace("Description: long\n", "")
 
 
@@ -432,13 +496,18 @@ def test_no_secret_in_quotes_within_quotes_is_left():
 
 
 @pytest.mark.parametrize(
-    "mark", ["-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY----- x -----END PRIVATE KEY-----"]
+    "mark",
+    ["-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY----- x -----END PRIVATE KEY-----"],
 )
 def test_name_of_a_user_that_looks_like_a_key_hides_no_line_of_a_log(mark):
-    """A control group is called as its user likes, and the kernel names it; what lies between two such lines stays."""
+    """A control group is called as its user likes, and the kernel names it; what lies between two
+    such lines stays.
+    """
     oom = f"1779990010.1 kernel: oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/user.slice/{mark},task=python3"
     end = "1779990030.1 kernel: oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/user.slice/-----END PRIVATE KEY-----"
-    fault = "1779990020.1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, GPU has fallen off the bus."
+    fault = (
+        "1779990020.1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, GPU has fallen off the bus."
+    )
     assert fault in mask_text(f"{oom}\n{fault}\n{end}\n{fault}").split("\n")
     assert mask_text(f"{oom}\n{fault}\n{end}").count("Xid") == 1
 
@@ -505,6 +574,12 @@ def test_key_in_a_list_of_sources_and_token_of_a_bot_are_masked():
 def test_cheap_look_passes_over_no_name_of_a_secret(name):
     from hosttune.host.masking.command_secrets import may_name_secret
 
-    for text in (name, name.upper(), name.title(), f"x{name}x", name.replace("k", "\u212a").replace("s", "\u017f")):
+    for text in (
+        name,
+        name.upper(),
+        name.title(),
+        f"x{name}x",
+        name.replace("k", "\u212a").replace("s", "\u017f"),
+    ):
         assert may_name_secret(text)
     assert not may_name_secret("find /data -atime +7 -delete")

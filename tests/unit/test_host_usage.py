@@ -34,7 +34,9 @@ def test_files_are_counted_and_links_not_followed(folder):
 
 
 def test_holes_and_further_names_of_a_file_take_no_room(tmp_path):
-    """Any user can have a file of 16 TiB with holes in /tmp and /var/crash, and 30,000 names for one file."""
+    """Any user can have a file of 16 TiB with holes in /tmp and /var/crash, and 30,000 names for
+    one file.
+    """
     (tmp_path / "data").write_bytes(b"x" * 4096)
     for number in range(5):
         (tmp_path / f"name{number}").hardlink_to(tmp_path / "data")
@@ -100,5 +102,7 @@ def test_record_of_before_is_counted_by_its_listings(folder):
 
 @pytest.mark.parametrize("entry", [[1, 2], [1, -2, True], [1, 2, 1], "x", [1.5, 2, True]])
 def test_record_with_a_usage_of_another_shape_is_refused(entry, tmp_path):
-    record = encode_record(RecordingReader(RootReader(str(tmp_path))), share=False, tool_version="0")
+    record = encode_record(
+        RecordingReader(RootReader(str(tmp_path))), share=False, tool_version="0"
+    )
     assert "usages./tmp" in str(check_record({**record, "usages": {"/tmp": entry}}, "")[0])

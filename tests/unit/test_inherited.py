@@ -11,7 +11,9 @@ from hosttune.host import inherited
 
 def child(code, **kwargs):
     words = (sys.executable, "-c", code)
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, **kwargs).stdout.split()
+    return subprocess.run(
+        words, check=True, capture_output=True, text=True, timeout=60, **kwargs
+    ).stdout.split()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root raises its limits")
@@ -26,7 +28,9 @@ def test_limits_that_would_end_a_write_half_way_are_lifted():
 
 
 def test_timer_of_the_caller_does_not_end_hosttune():
-    """execve(2) keeps one that is armed, and its signal ends a program in the middle of a change."""
+    """execve(2) keeps one that is armed, and its signal ends a program in the middle of a
+    change.
+    """
     code = (
         "import os, signal, sys\nsignal.setitimer(signal.ITIMER_REAL, 300)\nsignal.setitimer(signal.ITIMER_PROF, 300)\n"
         "code = 'import signal as s; from hosttune.host.inherited import take_signals; take_signals();"
@@ -41,7 +45,9 @@ def test_limits_that_cannot_be_raised_stay(monkeypatch):
 
     tried = []
     monkeypatch.setattr(resource, "getrlimit", lambda number: (10, 20))
-    monkeypatch.setattr(resource, "setrlimit", lambda number, pair: tried.append(pair) or _refuse(pair))
+    monkeypatch.setattr(
+        resource, "setrlimit", lambda number, pair: tried.append(pair) or _refuse(pair)
+    )
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     inherited.lift_limits()
     assert {(20, 20), (4096, 4096), (-1, -1)} == set(tried)
@@ -60,12 +66,16 @@ def test_names_of_files_are_utf8_whatever_the_locale_is():
         "print(sys.getfilesystemencoding(), sys.argv[1:])"
     )
     words = (sys.executable, "-c", code, "check")
-    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(
+        words, check=True, capture_output=True, text=True, timeout=60, env=environment
+    )
     assert done.stdout == "utf-8 ['check']\n"
 
 
 def test_program_that_fails_does_so_for_a_caller_that_ignores_ends_and_blocks_signals():
-    """Through sudo, cron and daemons both reach hosttune; apt would have succeeded whatever it did."""
+    """Through sudo, cron and daemons both reach hosttune; apt would have succeeded whatever it
+    did.
+    """
     code = (
         "import signal, sys\nfrom hosttune.cli import app\nfrom hosttune.host.process import look\n"
         "app.run = lambda _: print(look(('false',), timeout_s=9.0).status, *signal.pthread_sigmask(signal.SIG_BLOCK, ())) or 0\n"

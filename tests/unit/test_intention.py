@@ -1,4 +1,6 @@
-"""What one yes began is one intention, in however many runs: an undo takes back all of it, or names what stays."""
+"""What one yes began is one intention, in however many runs: an undo takes back all of it, or names
+what stays.
+"""
 
 import signal
 from dataclasses import replace
@@ -63,7 +65,9 @@ def session_on(writer):
         selected=(),
         resumed=(),
         policy=SimpleNamespace(break_work=False),
-        catalog=SimpleNamespace(find_id=lambda rule: rule, current=lambda rule: rule, former=lambda _: (), rules={}),
+        catalog=SimpleNamespace(
+            find_id=lambda rule: rule, current=lambda rule: rule, former=lambda _: (), rules={}
+        ),
     )
 
 
@@ -78,7 +82,13 @@ def made(writer, *changes, findings=(), at=None, act=None, **more):
         if at and text.endswith(at):
             act()
 
-    return apply(session_on(writer), writer, plan_of(*changes, findings=findings), on_progress=on_progress, **more)
+    return apply(
+        session_on(writer),
+        writer,
+        plan_of(*changes, findings=findings),
+        on_progress=on_progress,
+        **more,
+    )
 
 
 def stop(number=signal.SIGINT):
@@ -97,7 +107,11 @@ def interrupted(writer, how):
         recover(writer)
         return ALL[2:]
     receipt = made(writer, *ALL, at="vm.b", act=stop(how))
-    assert (receipt.stopped, receipt.left, receipt.failed) == (signal.Signals(how).name, ALL[2:], ())
+    assert (receipt.stopped, receipt.left, receipt.failed) == (
+        signal.Signals(how).name,
+        ALL[2:],
+        (),
+    )
     return receipt.left
 
 
@@ -184,7 +198,12 @@ def test_undo_that_is_stopped_is_gone_on_with_and_counts_as_no_failure():
     writer = host()
     made(writer, *ALL)
     session = session_on(writer)
-    receipt = undo(session, writer, plan_undo(session), on_progress=lambda text: text.endswith("vm.c") and stop()())
+    receipt = undo(
+        session,
+        writer,
+        plan_undo(session),
+        on_progress=lambda text: text.endswith("vm.c") and stop()(),
+    )
     assert (receipt.stopped, len(receipt.left), receipt.failed) == ("SIGINT", 2, ())
     journal = read_journal(writer)
     assert [journal.status(run) for run in journal.runs] == ["partly undone", "interrupted"]
@@ -201,7 +220,9 @@ def test_receipt_of_an_undo_that_is_stopped_names_the_same_command():
     made(writer, ALL[2])
     session = session_on(writer)
     planned = plan_undo(session, first)
-    receipt = undo(session, writer, planned, on_progress=lambda text: text.endswith("vm.b") and stop()())
+    receipt = undo(
+        session, writer, planned, on_progress=lambda text: text.endswith("vm.b") and stop()()
+    )
     told = receipt_report(receipt, Page(), is_undo=True, of=planned, words=f"undo {first}")
     assert "stopped by SIGINT: 1 change undone, 1 not begun." in told
     assert f"hosttune undo {first} --yes" in told
@@ -225,7 +246,9 @@ def booted(writer, name):
 
 def test_what_waited_for_a_boot_is_part_of_the_run_before_it_also_where_somebody_booted():
     writer = host()
-    waits = Finding("rule-d", "", Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot"), changes=(ALL[3],))
+    waits = Finding(
+        "rule-d", "", Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot"), changes=(ALL[3],)
+    )
     first = made(writer, ALL[0], findings=(waits,)).run_id
     booted(writer, "next")
     assert made(writer, ALL[3]).part_of == first
@@ -234,14 +257,18 @@ def test_what_waited_for_a_boot_is_part_of_the_run_before_it_also_where_somebody
 
 def test_stage_that_only_a_boot_brings_is_part_of_the_run_that_needed_it_once():
     writer = host()
-    driver = replace(change("a", activation=Activation.REBOOT), address=Address("package-set", "driver"))
+    driver = replace(
+        change("a", activation=Activation.REBOOT), address=Address("package-set", "driver")
+    )
     journal = read_journal(writer)
     run = run_of(writer, journal, plan_of(driver))
     assert run.boots == 2
     recorder = JournalWriter.start(writer, run)
     recorder.done(recorder.intent(driver))
     recorder.finish()
-    assert run_of(writer, read_journal(writer), plan_of(ALL[1])).part_of == ""  # the boot is not there yet
+    assert (
+        run_of(writer, read_journal(writer), plan_of(ALL[1])).part_of == ""
+    )  # the boot is not there yet
     booted(writer, "next")
     assert made(writer, ALL[1]).part_of == run.id
     booted(writer, "later")
@@ -257,7 +284,9 @@ def test_run_that_is_known_to_go_on_with_another_one_is_part_of_it():
 
 def test_triggers_that_wait_for_nobody_are_left_where_a_run_is_stopped(monkeypatch):
     writer = host()
-    monkeypatch.setattr("hosttune.actions.apply.run_trigger", lambda *_: pytest.fail("it was stopped"))
+    monkeypatch.setattr(
+        "hosttune.actions.apply.run_trigger", lambda *_: pytest.fail("it was stopped")
+    )
     monkeypatch.setattr("hosttune.actions.apply.must_wait", lambda *_: "")
     receipt = made(writer, change("a", triggers=(Trigger("daemon-reload"),)), at="vm.a", act=stop())
     assert (receipt.stopped, receipt.left, receipt.waiting) == (

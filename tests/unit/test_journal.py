@@ -1,4 +1,6 @@
-"""What follows from the runs of the journal: how often in a row a value was set, what a run is called, where a line is broken."""
+"""What follows from the runs of the journal: how often in a row a value was set, what a run is
+called, where a line is broken.
+"""
 
 import pytest
 
@@ -22,7 +24,9 @@ def change(address=A, before="60", after="10", **more):
 
 
 def ran(writer, *changes, undoes=(), is_done=True, is_finished=True):
-    recorder = JournalWriter.start(writer, new_run(writer, read_journal(writer), "undo" if undoes else "apply", "d"))
+    recorder = JournalWriter.start(
+        writer, new_run(writer, read_journal(writer), "undo" if undoes else "apply", "d")
+    )
     steps = []
     for number, one in enumerate(changes):
         step = recorder.intent(one, undoes[number] if undoes else None)
@@ -75,7 +79,9 @@ def test_run_goes_by_the_beginning_of_its_id_where_that_is_one_alone():
 def test_what_a_run_is_and_what_became_of_it_is_read_as_it_was_written():
     writer = host()
     recorder = JournalWriter.start(writer, new_run(writer, Journal(()), "apply", "d" * 64))
-    recorder.record_failure(recorder.intent(change(triggers=(Trigger("restart", "x.service"),))), "the kernel says no")
+    recorder.record_failure(
+        recorder.intent(change(triggers=(Trigger("restart", "x.service"),))), "the kernel says no"
+    )
     made = recorder.intent(change(B))
     recorder.done(made, "it complained", change(B, after="11"))
     recorder.trigger(Trigger("restart", "x.service"), "waiting")
@@ -86,7 +92,10 @@ def test_what_a_run_is_and_what_became_of_it_is_read_as_it_was_written():
         (Phase.FAILED, "the kernel says no", "10"),
         (Phase.DONE, "it complained", "11"),
     ]
-    assert (run.waiting, run.ran) == ((Trigger("restart", "x.service"),), (Trigger("daemon-reload"),))
+    assert (run.waiting, run.ran) == (
+        (Trigger("restart", "x.service"),),
+        (Trigger("daemon-reload"),),
+    )
     same = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")
     assert [getattr(run, name) for name in same] == [getattr(recorder.run, name) for name in same]
     assert (run.is_finished, run.boot_id) == (True, "boot")

@@ -12,10 +12,20 @@ from tests.unit.fake_reader import FakeReader
 
 
 def record(writer, number, *, after="10", undoes=None, is_done=True):
-    run = Run(f"run-{number:03d}", "undo" if undoes else "apply", f"2026-01-01T00:00:{number:02d}", "me", "b", "d", "0")
+    run = Run(
+        f"run-{number:03d}",
+        "undo" if undoes else "apply",
+        f"2026-01-01T00:00:{number:02d}",
+        "me",
+        "b",
+        "d",
+        "0",
+    )
     recorder = JournalWriter.start(writer, run)
     if after:
-        step = recorder.intent(Change(Address("sysctl", f"vm.x{number}"), Action.UPDATE, "60", after, "rule"), undoes)
+        step = recorder.intent(
+            Change(Address("sysctl", f"vm.x{number}"), Action.UPDATE, "60", after, "rule"), undoes
+        )
         (recorder.done if is_done else lambda step: recorder.record_failure(step, "no"))(step)
     recorder.finish()
     return StepId(run.id, 1)
@@ -104,7 +114,15 @@ def test_prune_keeps_what_was_undone_on_paper_while_a_later_value_is_in_force():
 
 
 def step_of(writer, number, change, undoes=None, *, superseded=False):
-    run = Run(f"run-{number:03d}", "undo" if undoes else "apply", f"2026-01-01T00:00:{number:02d}", "me", "b", "d", "0")
+    run = Run(
+        f"run-{number:03d}",
+        "undo" if undoes else "apply",
+        f"2026-01-01T00:00:{number:02d}",
+        "me",
+        "b",
+        "d",
+        "0",
+    )
     recorder = JournalWriter.start(writer, run)
     step = recorder.intent(change, undoes, superseded=superseded)
     recorder.done(step)

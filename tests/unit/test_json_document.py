@@ -110,7 +110,9 @@ def test_member_knows_its_line():
 KEYS = st.sampled_from(["a", "b", "log-opts", 'q"', "ü", ""])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, min_size=1, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, min_size=1, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -140,10 +142,14 @@ DOS = '{\r\n    "runtimes": {\r\n        "nvidia": {"path": "nvidia-container-ru
 
 
 @pytest.mark.parametrize("text", [DOS, "{}\r\n", '{"a": {}}\r\n', "\r\n", "{\r\n}", "{}"])
-@pytest.mark.parametrize("path", [("log-driver",), ("log-opts", "max-size"), ("runtimes", "other", "path")])
+@pytest.mark.parametrize(
+    "path", [("log-driver",), ("log-opts", "max-size"), ("runtimes", "other", "path")]
+)
 def test_what_is_added_ends_its_lines_as_the_file_does(text, path):
     new = put(text, path, "x")
     ends = {"\r\n"} if "\r\n" in text else {"\n"}
-    assert {"\r\n" if line.endswith("\r\n") else "\n" for line in new.splitlines(keepends=True)[:-1]} <= ends
+    assert {
+        "\r\n" if line.endswith("\r\n") else "\n" for line in new.splitlines(keepends=True)[:-1]
+    } <= ends
     assert get(parse(new), path).value.data == "x"
     assert text != DOS or drop(new, path) == text

@@ -26,10 +26,14 @@ if end is not None:
 """
 
 
-def start(work: str, *, memory: int = 1 << 40, cpu: float = 60, **streams: object) -> subprocess.Popen[bytes]:
+def start(
+    work: str, *, memory: int = 1 << 40, cpu: float = 60, **streams: object
+) -> subprocess.Popen[bytes]:
     program = START.format(memory=memory, cpu=cpu) + textwrap.dedent(work)
     words = [sys.executable, "-c", program]
-    return subprocess.Popen(words, **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": ROOT, **streams})  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(
+        words, **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "cwd": ROOT, **streams}
+    )  # type: ignore[call-overload,no-any-return]
 
 
 def read_line(process: subprocess.Popen[bytes]) -> str:
@@ -51,7 +55,9 @@ def test_output_comes_whole_and_in_its_order_and_the_exit_status_is_the_childs()
     """)
     lines = process.communicate(timeout=60)[0].decode().splitlines()
     assert process.returncode == 7
-    assert lines == [line for number in range(2000) for line in (f"{number} {'x' * 2000}", f"error {number}")]
+    assert lines == [
+        line for number in range(2000) for line in (f"{number} {'x' * 2000}", f"error {number}")
+    ]
 
 
 def test_child_that_a_signal_ended_gives_its_number():
@@ -160,7 +166,9 @@ def test_signal_of_the_terminal_comes_to_the_child_once():
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(ROOT)
-        program = START.format(memory=1 << 40, cpu=60) + textwrap.dedent(COUNTS.format(number=int(signal.SIGINT)))
+        program = START.format(memory=1 << 40, cpu=60) + textwrap.dedent(
+            COUNTS.format(number=int(signal.SIGINT))
+        )
         os.execv(sys.executable, [sys.executable, "-c", program])
     said = b""
     while b"\n" not in said:

@@ -1,4 +1,6 @@
-"""The history of the daily check: one report a day, bounded, whole after a power cut, found again by `diff`."""
+"""The history of the daily check: one report a day, bounded, whole after a power cut, found again
+by `diff`.
+"""
 
 import json
 import os
@@ -102,7 +104,11 @@ def test_draft_that_a_power_cut_left_is_swept_and_that_of_a_writer_at_work_is_no
     os.utime(old, (1, 1))
     os.utime(f"{where}/notes.txt", (1, 1))
     keep("x", "2026-11-22T00:30:00+00:00", 3, where)
-    assert (os.path.exists(old), os.path.exists(new), os.path.exists(f"{where}/notes.txt")) == (False, True, True)
+    assert (os.path.exists(old), os.path.exists(new), os.path.exists(f"{where}/notes.txt")) == (
+        False,
+        True,
+        True,
+    )
     assert kept_days(where) == ("2026-11-21", "2026-11-22")
 
 
@@ -126,7 +132,9 @@ def test_day_without_a_report_takes_the_last_one_before_and_never_a_later_one(wh
     keep_days(("2026-11-18", "2026-11-20"), where, 9)
     assert report_of("2026-11-19", where)[0] == f"{where}/2026-11-18.json"
     assert report_of("2026-11-20", where)[0] == f"{where}/2026-11-20.json"
-    with pytest.raises(HosttuneError, match="no report of 2026-11-17 or of a day before it") as caught:
+    with pytest.raises(
+        HosttuneError, match="no report of 2026-11-17 or of a day before it"
+    ) as caught:
         report_of("2026-11-17", where)
     assert caught.value.hint == "the first one is of 2026-11-18"
 
@@ -202,7 +210,9 @@ def test_kept_file_that_is_no_report_is_told(run, where):
     assert (status, "2026-11-01.json: is not a report of hosttune check" in err) == (2, True)
 
 
-@pytest.mark.parametrize("words", [(), ("--format", "prometheus"), ("--format", "json", "--host", H100)])
+@pytest.mark.parametrize(
+    "words", [(), ("--format", "prometheus"), ("--format", "json", "--host", H100)]
+)
 def test_keep_is_of_this_host_and_of_json_alone(run, where, words):
     status, out, err = run("check", "--keep", *words)
     assert (status, out) == (2, "")
@@ -227,12 +237,18 @@ def test_keep_never_replaces_the_report_of_the_day_by_another_one(run, where, wo
     assert report_of("2026-11-22", where)[1] == b"the whole day"
 
 
-def test_check_keeps_the_very_document_that_it_shows_as_many_days_as_the_policy_says(run, where, monkeypatch, tmp_path):
+def test_check_keeps_the_very_document_that_it_shows_as_many_days_as_the_policy_says(
+    run, where, monkeypatch, tmp_path
+):
     real = host.open_reader  # reads the policy
-    monkeypatch.setattr(host, "open_reader", lambda **words: read_record(str(H100)) if words else real())
+    monkeypatch.setattr(
+        host, "open_reader", lambda **words: read_record(str(H100)) if words else real()
+    )
     policy = tmp_path / "policy.yaml"
     load = policy_file.load_policy  # the host's own policy, which no option names
-    monkeypatch.setattr(policy_file, "load_policy", lambda _, catalog, __=None: load(real(), catalog, str(policy)))
+    monkeypatch.setattr(
+        policy_file, "load_policy", lambda _, catalog, __=None: load(real(), catalog, str(policy))
+    )
     policy.write_text("keep_reports: 2\n")
     keep_days(("2020-01-01", "2020-01-02", "2020-01-03"), where, 9)
     _, out, err = run("check", "--format", "json", "--keep")

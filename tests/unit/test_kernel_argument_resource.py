@@ -1,4 +1,6 @@
-"""Arguments of the kernel: in the settings of GRUB, in its menu, in the running kernel; who wins, and the way back."""
+"""Arguments of the kernel: in the settings of GRUB, in its menu, in the running kernel; who wins,
+and the way back.
+"""
 
 import pytest
 
@@ -16,7 +18,11 @@ IOMMU = "- kernel-argument: iommu=pt"
 APPEND = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {}"'
 SETTINGS = {"/etc/default/grub": 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n'}
 MENU = grub_cfg("Ubuntu", "6.8.0-60-generic")
-FACTS = {"/proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz root=UUID=0a ro quiet\n", "/boot/grub/grub.cfg": MENU, **SETTINGS}
+FACTS = {
+    "/proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz root=UUID=0a ro quiet\n",
+    "/boot/grub/grub.cfg": MENU,
+    **SETTINGS,
+}
 
 
 def machine(files=None, **kwargs):
@@ -35,8 +41,12 @@ def test_argument_is_added_to_the_menu_and_waits_for_the_reboot():
     assert "ro recovery nomodeset\n" in menu
     finding = one.finding()
     assert (finding.verdict, str(finding.hold)) == (Verdict.DIFFERS, "waiting for a reboot")
-    assert finding.evidence == (f"{OURS}:3 sets it, and all 2 entries of /boot/grub/grub.cfg have it",)
-    one.door.files["/proc/cmdline"] = machine({"/proc/cmdline": "ro quiet iommu=pt"}).base.files["/proc/cmdline"]
+    assert finding.evidence == (
+        f"{OURS}:3 sets it, and all 2 entries of /boot/grub/grub.cfg have it",
+    )
+    one.door.files["/proc/cmdline"] = machine({"/proc/cmdline": "ro quiet iommu=pt"}).base.files[
+        "/proc/cmdline"
+    ]
     del one.door.files["/proc/cmdline"]
     one.undo()
     assert one.kept() == {}
@@ -94,8 +104,16 @@ def test_what_stands_in_the_way_is_named(files, wish, kind, says):
     [
         (host({"/proc/cmdline": "quiet"}), Verdict.ADVICE, "/etc/kernel/cmdline"),
         (host({"/proc/cmdline": "quiet iommu=pt"}), Verdict.OK, ""),
-        (machine({"/boot/grub/grub.cfg": "# generated\n"}), Verdict.ADVICE, "add iommu=pt to the kernel command line"),
-        (machine({"/etc/default/grub": 'GRUB_CMDLINE_LINUX="$(x)"\n'}), Verdict.UNKNOWN, "a shell works it out"),
+        (
+            machine({"/boot/grub/grub.cfg": "# generated\n"}),
+            Verdict.ADVICE,
+            "add iommu=pt to the kernel command line",
+        ),
+        (
+            machine({"/etc/default/grub": 'GRUB_CMDLINE_LINUX="$(x)"\n'}),
+            Verdict.UNKNOWN,
+            "a shell works it out",
+        ),
         (machine(unreadable={"/boot/grub/grub.cfg": "needs root"}), Verdict.UNKNOWN, "needs root"),
     ],
 )
@@ -108,7 +126,12 @@ def test_host_that_cannot_be_changed_is_told(door, verdict, says):
 
 def test_image_gets_the_file_and_update_grub_waits():
     files = {"/boot/grub/grub.cfg": MENU, **SETTINGS}
-    image = host(files, kind="root", persistent_only=True, unreadable=dict.fromkeys(("/sys", "/proc", "/run"), "no"))
+    image = host(
+        files,
+        kind="root",
+        persistent_only=True,
+        unreadable=dict.fromkeys(("/sys", "/proc", "/run"), "no"),
+    )
     one = One(image, IOMMU)
     receipt = one.apply()
     assert [change.split()[0] for change in map(str, one.kept())] == [OURS]
@@ -137,7 +160,9 @@ def test_menu_is_proven_by_each_normal_entry_and_our_own_settings_alone(files, u
 
 def test_menu_that_is_not_there_proves_nothing():
     door = host({OURS: WITH_IT, **SETTINGS})
-    assert describe_unproven(door) == f"{GRUB} cannot be compared with its settings: it is not there"
+    assert (
+        describe_unproven(door) == f"{GRUB} cannot be compared with its settings: it is not there"
+    )
 
 
 def test_menu_that_did_not_take_the_argument_is_no_success():
@@ -215,16 +240,23 @@ def test_entries_are_those_of_this_system_and_not_for_recovery():
         "### END /etc/grub.d/10_linux ###\n### BEGIN /etc/grub.d/30_os-prober ###\nlinux /boot/vmlinuz-9 ro\n"
         "### END /etc/grub.d/30_os-prober ###\nlinux16 /boot/memtest86+.bin\n"
     )
-    assert [(one.number, one.arguments) for one in grub.parse_entries(text)] == [(2, ("ro", "quiet", "$vt_handoff"))]
+    assert [(one.number, one.arguments) for one in grub.parse_entries(text)] == [
+        (2, ("ro", "quiet", "$vt_handoff"))
+    ]
     before, after = (
-        grub.add_up_arguments([("f", f'GRUB_CMDLINE_LINUX_DEFAULT="{words}"')]) for words in ("quiet", "quiet x=1")
+        grub.add_up_arguments([("f", f'GRUB_CMDLINE_LINUX_DEFAULT="{words}"')])
+        for words in ("quiet", "quiet x=1")
     )
     assert "linux /vmlinuz-1 ro quiet x=1 $vt_handoff\n" in grub.regenerate(text, before, after)
     assert [one.number for one in grub.parse_entries("linux /vmlinuz-1 ro\n")] == [1]
 
 
 def test_files_are_read_in_the_order_of_grub_mkconfig():
-    files = {"/etc/default/grub.d/9.cfg": "b", "/etc/default/grub.d/10.cfg": "a", "/etc/default/grub.d/x": "no"}
+    files = {
+        "/etc/default/grub.d/9.cfg": "b",
+        "/etc/default/grub.d/10.cfg": "a",
+        "/etc/default/grub.d/x": "no",
+    }
     assert [path for path, _ in grub.read_files(FakeReader({"/etc/default/grub": "", **files}))] == [
         "/etc/default/grub", "/etc/default/grub.d/10.cfg", "/etc/default/grub.d/9.cfg",
     ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""Lines of the kernel log in which the kernel quotes what a user chose: they count for their own rule, and for no other."""
+"""Lines of the kernel log in which the kernel quotes what a user chose: they count for their own
+rule, and for no other.
+"""
 
 import json
 import re
@@ -8,9 +10,28 @@ import pytest
 from hosttune.actions.record.record import take_record
 from hosttune.facts import Facts
 from hosttune.facts.gpu.gpu_errors import sxids_in, xids_in
-from hosttune.facts.gpu.nvidia_smi import is_rejected, messages_in, needs_open, not_for_open, sentences_of
-from hosttune.facts.kernel.host_log import cards_in, choose_lines, count_severities, lockups_in, modules_in
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, leave_users_out, lines_of, message_of, reach_of
+from hosttune.facts.gpu.nvidia_smi import (
+    is_rejected,
+    messages_in,
+    needs_open,
+    not_for_open,
+    sentences_of,
+)
+from hosttune.facts.kernel.host_log import (
+    cards_in,
+    choose_lines,
+    count_severities,
+    lockups_in,
+    modules_in,
+)
+from hosttune.facts.kernel.kernel_log import (
+    DMESG,
+    JOURNAL,
+    leave_users_out,
+    lines_of,
+    message_of,
+    reach_of,
+)
 from hosttune.facts.storage import storage_log
 from tests.unit.fake_reader import FakeReader
 
@@ -118,8 +139,15 @@ CARRIERS = {
     "locked up": lambda text: f"watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [{comm(text)}:7]",
     "service": lambda text: f"systemd[1]: Starting {text}...",
 }  # fmt: skip
-# A user mounts an overlay in a namespace of his own: the kernel quotes any path. Both programs indent a second line.
-ENDS = {"line": f"\n{'':26}", "U+2028": "\u2028", "U+0085": "\x85", "vertical tab": "\x0b", "carriage return": "\r"}
+# A user mounts an overlay in a namespace of his own: the kernel quotes any path. Both programs
+# indent a second line.
+ENDS = {
+    "line": f"\n{'':26}",
+    "U+2028": "\u2028",
+    "U+0085": "\x85",
+    "vertical tab": "\x0b",
+    "carriage return": "\r",
+}
 
 
 def told(log):
@@ -142,7 +170,12 @@ def told(log):
         "hung": sum("blocked for more" in line for line in kept),
         "GPUs": xids_in(messages),
         "switches": sxids_in(messages),
-        "driver": (len(messages), needs_open(sentences), not_for_open(sentences), is_rejected(messages)),
+        "driver": (
+            len(messages),
+            needs_open(sentences),
+            not_for_open(sentences),
+            is_rejected(messages),
+        ),
         "head": len(reach_of(log)),
     }
 
@@ -156,7 +189,9 @@ def in_buffer(text):
 
 
 @pytest.mark.parametrize("line", GENUINE)
-@pytest.mark.parametrize("written", [in_journal, in_buffer, "[ 7000.000001] [   T4711] {}\n".format])
+@pytest.mark.parametrize(
+    "written", [in_journal, in_buffer, "[ 7000.000001] [   T4711] {}\n".format]
+)
 def test_what_the_kernel_itself_says_counts(line, written):
     assert told(written(line)) != told(written("usb 1-1: new device"))
 
@@ -187,24 +222,33 @@ def test_log_is_not_made_whole_by_what_a_user_chose(line):
             {JOURNAL: in_journal(carrier(line)) + in_journal(later)},
             {DMESG: in_buffer(carrier(line)) + in_buffer(later)},
         ):
-            log = Facts(FakeReader({"/proc/uptime": "864000.00 1.00\n"}, queries=answers, now=NOW)).kernel_log
+            log = Facts(
+                FakeReader({"/proc/uptime": "864000.00 1.00\n"}, queries=answers, now=NOW)
+            ).kernel_log
             assert not log.is_whole, carrier(line)
 
 
 def test_name_of_a_program_is_no_word_of_an_xid():
     """Of an error of NVLink the driver says in the next word whether it is fatal."""
     line = "NVRM: Xid (PCI:0000:1b:00): 145, pid=7, name={}, RLW_SRC_TRACK Nonfatal XC0 i0 Link 13 (0x040988e2 0x8 0x0)"
-    seen = [xids_in([line.format(name)], "570.1") for name in ("ray::W", "a, X Fatal (0x1", "a Fatal b", "")]
+    seen = [
+        xids_in([line.format(name)], "570.1")
+        for name in ("ray::W", "a, X Fatal (0x1", "a Fatal b", "")
+    ]
     assert all(one == seen[0] for one in seen)
 
 
 @pytest.mark.parametrize("end", ["", *ENDS.values()], ids=["", *ENDS])
 @pytest.mark.parametrize("program", [JOURNAL, DMESG])
 def test_file_name_of_a_program_that_crashed_is_no_word_of_the_kernel(program, end):
-    """As uid 4001 on Linux 6.18 with kernel.print-fatal-signals=1; also in a record, which keeps no second lines."""
+    """As uid 4001 on Linux 6.18 with kernel.print-fatal-signals=1; also in a record, which keeps no
+    second lines.
+    """
     write = in_journal if program == JOURNAL else in_buffer
     fault = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
-    log = write(f"{fault}{end}: NVRM: Xid (PCI:: potentially unexpected fatal signal 11.") + write(GENUINE[0])
+    log = write(f"{fault}{end}: NVRM: Xid (PCI:: potentially unexpected fatal signal 11.") + write(
+        GENUINE[0]
+    )
     log += write(f"{fault}{end * 3}{'x' * 60}IN=lo OUT= SRC=127.0.0.1 DST=127.0.0.1 LEN=28")
     host = FakeReader({"/proc/uptime": "864000.00 1.00\n"}, queries={program: log}, now=NOW)
     kept = take_record(host, lambda door: door.query(program), share=False, tool_version="0")
@@ -219,12 +263,15 @@ def test_name_of_a_program_hides_no_message_of_the_driver(name):
     line = "NVRM: Xid (PCI:0000:1b:00): 48, pid=7, name={}, DBE (double bit error), Ch 00000010"
     for written in (in_journal, in_buffer):
         assert told(written(line.format(comm(name)))) == told(written(line.format("python")))
-    # without it journalctl prints `[75B blob data]` in the place of a message with an unprintable byte
+    # without it journalctl prints `[75B blob data]` in the place of a message with an unprintable
+    # byte
     assert "--all" in JOURNAL
 
 
 def test_programs_that_write_to_the_log_are_not_asked_for():
-    """Of what programs write to /dev/kmsg the journal cuts the first word off, and calls it their name."""
+    """Of what programs write to /dev/kmsg the journal cuts the first word off, and calls it their
+    name.
+    """
     assert "SYSLOG_FACILITY=0" in JOURNAL
     assert DMESG == ("dmesg", "--kernel")
     assert next(word for word in JOURNAL if word.startswith("--grep=")).startswith("--grep=^(?:")
@@ -254,7 +301,9 @@ def test_record_of_an_older_release_answers_by_its_own_words():
     ],
 )
 def test_version_that_a_client_sends_to_the_driver_is_no_message(version):
-    """As dmesg(1) prints a message of several lines; the version is any user's, and what follows is the driver's."""
+    """As dmesg(1) prints a message of several lines; the version is any user's, and what follows is
+    the driver's.
+    """
     head = "1795950000.123456 kernel: "
     text = f"NVRM: API mismatch: the client has the version {version}, but\nNVRM: this kernel module has the version 550.54."
     real = f"{head}NVRM: Xid (PCI:0000:17:00): 79, pid=1, GPU has fallen off the bus.\n"

@@ -10,18 +10,24 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
-# Lists of all types that a file may name, whatever they keep: for masking, for lint, for words of a report.
+# Lists of all types that a file may name, whatever they keep: for masking, for lint, for words of a
+# report.
 OF_ALL_TYPES = {
     "host/reading/named.py", "resources/storage/fstab_lint.py", "resources/storage/mount_policy.py",
     "measure/views/watch_words.py",
 }  # fmt: skip
 
 
-TEXTS = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+TEXTS = {
+    path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
+    for path in PACKAGE.rglob("*.py")
+}
 
 
 def literals(text: str) -> Iterator[set[object]]:
-    """What each set, list and tuple, and the keys of each mapping, of a module hold; bytes as texts."""
+    """What each set, list and tuple, and the keys of each mapping, of a module hold; bytes as
+    texts.
+    """
     for node in ast.walk(ast.parse(text)):
         parts = node.elts if isinstance(node, ast.Set | ast.List | ast.Tuple) else []
         parts = node.keys if isinstance(node, ast.Dict) else parts
@@ -59,7 +65,9 @@ def test_folders_of_units_are_in_one_module():
 
 
 def test_what_stands_in_for_an_unread_fact_is_chosen_in_one_place():
-    """`read_or_default` does it: a function that is only `try`, `except UnknownFact` and two returns is a copy of it."""
+    """`read_or_default` does it: a function that is only `try`, `except UnknownFact` and two
+    returns is a copy of it.
+    """
     copies = [
         f"{name}:{node.lineno}"
         for name, text in TEXTS.items()
@@ -67,7 +75,10 @@ def test_what_stands_in_for_an_unread_fact_is_chosen_in_one_place():
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Try)
         and [type(one) for one in node.body] == [ast.Return]
-        and [ast.unparse(one).startswith("except UnknownFact:\n    return ") for one in node.handlers] == [True]
+        and [
+            ast.unparse(one).startswith("except UnknownFact:\n    return ") for one in node.handlers
+        ]
+        == [True]
         and ast.unparse(node.handlers[0]).count("\n") == 1
     ]
     assert copies == []

@@ -1,4 +1,6 @@
-"""A list of which a part could not be read: what is known decides where it can, and all else is unknown."""
+"""A list of which a part could not be read: what is known decides where it can, and all else is
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +191,9 @@ def test_rule_judges_the_known_items():
         ("", False, WHY),
     ]
     sound = Disks(known_part((Disk("sda"),), UnknownFact(WHY)))
-    assert [one.verdict for one in findings_of(rule, sound, "for_each: disks.all\n")] == [Verdict.UNKNOWN]
+    assert [one.verdict for one in findings_of(rule, sound, "for_each: disks.all\n")] == [
+        Verdict.UNKNOWN
+    ]
 
 
 def test_words_of_a_fault_name_the_known_part_and_why_there_may_be_more():
@@ -202,7 +206,9 @@ def test_words_of_a_fault_name_the_known_part_and_why_there_may_be_more():
 
 def test_fault_is_kept_where_its_words_are_unknown():
     disks = Disks((Disk("sda", make_unread(WHY)),))
-    (found,) = findings_of(rule_with("len(disks.all) == 0", "{{ disks.all[0].errors }} errors"), disks)
+    (found,) = findings_of(
+        rule_with("len(disks.all) == 0", "{{ disks.all[0].errors }} errors"), disks
+    )
     assert found.is_fault
     assert found.reason == f"Disk errors: a fault, but its details are unknown: {WHY}"
     assert found.todo == ""
@@ -210,5 +216,7 @@ def test_fault_is_kept_where_its_words_are_unknown():
 
 def test_advice_whose_words_are_unknown_is_unknown():
     disks = Disks((Disk("sda", make_unread(WHY)),))
-    (found,) = findings_of(rule_with("len(disks.all) == 0", "{{ disks.all[0].errors }} errors", "false"), disks)
+    (found,) = findings_of(
+        rule_with("len(disks.all) == 0", "{{ disks.all[0].errors }} errors", "false"), disks
+    )
     assert (found.verdict, found.reason) == (Verdict.UNKNOWN, WHY)

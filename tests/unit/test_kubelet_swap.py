@@ -41,7 +41,11 @@ HOST = {
 def facts(changes=(), shared=False):
     files = {path: text for path, text in {**HOST, **dict(changes)}.items() if text is not None}
     if shared:
-        files = {path: kept for path, text in files.items() if (kept := shared_text(path, text)) is not None}
+        files = {
+            path: kept
+            for path, text in files.items()
+            if (kept := shared_text(path, text)) is not None
+        }
     links = {path: files.pop(path) for path in [*files] if ".wants/" in path}
     if "/swap.img" in files:
         files["/swap.img"] = FileValue(b"", 0o600)
@@ -59,7 +63,13 @@ def facts(changes=(), shared=False):
         ({CONFIG: "# failSwapOn: false\n"}, True),
         ({FLAGS: 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --fail-swap-on=false"\n'}, False),
         ({"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--fail-swap-on=false\n"}, False),
-        ({CONFIG: "failSwapOn: false\n", "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--fail-swap-on=true\n"}, True),
+        (
+            {
+                CONFIG: "failSwapOn: false\n",
+                "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--fail-swap-on=true\n",
+            },
+            True,
+        ),
         ({"/etc/systemd/system/multi-user.target.wants/kubelet.service": None}, False),
         ({f"{UNIT}.d/20-swap.conf": "[Service]\nExecStartPre=/sbin/swapoff -a\n"}, False),
         ({"/var/spool/cron/crontabs/root": "@reboot /sbin/swapoff -a\n"}, False),
@@ -68,7 +78,9 @@ def facts(changes=(), shared=False):
         ({**PREPARES, "/opt/prepare.sh": "#!/bin/sh\n# swapoff -a\n"}, True),
     ],
 )
-def test_kubelet_refuses_swap_unless_its_settings_or_the_boot_say_otherwise(changes, refuses, shared):
+def test_kubelet_refuses_swap_unless_its_settings_or_the_boot_say_otherwise(
+    changes, refuses, shared
+):
     assert refuses_swap(facts(changes, shared)) is refuses
 
 
@@ -79,7 +91,9 @@ def notes(changes):
 def test_line_of_swap_is_noted_and_takes_nothing_from_the_node():
     (found,) = notes({})
 
-    assert found.note.startswith("line 1 of /etc/fstab has the swap /swap.img: the kubelet does not start")
+    assert found.note.startswith(
+        "line 1 of /etc/fstab has the swap /swap.img: the kubelet does not start"
+    )
     assert "swapoff /swap.img" in found.way_out
     assert not found.is_absent
     assert not found.fault
@@ -87,7 +101,9 @@ def test_line_of_swap_is_noted_and_takes_nothing_from_the_node():
 
 def test_swap_in_use_that_no_line_names_is_noted():
     rows = "Filename Type Size Used Priority\n/dev/zram0 partition 1024 0 100\n"
-    (found,) = notes({"/etc/fstab": "", "/proc/swaps": rows, "/proc/meminfo": "SwapTotal: 1024 kB\n"})
+    (found,) = notes(
+        {"/etc/fstab": "", "/proc/swaps": rows, "/proc/meminfo": "SwapTotal: 1024 kB\n"}
+    )
 
     assert "/proc/swaps has the swap /dev/zram0" in found.note
 
@@ -101,7 +117,10 @@ def test_swap_in_use_that_no_line_names_is_noted():
         {"/proc/cmdline": "root=/dev/sda1 ro systemd.swap=no\n"},
         {"/etc/systemd/system/swap.target": ""},
         {"/etc/systemd/system/swap.img.swap": ""},
-        {"/etc/fstab": "UUID=0a-1 none swap sw 0 0\n", r"/etc/systemd/system/dev-disk-by\x2duuid-0a\x2d1.swap": ""},
+        {
+            "/etc/fstab": "UUID=0a-1 none swap sw 0 0\n",
+            r"/etc/systemd/system/dev-disk-by\x2duuid-0a\x2d1.swap": "",
+        },
     ],
 )
 def test_host_whose_kubelet_starts_has_no_note(changes):

@@ -1,4 +1,6 @@
-"""The child that looks at places in which a user may mount something: when it is started, and when it ends."""
+"""The child that looks at places in which a user may mount something: when it is started, and when
+it ends.
+"""
 
 from __future__ import annotations
 
@@ -44,16 +46,23 @@ def test_where_no_process_can_be_started_this_one_does_not_look(monkeypatch):
     """It would wait itself for a server, and a user can take every place for a process."""
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "fork", refuse)
-    assert Looker().ask(os.getpid, PLACE) == Unreadable(f"{PLACE}: no process could be started to look at it")
+    assert Looker().ask(os.getpid, PLACE) == Unreadable(
+        f"{PLACE}: no process could be started to look at it"
+    )
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes folders of others")
 def test_one_user_keeps_few_looks_waiting(monkeypatch):
-    """A folder each time, behind which no server answers; those of another user are looked at all the same."""
+    """A folder each time, behind which no server answers; those of another user are looked at all
+    the same.
+    """
     monkeypatch.setattr(late_mounts, "ANSWER_S", 0.2)
     looker, asked = Looker(), []
-    with tempfile.TemporaryDirectory(dir="/tmp") as eves, tempfile.TemporaryDirectory(dir="/tmp") as bobs:
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as eves,
+        tempfile.TemporaryDirectory(dir="/tmp") as bobs,
+    ):
         os.chown(eves, 54321, 54321)
         os.chown(bobs, 54322, 54322)
         monkeypatch.setattr(looker, "_read_answer", lambda words, _: asked.append(words))
@@ -87,7 +96,9 @@ def test_child_ends_with_its_parent_also_without_proc():
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes a folder in /var/lib")
 def test_folder_of_a_service_account_is_no_place_of_root():
-    """Code of users runs as jenkins or gitlab-runner: who owns the folders on the way counts, not how they are called."""
+    """Code of users runs as jenkins or gitlab-runner: who owns the folders on the way counts, not
+    how they are called.
+    """
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="hosttune-test-") as top:
         Path(top).chmod(0o755)
         for name in ("roots", "eves", "open"):
@@ -98,21 +109,35 @@ def test_folder_of_a_service_account_is_no_place_of_root():
         Path(top, "open").chmod(0o1777)
         Path(top, "link").symlink_to("eves")
         Path(top, "round").symlink_to("round")
-        assert [late_mounts.is_of_root(f"{top}/{one}") for one in ("roots", "roots/none", "none/none")] == [True] * 3
-        for path in ("eves", "eves/file", "eves/none/none", "roots/file", "open/file", "link", "link/file", "round/x"):
+        assert [
+            late_mounts.is_of_root(f"{top}/{one}") for one in ("roots", "roots/none", "none/none")
+        ] == [True] * 3
+        for path in (
+            "eves",
+            "eves/file",
+            "eves/none/none",
+            "roots/file",
+            "open/file",
+            "link",
+            "link/file",
+            "round/x",
+        ):
             assert not late_mounts.is_of_root(f"{top}/{path}"), path
             assert Looker().ask(os.getpid, f"{top}/{path}") != os.getpid()
         assert Looker().ask(os.getpid, f"{top}/roots/none") == os.getpid()
     assert late_mounts.is_of_root("/etc/fstab")
     assert late_mounts.is_of_root("/home")
-    with tempfile.TemporaryDirectory(dir="/", prefix="hosttune-test-") as top:  # as the top of a disk is
+    with tempfile.TemporaryDirectory(
+        dir="/", prefix="hosttune-test-"
+    ) as top:  # as the top of a disk is
         assert late_mounts.is_of_root("/hosttune-test-none")
         os.chown(top, 54321, 54321)
         assert not late_mounts.is_of_root(top)
     assert not late_mounts.is_of_root("/home/x/y")
 
 
-# A mount of root's ends after it was met, and the next one, of a user, gets its number. Its server answers nothing.
+# A mount of root's ends after it was met, and the next one, of a user, gets its number. Its server
+# answers nothing.
 REUSES = """
 import ctypes, os, signal, subprocess, sys
 from hosttune.host.reading.late_mounts import is_of_root
@@ -134,17 +159,23 @@ print(is_of_root(f"{top}/eves/x/y"))
 """
 
 
-@pytest.mark.skipif(os.getuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root mounts FUSE")
+@pytest.mark.skipif(
+    os.getuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root mounts FUSE"
+)
 def test_number_of_a_mount_that_has_ended_says_nothing_of_the_next():
     words = ["unshare", "-m", "--propagation", "private", sys.executable, "-c", REUSES]
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="hosttune-test-") as top:
         Path(top).chmod(0o755)
-        done = subprocess.run([*words, top], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+        done = subprocess.run(
+            [*words, top], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        )
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_way_of_more_folders_than_root_makes_is_not_taken_for_roots():
-    """PATH_MAX has room for two thousand: that was a RecursionError, by which any user ended root's commands."""
+    """PATH_MAX has room for two thousand: that was a RecursionError, by which any user ended root's
+    commands.
+    """
     assert late_mounts.is_way_of_root("/usr/bin")
     for count in (200, 2000, 20_000):
         assert not late_mounts.is_way_of_root("/usr" + "/a" * count)

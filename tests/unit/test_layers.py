@@ -17,7 +17,8 @@ from tests.hosts.built import BUILT
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-# A layer may import from itself and from the layers below it in this list, also where it is for types alone.
+# A layer may import from itself and from the layers below it in this list, also where it is for
+# types alone.
 LAYERS = (
     ("measure.cli",),
     ("cli",),
@@ -46,9 +47,26 @@ LAYERS = (
 )
 # Within engine/ a room may import from itself and from the rooms after it in this list.
 ROOMS = ("fleet", "decide", "policy", "rules", "expressions")
-SYSTEM = {"os", "subprocess", "psutil", "ctypes", "fcntl", "socket", "shutil", "tempfile", "syslog", "pwd", "grp"}
+SYSTEM = {
+    "os",
+    "subprocess",
+    "psutil",
+    "ctypes",
+    "fcntl",
+    "socket",
+    "shutil",
+    "tempfile",
+    "syslog",
+    "pwd",
+    "grp",
+}
 # Reads nothing of the host: the package's own files, and what a person typed.
-OWN_FILES = {"foreign_code.py", "textfiles.py", "engine/rules/compiled.py", "engine/rules/trusted.py"}
+OWN_FILES = {
+    "foreign_code.py",
+    "textfiles.py",
+    "engine/rules/compiled.py",
+    "engine/rules/trusted.py",
+}
 
 
 def rank(part: str) -> int:
@@ -77,7 +95,11 @@ def part_of(path: Path) -> str:
 
 def part_in(_package: str, part: str, *below: str) -> str:
     """The layer of a module, by the words of its name."""
-    return f"measure.{below[0]}" if part == "measure" and below and below[0] in {"cli", "views"} else part
+    return (
+        f"measure.{below[0]}"
+        if part == "measure" and below and below[0] in {"cli", "views"}
+        else part
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
@@ -97,14 +119,17 @@ def test_rooms_of_the_engine_import_one_way():
         for name in imports(one)
         if (there := name.removeprefix("hosttune.engine.").split(".")[0]) in ROOMS
         and name.startswith("hosttune.engine.")
-        and ROOMS.index(there) < (ROOMS.index(one.parent.name) if one.parent.name in ROOMS else len(ROOMS))
+        and ROOMS.index(there)
+        < (ROOMS.index(one.parent.name) if one.parent.name in ROOMS else len(ROOMS))
     ]
     assert wrong == []
 
 
 def test_no_circle_of_imports_goes_through_two_packages():
     """Those for types count."""
-    across = [one for one in circles(graph_of_package()) if len({name.split(".")[1] for name in one}) > 1]
+    across = [
+        one for one in circles(graph_of_package()) if len({name.split(".")[1] for name in one}) > 1
+    ]
     assert across == []
 
 
@@ -127,12 +152,22 @@ def test_package_without_what_measures_still_looks_plans_and_judges(tmp_path):
     without = tmp_path / "hosttune"
     shutil.copytree(PACKAGE, without, ignore=shutil.ignore_patterns("__pycache__", "measure"))
     app = without / "cli/app.py"
-    listed = [line for line in app.read_text().splitlines() if not line.startswith('    "Measure":')]
+    listed = [
+        line for line in app.read_text().splitlines() if not line.startswith('    "Measure":')
+    ]
     app.write_text("\n".join(listed))
     shutil.copytree(PACKAGE.parent / "templates", tmp_path / "templates")
     host = ("--host", str(BUILT[0]))
-    for words in (("--help",), ("check", *host), ("health", *host), ("plan", *host), ("driver", *host)):
+    for words in (
+        ("--help",),
+        ("check", *host),
+        ("health", *host),
+        ("plan", *host),
+        ("driver", *host),
+    ):
         command = [sys.executable, "-m", "hosttune", *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+        )
         assert (done.stderr, done.returncode in {0, 1, 2}) == ("", True), done.stderr
         assert "bench" not in done.stdout

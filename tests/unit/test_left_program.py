@@ -9,7 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions import left_program
-from hosttune.actions.left_program import COPY, LINK, PYTHON, keep_program, leave_program, remove_idle_program
+from hosttune.actions.left_program import (
+    COPY,
+    LINK,
+    PYTHON,
+    keep_program,
+    leave_program,
+    remove_idle_program,
+)
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, FileValue
@@ -45,7 +52,9 @@ def test_program_is_there_before_the_run_and_stays_while_a_change_is_in_force(ho
     assert (host.link(LINK), host.read(COPY)) == (ABSENT, ABSENT)
 
 
-@pytest.mark.parametrize("found", [{"interrupted": ("a run",)}, {"problem": "it needs a newer hosttune"}])
+@pytest.mark.parametrize(
+    "found", [{"interrupted": ("a run",)}, {"problem": "it needs a newer hosttune"}]
+)
 def test_program_stays_where_something_may_be_taken_back(found, host, monkeypatch):
     leave_program(host)
     journal(monkeypatch, **found)

@@ -1,4 +1,6 @@
-"""Limits of login sessions: whose line counts, what is high enough, and what would lock people out."""
+"""Limits of login sessions: whose line counts, what is high enough, and what would lock people
+out.
+"""
 
 import pytest
 
@@ -52,10 +54,26 @@ def test_higher_limit_stays_as_it_is():
 @pytest.mark.parametrize(
     ("files", "wish", "verdict"),
     [
-        ({"/etc/security/limits.conf": "* - memlock unlimited\nroot - memlock infinity\n"}, MEMLOCK, Verdict.OK),
-        ({"/etc/security/limits.conf": "* - memlock -1\n"}, f"{MEMLOCK}\n  domains: ['*']", Verdict.OK),
-        ({"/etc/security/limits.conf": "* - memlock -1\n"}, MEMLOCK, Verdict.DIFFERS),  # * is not for root
-        ({}, '- limit: nofile\n  hard: "524288"', Verdict.OK),  # the session has more without a file
+        (
+            {"/etc/security/limits.conf": "* - memlock unlimited\nroot - memlock infinity\n"},
+            MEMLOCK,
+            Verdict.OK,
+        ),
+        (
+            {"/etc/security/limits.conf": "* - memlock -1\n"},
+            f"{MEMLOCK}\n  domains: ['*']",
+            Verdict.OK,
+        ),
+        (
+            {"/etc/security/limits.conf": "* - memlock -1\n"},
+            MEMLOCK,
+            Verdict.DIFFERS,
+        ),  # * is not for root
+        (
+            {},
+            '- limit: nofile\n  hard: "524288"',
+            Verdict.OK,
+        ),  # the session has more without a file
         ({}, '- limit: memlock\n  soft: "8192"', Verdict.OK),
         ({}, '- limit: memlock\n  soft: "8193"', Verdict.DIFFERS),
     ],
@@ -69,17 +87,42 @@ def test_limit_that_is_high_enough_needs_no_file(files, wish, verdict):
 @pytest.mark.parametrize(
     ("files", "wish", "kind", "says"),
     [
-        ({"/etc/security/limits.d/99-a.conf": "* hard memlock 64\n"}, MEMLOCK, HoldKind.OWNED, "99-a.conf:1"),
-        ({"/etc/security/limits.conf": "#\n* - memlock 64\n"}, MEMLOCK, HoldKind.OWNED, "/etc/security/limits.conf:2"),
+        (
+            {"/etc/security/limits.d/99-a.conf": "* hard memlock 64\n"},
+            MEMLOCK,
+            HoldKind.OWNED,
+            "99-a.conf:1",
+        ),
+        (
+            {"/etc/security/limits.conf": "#\n* - memlock 64\n"},
+            MEMLOCK,
+            HoldKind.OWNED,
+            "/etc/security/limits.conf:2",
+        ),
         ({"/etc/security/limits.conf": "@hpc - memlock 64\n"}, MEMLOCK, HoldKind.NONE, ""),
         ({OURS: "* - memlock 64\n"}, MEMLOCK, HoldKind.EDITED, OURS),
-        ({"/proc/sys/fs/nr_open": "65536"}, NOFILE, HoldKind.REFUSED, "nofile 524288 is above fs.nr_open (65536)"),
-        ({"/etc/sysctl.d/a.conf": "fs.nr_open = 70000\n"}, NOFILE, HoldKind.REFUSED, "(70000): every login"),
+        (
+            {"/proc/sys/fs/nr_open": "65536"},
+            NOFILE,
+            HoldKind.REFUSED,
+            "nofile 524288 is above fs.nr_open (65536)",
+        ),
+        (
+            {"/etc/sysctl.d/a.conf": "fs.nr_open = 70000\n"},
+            NOFILE,
+            HoldKind.REFUSED,
+            "(70000): every login",
+        ),
         ({}, "- limit: nofile\n  hard: unlimited", HoldKind.REFUSED, "nofile unlimited is above"),
         ({}, "- limit: priority\n  hard: '1'", HoldKind.REFUSED, "no limit that can be compared"),
         ({}, "- limit: nofile\n  hard: many", HoldKind.REFUSED, "'many' is no limit"),
         ({}, "- limit: nofile\n  hard: '1'\n  domains: ['a b']", HoldKind.REFUSED, "no domain"),
-        ({}, "- limit: nofile\n  soft: '2'\n  hard: '1'", HoldKind.REFUSED, "not above the hard one"),
+        (
+            {},
+            "- limit: nofile\n  soft: '2'\n  hard: '1'",
+            HoldKind.REFUSED,
+            "not above the hard one",
+        ),
         ({}, "- limit: nofile", HoldKind.REFUSED, "needs soft or hard"),
     ],
 )
@@ -90,12 +133,16 @@ def test_what_stands_in_the_way_is_named(files, wish, kind, says):
     assert bool(finding.changes) is (kind is HoldKind.NONE)
 
 
-@pytest.mark.parametrize(("nr_open", "hold"), [("524287", HoldKind.REFUSED), ("524288", HoldKind.NONE)])
+@pytest.mark.parametrize(
+    ("nr_open", "hold"), [("524287", HoldKind.REFUSED), ("524288", HoldKind.NONE)]
+)
 def test_limit_of_open_files_may_be_as_high_as_the_kernel_lets_it(nr_open, hold):
     assert One(machine({"/proc/sys/fs/nr_open": nr_open}), NOFILE).finding().hold.kind is hold
 
 
-@pytest.mark.parametrize(("set_to", "verdict"), [(65535, Verdict.OK), (65534, Verdict.DIFFERS), (65536, Verdict.OK)])
+@pytest.mark.parametrize(
+    ("set_to", "verdict"), [(65535, Verdict.OK), (65534, Verdict.DIFFERS), (65536, Verdict.OK)]
+)
 def test_limit_that_is_nearly_what_would_be_written_may_be_enough(set_to, verdict):
     files = {"/etc/security/limits.conf": f"* - nofile {set_to}\nroot - nofile {set_to}\n"}
     wish = '- limit: nofile\n  soft: "65536"\n  hard: "65536"\n  enough: "65535"'
@@ -124,13 +171,22 @@ def test_dropin_that_is_gone_is_missed():
 
 def test_default_that_cannot_be_read_is_unknown():
     one = One(machine(unreadable={"/proc/1/limits": "permission denied"}), NOFILE)
-    assert (one.finding().verdict, "permission denied" in one.finding().reason) == (Verdict.UNKNOWN, True)
-    told = One(host({"/proc/sys/fs/nr_open": "1048576\n"}), NOFILE).finding()  # hidden: proc(5), hidepid=
+    assert (one.finding().verdict, "permission denied" in one.finding().reason) == (
+        Verdict.UNKNOWN,
+        True,
+    )
+    told = One(
+        host({"/proc/sys/fs/nr_open": "1048576\n"}), NOFILE
+    ).finding()  # hidden: proc(5), hidepid=
     assert told.verdict is Verdict.UNKNOWN
 
 
 def test_image_without_a_kernel_is_held_to_the_kernels_own_default():
-    image = {"kind": "root", "persistent_only": True, "unreadable": dict.fromkeys(("/proc", "/sys", "/run"), "no")}
+    image = {
+        "kind": "root",
+        "persistent_only": True,
+        "unreadable": dict.fromkeys(("/proc", "/sys", "/run"), "no"),
+    }
     assert len(One(host(**image), NOFILE).changes()) == 1
     refused = One(host(**image), NOFILE.replace("524288", "2000000")).finding()
     assert "(1048576)" in refused.hold.detail
@@ -214,7 +270,9 @@ def test_nr_open_that_cannot_be_read_leaves_open_files_unknown_and_says_so(monke
     monkeypatch.setattr(
         kind,
         "read",
-        lambda reader, name: Unreadable("needs root") if name == "fs.nr_open" else plain(reader, name),
+        lambda reader, name: (
+            Unreadable("needs root") if name == "fs.nr_open" else plain(reader, name)
+        ),
     )
     finding = One(machine(), NOFILE).finding()
     assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, "fs.nr_open: needs root")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, find_losses, select_counted, select_lasting
+from hosttune.facts.losses import (
+    Aspect,
+    HostStanding,
+    Loss,
+    Sign,
+    Unseen,
+    find_losses,
+    select_counted,
+    select_lasting,
+)
 
 BEFORE = HostStanding((
     Sign(Aspect.FAILED_UNIT, "old.service"),
@@ -27,7 +36,9 @@ BEFORE = HostStanding((
 
 
 def without(aspect, name, *more):
-    return HostStanding((*(one for one in BEFORE.signs if (one.aspect, one.name) != (aspect, name)), *more))
+    return HostStanding(
+        (*(one for one in BEFORE.signs if (one.aspect, one.name) != (aspect, name)), *more)
+    )
 
 
 def said(before, after, **named):
@@ -41,7 +52,11 @@ def test_as_before_is_no_loss():
 @pytest.mark.parametrize(
     ("aspect", "name", "sentence"),
     [
-        (Aspect.SERVICE, "nvidia-persistenced.service", "nvidia-persistenced.service does not run any more"),
+        (
+            Aspect.SERVICE,
+            "nvidia-persistenced.service",
+            "nvidia-persistenced.service does not run any more",
+        ),
         (Aspect.MOUNT, "/data", "/data is not mounted any more"),
         (Aspect.ROUTE, "IPv4", "there is no default route for IPv4 any more"),
         (Aspect.ADDRESS, "eth0 IPv4", "the eth0 IPv4 address is gone"),
@@ -81,7 +96,11 @@ def test_a_new_fault_is_a_loss_and_an_old_one_is_none(fault, sentence):
 
 
 def test_a_fault_that_grew_worse_is_a_loss_and_one_that_grew_milder_is_none():
-    worse = without(Aspect.HEALTH, "gpu-links 0000:1b:00.0", Sign(Aspect.HEALTH, "gpu-links 0000:1b:00.0", "dead", 3))
+    worse = without(
+        Aspect.HEALTH,
+        "gpu-links 0000:1b:00.0",
+        Sign(Aspect.HEALTH, "gpu-links 0000:1b:00.0", "dead", 3),
+    )
     assert said(BEFORE, worse) == ["hosttune health: dead"]
     assert said(worse, BEFORE) == []
 
@@ -96,7 +115,9 @@ def test_what_fell_away_of_faults_or_came_in_addition_is_none():
 
 
 def test_a_mount_that_turned_read_only_is_a_loss_and_the_reverse_is_none():
-    assert said(BEFORE, without(Aspect.MOUNT, "/data", Sign(Aspect.MOUNT, "/data", "ro"))) == ["/data is read-only now"]
+    assert said(BEFORE, without(Aspect.MOUNT, "/data", Sign(Aspect.MOUNT, "/data", "ro"))) == [
+        "/data is read-only now"
+    ]
     assert said(BEFORE, without(Aspect.MOUNT, "/cdrom", Sign(Aspect.MOUNT, "/cdrom", "rw"))) == []
 
 
@@ -110,9 +131,15 @@ def test_another_driver_is_a_loss_but_not_the_one_that_the_trial_brings():
 
 def test_a_gpu_that_answers_from_another_slot_is_not_lost():
     """Arguments of the kernel may number the bus anew."""
-    kept = tuple(one for one in BEFORE.signs if one.aspect not in {Aspect.GPU, Aspect.DRIVER, Aspect.FABRIC})
+    kept = tuple(
+        one for one in BEFORE.signs if one.aspect not in {Aspect.GPU, Aspect.DRIVER, Aspect.FABRIC}
+    )
     moved = HostStanding(
-        (*kept, Sign(Aspect.GPU, "GPU-1", "0001:01:00.0"), Sign(Aspect.DRIVER, "0001:01:00.0", "nvidia"))
+        (
+            *kept,
+            Sign(Aspect.GPU, "GPU-1", "0001:01:00.0"),
+            Sign(Aspect.DRIVER, "0001:01:00.0", "nvidia"),
+        )
     )
     assert said(BEFORE, moved) == ["GPU 0000:1b:00.0 has not joined its NVLink fabric"]
     joined = HostStanding((*moved.signs, Sign(Aspect.FABRIC, "0001:01:00.0")))
@@ -132,12 +159,16 @@ def test_what_cannot_be_looked_at_any_more_is_told_and_does_not_count():
 def test_gpus_that_cannot_be_asked_in_time_are_lost():
     """What does not answer in the time that the largest hosts need does not work."""
     after = HostStanding(
-        without(Aspect.GPU, "GPU-1").signs, (Unseen(Aspect.GPU, "nvidia-smi hangs in the kernel", is_stuck=True),)
+        without(Aspect.GPU, "GPU-1").signs,
+        (Unseen(Aspect.GPU, "nvidia-smi hangs in the kernel", is_stuck=True),),
     )
     (found,) = find_losses(BEFORE, after)
     assert found.is_known
     assert found.is_final
-    assert found.sentence == "GPU 0000:1b:00.0 (GPU-1) does not answer any more: nvidia-smi hangs in the kernel"
+    assert (
+        found.sentence
+        == "GPU 0000:1b:00.0 (GPU-1) does not answer any more: nvidia-smi hangs in the kernel"
+    )
 
 
 def test_of_one_thing_that_cannot_be_asked_the_others_still_count():
@@ -150,16 +181,26 @@ def test_of_one_thing_that_cannot_be_asked_the_others_still_count():
 
 def test_faults_that_nobody_could_tell_before_are_not_new():
     before = HostStanding(
-        (), (Unseen(Aspect.FAILED_UNIT, "systemctl failed"), Unseen(Aspect.HEALTH, "denied", "gpu-xids"))
+        (),
+        (
+            Unseen(Aspect.FAILED_UNIT, "systemctl failed"),
+            Unseen(Aspect.HEALTH, "denied", "gpu-xids"),
+        ),
     )
-    after = HostStanding((Sign(Aspect.FAILED_UNIT, "a.service"), Sign(Aspect.HEALTH, "gpu-xids", "Xid 79", 3)))
+    after = HostStanding(
+        (Sign(Aspect.FAILED_UNIT, "a.service"), Sign(Aspect.HEALTH, "gpu-xids", "Xid 79", 3))
+    )
     assert find_losses(before, after) == ()
     assert said(after, before) == ["not known: failed unit: systemctl failed"]
 
 
 def test_what_a_rule_of_health_cannot_say_takes_nothing_back():
-    """Any user can have the kernel log more than journald reads, in each boot; all of health is another matter."""
-    missed = Unseen(Aspect.HEALTH, "the journal missed lines of the kernel log 0.0 hours ago", "storage-hangs")
+    """Any user can have the kernel log more than journald reads, in each boot; all of health is
+    another matter.
+    """
+    missed = Unseen(
+        Aspect.HEALTH, "the journal missed lines of the kernel log 0.0 hours ago", "storage-hangs"
+    )
     assert find_losses(HostStanding(), HostStanding((), (missed,))) == ()
     assert said(HostStanding(), HostStanding((), (Unseen(Aspect.HEALTH, "it failed"),))) == [
         "not known: health: it failed"

@@ -1,4 +1,6 @@
-"""Which limits systemd skips: what `systemd-analyze verify` of systemd 252 said of each (systemd/systemd#6559)."""
+"""Which limits systemd skips: what `systemd-analyze verify` of systemd 252 said of each
+(systemd/systemd#6559).
+"""
 
 import pytest
 
@@ -19,7 +21,9 @@ SKIPPED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "is_skipped"), [*((one, False) for one in READ), *((one, True) for one in SKIPPED)])
+@pytest.mark.parametrize(
+    ("text", "is_skipped"), [*((one, False) for one in READ), *((one, True) for one in SKIPPED)]
+)
 def test_limit_that_systemd_skips(text, is_skipped):
     key, _, value = text.partition("=")
     assert is_misread(key, value) is is_skipped

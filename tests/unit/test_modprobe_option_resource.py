@@ -1,4 +1,6 @@
-"""Options of kernel modules: which file wins, what the loaded module has, and who rebuilds the initial RAM disk."""
+"""Options of kernel modules: which file wins, what the loaded module has, and who rebuilds the
+initial RAM disk.
+"""
 
 import pytest
 
@@ -46,7 +48,9 @@ def test_option_is_written_and_waits_for_the_reboot_while_the_module_has_another
     ],
 )
 def test_option_that_a_file_sets_is_ok(files, says):
-    finding = One(machine({"/etc/modprobe.d/x.conf": "options nvidia_uvm uvm_disable_hmm=1\n", **files}), HMM).finding()
+    finding = One(
+        machine({"/etc/modprobe.d/x.conf": "options nvidia_uvm uvm_disable_hmm=1\n", **files}), HMM
+    ).finding()
     assert finding.verdict is Verdict.OK
     assert finding.evidence == ("/etc/modprobe.d/x.conf:1 sets it", says)
 
@@ -78,9 +82,17 @@ def one_line(value):
     [
         ({"/etc/modprobe.d/x.conf": one_line(0)}, HoldKind.OWNED, "/etc/modprobe.d/x.conf:1"),
         ({"/etc/modprobe.d/10-x.conf": one_line(0)}, HoldKind.OWNED, "/etc/modprobe.d/10-x.conf:1"),
-        ({"/usr/lib/modprobe.d/x.conf": one_line(0)}, HoldKind.OWNED, "/usr/lib/modprobe.d/x.conf:1"),
+        (
+            {"/usr/lib/modprobe.d/x.conf": one_line(0)},
+            HoldKind.OWNED,
+            "/usr/lib/modprobe.d/x.conf:1",
+        ),
         ({"/usr/lib/modprobe.d/10-x.conf": one_line(0)}, HoldKind.NONE, ""),
-        ({"/proc/cmdline": "nvidia-uvm.uvm_disable_hmm=0"}, HoldKind.OWNED, "the kernel command line"),
+        (
+            {"/proc/cmdline": "nvidia-uvm.uvm_disable_hmm=0"},
+            HoldKind.OWNED,
+            "the kernel command line",
+        ),
         ({OURS: one_line(0)}, HoldKind.EDITED, OURS),
         (
             {
@@ -100,7 +112,9 @@ def test_who_decides_is_named(files, kind, says):
     assert bool(finding.changes) is (kind is HoldKind.NONE)
 
 
-@pytest.mark.parametrize("wish", ["- modprobe-option: a.b\n  exactly: 'x y'", "- modprobe-option: a\n  exactly: 1"])
+@pytest.mark.parametrize(
+    "wish", ["- modprobe-option: a.b\n  exactly: 'x y'", "- modprobe-option: a\n  exactly: 1"]
+)
 def test_words_that_modprobe_would_read_otherwise_are_refused(wish):
     assert One(machine(), wish).finding().hold.kind is HoldKind.REFUSED
 
@@ -122,7 +136,11 @@ def test_folder_that_cannot_be_read_is_unknown():
         ),
         ({"/boot/initrd.img-6.8": "", "/usr/bin/dracut": ""}, "dracut", "it may hold nvidia"),
         ({**INITRD, "/usr/bin/dracut": ""}, "initramfs-tools", "it may hold nvidia"),
-        ({**INITRD, "/usr/bin/dracut": "", "/etc/kernel/postinst.d/dracut": ""}, "dracut", "it may hold nvidia"),
+        (
+            {**INITRD, "/usr/bin/dracut": "", "/etc/kernel/postinst.d/dracut": ""},
+            "dracut",
+            "it may hold nvidia",
+        ),
         (
             {
                 "/boot/initrd.img-6.8": "",
@@ -133,7 +151,11 @@ def test_folder_that_cannot_be_read_is_unknown():
             "",
         ),
         (
-            {"/boot/initrd.img-6.8": "", "/usr/bin/dracut": "", "/etc/dracut.conf.d/a.conf": 'force_drivers+="nvidia"'},
+            {
+                "/boot/initrd.img-6.8": "",
+                "/usr/bin/dracut": "",
+                "/etc/dracut.conf.d/a.conf": 'force_drivers+="nvidia"',
+            },
             "dracut",
             "/etc/dracut.conf.d/a.conf:1 puts nvidia into it",
         ),
@@ -144,8 +166,14 @@ def test_initial_ram_disk_is_judged_by_its_configuration(files, name, why):
     assert (find_generator(reader), why_in(NamedModules(reader), "nvidia")) == (name, why)
 
 
-DRACUT = {"/boot/initrd.img-6.8": "", "/usr/bin/dracut": "", "/etc/dracut.conf.d/a.conf": 'add_drivers+=" nvidia_uvm "'}
-UBUNTU = {"/usr/lib/dracut/dracut.conf.d/10-ubuntu.conf": 'hostonly="yes"\nhostonly_mode="sloppy"\n'}
+DRACUT = {
+    "/boot/initrd.img-6.8": "",
+    "/usr/bin/dracut": "",
+    "/etc/dracut.conf.d/a.conf": 'add_drivers+=" nvidia_uvm "',
+}
+UBUNTU = {
+    "/usr/lib/dracut/dracut.conf.d/10-ubuntu.conf": 'hostonly="yes"\nhostonly_mode="sloppy"\n'
+}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +182,10 @@ UBUNTU = {"/usr/lib/dracut/dracut.conf.d/10-ubuntu.conf": 'hostonly="yes"\nhosto
         (DRACUT, True),
         ({**DRACUT, **UBUNTU}, False),
         ({**DRACUT, **UBUNTU, "/etc/dracut.conf.d/90-site.conf": "hostonly=no\n"}, True),
-        ({**DRACUT, "/etc/dracut.conf.d/a.conf": "#hostonly=yes\n"}, False),  # no line puts it into the image
+        (
+            {**DRACUT, "/etc/dracut.conf.d/a.conf": "#hostonly=yes\n"},
+            False,
+        ),  # no line puts it into the image
         ({**DRACUT, **INITRD, "/etc/kernel/postinst.d/initramfs-tools": ""}, False),
     ],
 )
@@ -186,7 +217,10 @@ def test_images_without_a_program_that_builds_them_are_unknown():
                 "/boot/initrd.img-6.9.old": "",
                 "/usr/bin/dracut": "",
             },
-            [("dracut", "--force", f"/boot/initrd.img-{kernel}", kernel) for kernel in ("6.8", "6.9")],
+            [
+                ("dracut", "--force", f"/boot/initrd.img-{kernel}", kernel)
+                for kernel in ("6.8", "6.9")
+            ],
         ),
         ({"/usr/sbin/update-initramfs": ""}, []),
     ],
@@ -207,7 +241,9 @@ def test_rebuild_is_announced_and_can_be_ruled_out():
     one = One(machine(INITRD), HMM)
     (change,) = one.plan().changes
     assert change.triggers == (Trigger("rebuild-initramfs"),)
-    assert change.details == ("then initramfs-tools rebuilds the initial RAM disks: it may hold nvidia-uvm",)
+    assert change.details == (
+        "then initramfs-tools rebuilds the initial RAM disks: it may hold nvidia-uvm",
+    )
     assert one.apply().waiting == ()
     (change,) = One(machine(INITRD), f"{HMM}\n  early: false").plan().changes
     assert (change.triggers, change.details) == ((), ())
@@ -215,13 +251,23 @@ def test_rebuild_is_announced_and_can_be_ruled_out():
 
 @pytest.mark.parametrize(
     ("early", "triggers"),
-    [({}, (Trigger("rebuild-initramfs"),)), ({"early": True}, (Trigger("rebuild-initramfs"),)), ({"early": False}, ())],
+    [
+        ({}, (Trigger("rebuild-initramfs"),)),
+        ({"early": True}, (Trigger("rebuild-initramfs"),)),
+        ({"early": False}, ()),
+    ],
 )
-def test_file_that_is_written_is_carried_into_the_initial_ram_disk_unless_the_rule_rules_it_out(early, triggers):
+def test_file_that_is_written_is_carried_into_the_initial_ram_disk_unless_the_rule_rules_it_out(
+    early, triggers
+):
     bounds = (Bound(Operator.EXACTLY, "1"),)
     wish = Wish("modprobe-option", "nvidia-uvm.uvm_disable_hmm", RULE, "", early, bounds)
     (change,) = wish_kinds()["modprobe-option"].writes((wish,))
-    assert (change.address.name, change.triggers, change.activation) == (OURS, triggers, Activation.REBOOT)
+    assert (change.address.name, change.triggers, change.activation) == (
+        OURS,
+        triggers,
+        Activation.REBOOT,
+    )
     assert change.after.content == One(machine(), HMM).plan().changes[0].after.content
 
 

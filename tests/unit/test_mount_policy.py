@@ -14,7 +14,9 @@ BOUND = (("8:1", "/", "/"), ("8:17", "/", "/data"), ("8:17", "/scratch", "/scrat
 
 def test_mounts_upon_each_other_are_looked_at_up_to_a_limit():
     every = tuple(SimpleNamespace(device=f"8:{n}", root="/", target="/data") for n in range(65))
-    facts = SimpleNamespace(reader=SimpleNamespace(persistent_only=False), mounts=SimpleNamespace(all=every))
+    facts = SimpleNamespace(
+        reader=SimpleNamespace(persistent_only=False), mounts=SimpleNamespace(all=every)
+    )
     found = find_aged("/data", SimpleNamespace(fields={"atime": "noatime"}), facts)
     assert (found.by, found.unknown) == ((), "more than 64 file systems are mounted at /data")
 
@@ -36,11 +38,15 @@ def test_mounts_upon_each_other_are_looked_at_up_to_a_limit():
     ],
 )
 def test_mount_is_aged_by_trees_that_show_its_files(mounts, target, tree, is_aged):
-    every = tuple(SimpleNamespace(device=device, root=root, target=place) for device, root, place in mounts)
+    every = tuple(
+        SimpleNamespace(device=device, root=root, target=place) for device, root, place in mounts
+    )
     facts = SimpleNamespace(
         reader=SimpleNamespace(persistent_only=False),
         mounts=SimpleNamespace(all=every),
-        ageing=SimpleNamespace(rules=(SimpleNamespace(path=tree, uses_atime=True, source="a.conf:1"),), hidden=()),
+        ageing=SimpleNamespace(
+            rules=(SimpleNamespace(path=tree, uses_atime=True, source="a.conf:1"),), hidden=()
+        ),
     )
     found = find_aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
     assert found.by == (("a.conf:1",) if is_aged else ())
@@ -69,13 +75,17 @@ IMAGE = (
 )
 def test_fstab_of_an_image_tells_which_trees_meet(target, tree, is_aged):
     every = tuple(
-        SimpleNamespace(source=source, fstype=fstype, options=words, target=place, is_bind="bind" in words)
+        SimpleNamespace(
+            source=source, fstype=fstype, options=words, target=place, is_bind="bind" in words
+        )
         for source, fstype, words, place in IMAGE
     )
     facts = SimpleNamespace(
         reader=SimpleNamespace(persistent_only=True),
         mounts=SimpleNamespace(all=every),
-        ageing=SimpleNamespace(rules=(SimpleNamespace(path=tree, uses_atime=True, source="a.conf:1"),), hidden=()),
+        ageing=SimpleNamespace(
+            rules=(SimpleNamespace(path=tree, uses_atime=True, source="a.conf:1"),), hidden=()
+        ),
     )
     found = find_aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
     assert found.by == (("a.conf:1",) if is_aged else ())

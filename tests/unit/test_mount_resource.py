@@ -9,7 +9,16 @@ import pytest
 from hosttune.errors import Conflict
 from hosttune.resources import address_kinds
 from hosttune.resources.storage.mount_policy import View, find_other_mounts
-from hosttune.values import Action, Activation, Address, Change, HoldKind, Trigger, Unreadable, Verdict
+from hosttune.values import (
+    Action,
+    Activation,
+    Address,
+    Change,
+    HoldKind,
+    Trigger,
+    Unreadable,
+    Verdict,
+)
 from tests.unit.storage_host import ROOT, StorageHost, mount_wish
 
 LINE = "/dev/sdb1 /data ext4 defaults,nofail 0 2\n"
@@ -40,7 +49,11 @@ def test_relatime_mount_gets_the_word_in_fstab_and_the_live_flag():
         "--- /etc/fstab", "+++ /etc/fstab", "@@ -1 +1 @@",
         "-/dev/sdb1 /data ext4 defaults,nofail 0 2", "+/dev/sdb1 /data ext4 defaults,nofail,noatime 0 2",
     )  # fmt: skip
-    assert (flag.address, flag.before, flag.after) == (Address("mount", "/data"), "relatime", "noatime")
+    assert (flag.address, flag.before, flag.after) == (
+        Address("mount", "/data"),
+        "relatime",
+        "noatime",
+    )
 
 
 def test_applied_wish_is_ok_and_undo_gives_the_old_bytes_and_flags():
@@ -62,7 +75,11 @@ def test_applied_wish_is_ok_and_undo_gives_the_old_bytes_and_flags():
     [
         ("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE, ["mount:/data"]),
         (LINE, LIVE.replace("relatime", "noatime"), ["fstab:/data"]),
-        ("/dev/sdb1 /data ext4 noatime,relatime 0 2\n", LIVE.replace("relatime", "noatime"), ["fstab:/data"]),
+        (
+            "/dev/sdb1 /data ext4 noatime,relatime 0 2\n",
+            LIVE.replace("relatime", "noatime"),
+            ["fstab:/data"],
+        ),
         ("/dev/sdb1 /data/ ext4\n", LIVE, ["fstab:/data", "mount:/data"]),
     ],
 )
@@ -76,10 +93,22 @@ def test_each_place_is_changed_only_where_it_differs(fstab, mount, addresses):
     ("line", "words", "todo"),
     [
         ("/dev/sdb1 /data ext4 0 2", "`0` is where the options belong", "ext4 defaults 0"),
-        ("/dev/sdb1 /data ext4 defaults;nofail 0 2", "only a comma parts options", "write defaults,nofail"),
+        (
+            "/dev/sdb1 /data ext4 defaults;nofail 0 2",
+            "only a comma parts options",
+            "write defaults,nofail",
+        ),
         ("UUID:aaaa /data ext4 defaults 0 2", "`UUID:aaaa` is no tag", "write UUID=aaaa"),
-        ("UUID=\u201caaaa\u201d /data ext4 defaults 0 2", "is no plain dash or quote", 'write UUID="aaaa"'),
-        ("/dev/nvmeOn1p1 /data ext4 defaults 0 2", "no kernel names a disk", "is /dev/nvme0n1p1 meant?"),
+        (
+            "UUID=\u201caaaa\u201d /data ext4 defaults 0 2",
+            "is no plain dash or quote",
+            'write UUID="aaaa"',
+        ),
+        (
+            "/dev/nvmeOn1p1 /data ext4 defaults 0 2",
+            "no kernel names a disk",
+            "is /dev/nvme0n1p1 meant?",
+        ),
     ],
 )
 @pytest.mark.parametrize("persistent_only", [False, True])
@@ -89,10 +118,16 @@ def test_line_whose_mount_fails_is_not_built_upon(line, words, todo, persistent_
 
     finding = machine.look(mount_wish("/data"))
 
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        (),
+    )
     assert finding.hold.detail.startswith("/etc/fstab:2: ")
     assert (words in finding.hold.detail, todo in finding.todo) == (True, True)
-    assert [str(one.address) for one in machine.look(mount_wish("/data/more")).changes] == ["fstab:/data/more"]
+    assert [str(one.address) for one in machine.look(mount_wish("/data/more")).changes] == [
+        "fstab:/data/more"
+    ]
 
 
 def test_line_that_would_grow_too_long_is_refused_with_its_number():
@@ -104,11 +139,16 @@ def test_line_that_would_grow_too_long_is_refused_with_its_number():
 def test_word_in_another_case_is_refused_with_its_line():
     finding = host("/dev/sdb1 /data ext4 NOATIME,nofail 0 2\n").look(mount_wish("/data"))
 
-    assert finding.hold.detail == "/etc/fstab line 1: mount options are case-sensitive: `NOATIME` fails the mount"
+    assert (
+        finding.hold.detail
+        == "/etc/fstab line 1: mount options are case-sensitive: `NOATIME` fails the mount"
+    )
 
 
 def test_noatime_in_both_places_is_ok():
-    finding = host("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE.replace("relatime", "noatime")).look(mount_wish("/data"))
+    finding = host("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE.replace("relatime", "noatime")).look(
+        mount_wish("/data")
+    )
 
     assert finding.verdict is Verdict.OK
 
@@ -167,7 +207,8 @@ def test_mode_that_somebody_set_by_hand_comes_with_the_command_that_goes_back():
 
 
 @pytest.mark.parametrize(
-    ("word", "now"), [("noatime", STRICT), ("relatime", LIVE.replace("relatime", "noatime")), ("noatime", LIVE)]
+    ("word", "now"),
+    [("noatime", STRICT), ("relatime", LIVE.replace("relatime", "noatime")), ("noatime", LIVE)],
 )
 def test_mount_whose_mode_is_not_that_of_its_line_was_changed_since(word, now):
     finding = host(f"/dev/sdb1 /data ext4 {word} 0 2\n", now).look(mount_wish("/data"))
@@ -176,14 +217,19 @@ def test_mount_whose_mode_is_not_that_of_its_line_was_changed_since(word, now):
 
 def test_other_places_of_the_same_folder_are_named_with_who_keeps_them():
     def mount(**more):
-        return SimpleNamespace(**{"id": 30, "device": "8:17", "root": "/", "target": "/data", **more})
+        return SimpleNamespace(
+            **{"id": 30, "device": "8:17", "root": "/", "target": "/data", **more}
+        )
 
     def said(*holders, visible=()):
         others = tuple(mount(holder=one, atime="relatime") for one in holders)
         facts = SimpleNamespace(
-            mounts=SimpleNamespace(visible=(mount(), *visible)), namespaces=SimpleNamespace(mounts=others)
+            mounts=SimpleNamespace(visible=(mount(), *visible)),
+            namespaces=SimpleNamespace(mounts=others),
         )
-        return find_other_mounts(View("/data", "noatime", None, mount(), None, "relatime", True), facts)
+        return find_other_mounts(
+            View("/data", "noatime", None, mount(), None, "relatime", True), facts
+        )
 
     kept = "keep relatime until restarted, in a mount namespace of their own"
     assert said() == ()
@@ -209,7 +255,11 @@ def purge(place):
 def test_what_is_purged_by_access_time_keeps_relatime(place):
     finding = host(files=purge(place)).look(mount_wish("/data"))
 
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.OWNED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.OWNED,
+        (),
+    )
     assert finding.hold.detail == "what ages files there by access time: /etc/crontab:1"
 
 
@@ -254,7 +304,10 @@ def test_crontabs_that_cannot_be_read_leave_it_unknown():
 
 
 def test_purge_that_is_known_holds_whatever_could_not_be_read():
-    assert host(files=purge("/data"), unreadable=HIDDEN).look(mount_wish("/data")).hold.kind is HoldKind.OWNED
+    assert (
+        host(files=purge("/data"), unreadable=HIDDEN).look(mount_wish("/data")).hold.kind
+        is HoldKind.OWNED
+    )
 
 
 def test_crontabs_that_the_policy_calls_harmless_need_not_be_read():
@@ -262,17 +315,26 @@ def test_crontabs_that_the_policy_calls_harmless_need_not_be_read():
 
 
 def test_relatime_needs_no_look_at_jobs():
-    strict = host("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE.replace("relatime", "noatime"), unreadable=HIDDEN)
+    strict = host(
+        "/dev/sdb1 /data ext4 noatime 0 2\n", LIVE.replace("relatime", "noatime"), unreadable=HIDDEN
+    )
 
     assert strict.look(mount_wish("/data", "relatime")).changes
 
 
 def test_noatime_beside_a_purge_is_never_ok():
-    noatime = host("/dev/sdb1 /data ext4 noatime 0 2\n", LIVE.replace("relatime", "noatime"), files=purge("/data"))
+    noatime = host(
+        "/dev/sdb1 /data ext4 noatime 0 2\n",
+        LIVE.replace("relatime", "noatime"),
+        files=purge("/data"),
+    )
     finding = noatime.look(mount_wish("/data"))
 
     assert finding.verdict is Verdict.ADVICE
-    assert finding.reason == "/data is mounted noatime, and /etc/crontab:1 deletes files there by access time"
+    assert (
+        finding.reason
+        == "/data is mounted noatime, and /etc/crontab:1 deletes files there by access time"
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,7 +365,11 @@ def test_other_root_is_changed_in_fstab_alone():
     finding = machine.look(mount_wish("/data"))
 
     (change,) = finding.changes
-    assert (change.address.kind, change.activation, change.triggers) == ("fstab", Activation.REBOOT, ())
+    assert (change.address.kind, change.activation, change.triggers) == (
+        "fstab",
+        Activation.REBOOT,
+        (),
+    )
     machine.apply(finding.changes)
     assert machine.look(mount_wish("/data")).verdict is Verdict.OK
 
@@ -312,14 +378,19 @@ def test_difference_between_line_and_mount_is_told_and_not_repaired():
     mount = LIVE.replace("rw,relatime", "rw,nosuid,relatime")
     finding = host("/dev/sdb1 /data ext4 noatime,noexec 0 2\n", mount).look(mount_wish("/data"))
 
-    assert "the line means noatime, the mount is relatime: changed since it was mounted" in finding.evidence
+    assert (
+        "the line means noatime, the mount is relatime: changed since it was mounted"
+        in finding.evidence
+    )
     assert "live only: nosuid" in finding.evidence
     assert "in the line, not live: noexec" in finding.evidence
     assert [change.address.kind for change in finding.changes] == ["mount"]
 
 
 def test_line_behind_a_link_is_the_line_of_the_mount():
-    machine = StorageHost("/dev/sdb1 /d ext4 rw 0 0\n", f"{ROOT}\n{LIVE}\n", links={"/d": "/data"}, folders=("/data",))
+    machine = StorageHost(
+        "/dev/sdb1 /d ext4 rw 0 0\n", f"{ROOT}\n{LIVE}\n", links={"/d": "/data"}, folders=("/data",)
+    )
     finding = machine.look(mount_wish("/data"))
 
     assert [str(change.address) for change in finding.changes] == ["fstab:/d", "mount:/data"]
@@ -353,7 +424,9 @@ def test_jobs_that_the_policy_calls_harmless_are_compared_by_their_whole_path():
 def test_place_whose_value_cannot_be_read_is_unknown_with_the_reason(monkeypatch):
     for kind in ("mount", "fstab"):
         with monkeypatch.context() as patch:
-            patch.setattr(address_kinds()[kind], "read", lambda reader, name: Unreadable("input/output error"))
+            patch.setattr(
+                address_kinds()[kind], "read", lambda reader, name: Unreadable("input/output error")
+            )
             finding = host().look(mount_wish("/data"))
         assert (finding.rule, finding.subject, finding.verdict, finding.reason, finding.changes) == (
             "storage-noatime", "/data", Verdict.UNKNOWN, "input/output error", (),
@@ -367,7 +440,11 @@ def test_place_whose_value_cannot_be_read_is_unknown_with_the_reason(monkeypatch
 )
 def test_what_does_not_apply_says_of_what_and_why(machine):
     finding = machine.look(mount_wish("/data"))
-    assert (finding.rule, finding.subject, finding.verdict) == ("storage-noatime", "/data", Verdict.NOT_APPLICABLE)
+    assert (finding.rule, finding.subject, finding.verdict) == (
+        "storage-noatime",
+        "/data",
+        Verdict.NOT_APPLICABLE,
+    )
     assert finding.reason
 
 

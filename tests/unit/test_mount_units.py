@@ -1,4 +1,6 @@
-"""Unit files that mount and swap: which file counts, what a boot starts, and what it makes of a device that is gone."""
+"""Unit files that mount and swap: which file counts, what a boot starts, and what it makes of a
+device that is gone.
+"""
 
 from types import SimpleNamespace
 
@@ -42,7 +44,9 @@ def units(files, links, *mounts, **kwargs):
 
 
 def boot(files, links, *mounts, target="/data", **kwargs):
-    """What is told of a target: (fault, note, way out); nothing where the boot does not come to it."""
+    """What is told of a target: (fault, note, way out); nothing where the boot does not come to
+    it.
+    """
     lines = look_at_boot_lines(with_units(files, links, *mounts, **kwargs))
     return next(((one.fault, one.note, one.way_out) for one in lines if one.target == target), None)
 
@@ -79,7 +83,10 @@ def test_end_of_a_boot_by_what_wants_the_unit(links, options, more, end):
 
 
 def test_unit_that_a_service_of_the_boot_needs():
-    files = {f"{ETC}/data.mount": unit(), f"{ETC}/store.service": "[Unit]\nRequiresMountsFor=/data/of/it\n"}
+    files = {
+        f"{ETC}/data.mount": unit(),
+        f"{ETC}/store.service": "[Unit]\nRequiresMountsFor=/data/of/it\n",
+    }
     found = boot(files, link(name="store.service"))
     assert found[1].endswith("the next boot waits 90 s for it, and does not start store.service")
     assert boot(files, {}) is None  # the service is off
@@ -107,11 +114,17 @@ def test_unit_in_etc_comes_before_the_line_and_one_of_a_package_does_not():
     assert fault.startswith(f"line 4 of {ETC}/data.mount")
     assert fault.endswith("emergency shell")  # by the line's link, whatever wants the unit
     assert boot({"/usr/lib/systemd/system/data.mount": unit()}, {}, line=line)[:2] == ("", "")
-    assert boot({f"{ETC}/data.mount": unit(HERE)}, {}, line=line.replace(UUID, OTHER))[:2] == ("", "")
+    assert boot({f"{ETC}/data.mount": unit(HERE)}, {}, line=line.replace(UUID, OTHER))[:2] == (
+        "",
+        "",
+    )
 
 
 def test_drop_in_changes_the_source_and_is_named():
-    files = {f"{ETC}/data.mount": unit(HERE), f"{ETC}/data.mount.d/10-x.conf": f"[Mount]\nWhat={GONE}\n"}
+    files = {
+        f"{ETC}/data.mount": unit(HERE),
+        f"{ETC}/data.mount.d/10-x.conf": f"[Mount]\nWhat={GONE}\n",
+    }
     assert boot(files, link(LOCAL))[0].startswith(f"line 2 of {ETC}/data.mount.d/10-x.conf names")
 
 
@@ -127,7 +140,10 @@ def test_masked_unit_keeps_a_line_from_being_mounted():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (unit(where="/date"), "says Where=/date, and its name means /data: systemd does not load it"),
+        (
+            unit(where="/date"),
+            "says Where=/date, and its name means /data: systemd does not load it",
+        ),
         ("[Mount]\nWhere=/data\n", "has no What="),
         (unit(HERE, options="defautls"), "no ext4 of Linux 6.1 to 6.18 has an option `defautls`"),
         (unit(HERE, fstype="xfs"), "says xfs, and "),
@@ -136,7 +152,9 @@ def test_masked_unit_keeps_a_line_from_being_mounted():
 def test_unit_that_cannot_be_mounted(text, says):
     fault, note, _ = boot({f"{ETC}/data.mount": text}, link(LOCAL))
     assert says in (fault or note)
-    assert bool(fault) is ("and its name" not in note and "has no" not in note)  # what is not loaded stops no boot
+    assert bool(fault) is (
+        "and its name" not in note and "has no" not in note
+    )  # what is not loaded stops no boot
 
 
 def test_swap_that_is_not_there():
@@ -172,7 +190,10 @@ def test_unit_is_expected_to_be_mounted_and_disks_knows_it():
     facts = with_units({f"{ETC}/data.mount": unit(HERE)}, link())
     (expected,) = (one for one in facts.mounts.expected if one.target == "/data")
     assert (expected.is_mounted, expected.where) == (False, f"line 4 of {ETC}/data.mount")
-    assert "systemctl status data.mount" in MountCauses(facts).find(expected.file, expected.line).way_out
+    assert (
+        "systemctl status data.mount"
+        in MountCauses(facts).find(expected.file, expected.line).way_out
+    )
     assert units({f"{ETC}/data.mount": unit(HERE)}, {})["data.mount"].is_started is False
 
 
@@ -187,32 +208,47 @@ def test_disks_shows_the_unit_below_the_disk_that_it_names(links, end):
 
 def test_masked_drop_in_of_another_unit_is_not_read():
     links = {**link(), f"{ETC}/docker.service.d/10-disk.conf": "/dev/null"}
-    files = {f"{ETC}/data.mount": unit(HERE), "/dev/null": Unreadable("/dev/null is not a regular file")}
+    files = {
+        f"{ETC}/data.mount": unit(HERE),
+        "/dev/null": Unreadable("/dev/null is not a regular file"),
+    }
     assert [one.name for one in with_units(files, links).mount_units.all] == ["data.mount"]
 
 
 def flat(size):
     files = {f"{ETC}/m{n}.mount": unit(where=f"/m{n}") for n in range(size)}
-    return files, {key: value for n in range(size) for key, value in link(LOCAL, f"m{n}.mount").items()}
+    return files, {
+        key: value for n in range(size) for key, value in link(LOCAL, f"m{n}.mount").items()
+    }
 
 
 def with_services(size):
     files, links = flat(size)
-    services = {f"{ETC}/s{n}.service": f"[Unit]\nRequiresMountsFor=/m{n}\nAfter=s0.service\n" for n in range(size)}
+    services = {
+        f"{ETC}/s{n}.service": f"[Unit]\nRequiresMountsFor=/m{n}\nAfter=s0.service\n"
+        for n in range(size)
+    }
     return files | services, links
 
 
 def binds(size):
-    files = {f"{ETC}/m{n}.mount": unit("/gone/there", f"/m{n}", "none", "bind") for n in range(size)}
+    files = {
+        f"{ETC}/m{n}.mount": unit("/gone/there", f"/m{n}", "none", "bind") for n in range(size)
+    }
     return files, flat(size)[1]
 
 
 def of_one_target(size):
     """All of them in one target, which as many others require."""
     files = {f"{ETC}/m{n}.mount": unit(where=f"/m{n}") for n in range(size)}
-    links = {**link("multi-user.target.wants", "a.target"), **link("multi-user.target.wants", "m0.mount")}
+    links = {
+        **link("multi-user.target.wants", "a.target"),
+        **link("multi-user.target.wants", "m0.mount"),
+    }
     for n in range(size):
-        links |= link("a.target.requires", f"m{n}.mount") | link(f"b{n}.target.requires", "a.target")
+        links |= link("a.target.requires", f"m{n}.mount") | link(
+            f"b{n}.target.requires", "a.target"
+        )
         links |= link("multi-user.target.wants", f"b{n}.target")
     return files, links
 
@@ -240,7 +276,9 @@ def test_unit_that_local_fs_needs_through_another_target_is_required():
     ],
 )  # fmt: skip
 def test_kernel_says_unknown_of_what_a_user_mounts(fstype, option, is_cause):
-    """By mount(2) in a namespace of their own any user makes the kernel say so of any word and type."""
+    """By mount(2) in a namespace of their own any user makes the kernel say so of any word and
+    type.
+    """
     facts = host(f"{ROOT}\n/dev/sda2 /data {fstype} nofail,{option} 0 0")
     errors = mount_errors_in([f"1794990001.0 kernel: {fstype}: Unknown parameter '{option}'"])
     facts.__dict__["storage_log"] = SimpleNamespace(mount_errors=errors)
@@ -254,7 +292,10 @@ def test_time_grows_linearly_with_unit_files(make):
         facts = with_units(*make(size))
         causes = MountCauses(facts)
         return count_calls(
-            lambda: ([*look_at_boot_lines(facts)], [causes.find(one.file, one.line) for one in facts.mounts.expected])
+            lambda: (
+                [*look_at_boot_lines(facts)],
+                [causes.find(one.file, one.line) for one in facts.mounts.expected],
+            )
         )
 
     assert count(160) < 2.5 * count(80)

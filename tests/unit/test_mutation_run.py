@@ -1,4 +1,6 @@
-"""The mutation run takes the project as it lies here: the tests it names are in the copy that it works in."""
+"""The mutation run takes the project as it lies here: the tests it names are in the copy that it
+works in.
+"""
 
 import subprocess
 
@@ -26,7 +28,14 @@ def test_copy_has_every_test_that_is_named_committed_or_not(tmp_path, monkeypatc
     git = ["git", "-C", str(project)]
     subprocess.run([*git, "init", "--quiet"], check=True, timeout=60)
     subprocess.run(
-        [*git, "add", MODULE, "tests/unit/test_plan.py", "tests/unit/test_other.py", "tests/unit/test_gone.py"],
+        [
+            *git,
+            "add",
+            MODULE,
+            "tests/unit/test_plan.py",
+            "tests/unit/test_other.py",
+            "tests/unit/test_gone.py",
+        ],
         check=True,
         timeout=60,
     )
@@ -36,7 +45,13 @@ def test_copy_has_every_test_that_is_named_committed_or_not(tmp_path, monkeypatc
     folder.mkdir()
     mutation.copied(folder)
     copied = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert copied == {MODULE, ".gitignore", "setup.cfg", *mutation.tests(), "tests/unit/test_other.py"}
+    assert copied == {
+        MODULE,
+        ".gitignore",
+        "setup.cfg",
+        *mutation.tests(),
+        "tests/unit/test_other.py",
+    }
 
 
 @pytest.mark.parametrize(

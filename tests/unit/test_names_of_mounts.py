@@ -1,4 +1,6 @@
-"""Names that a user gives to a mount hold what Python takes for the end of a line, and the kernel does not escape."""
+"""Names that a user gives to a mount hold what Python takes for the end of a line, and the kernel
+does not escape.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_stick_with_an_odd_label_belongs_to_its_user(end, monkeypatch):
     assert mounters._user_of_helper(target) == 1
 
 
-MAP = "30 1 0:60 / /net rw - autofs {} rw,fd=6,indirect\n31 30 0:61 / /net/evil rw - nfs4 evil:/ rw\n"
+MAP = (
+    "30 1 0:60 / /net rw - autofs {} rw,fd=6,indirect\n31 30 0:61 / /net/evil rw - nfs4 evil:/ rw\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +50,15 @@ MAP = "30 1 0:60 / /net rw - autofs {} rw,fd=6,indirect\n31 30 0:61 / /net/evil 
 )
 def test_program_as_a_map_takes_any_name_for_a_server(name, content, is_any):
     """autofs(5), "Executable Maps": it gets the name that a user looks at."""
-    found = mountinfo.ids_of_any_server(mountinfo.parse(MAP.format(name).encode()), lambda _path: content)
+    found = mountinfo.ids_of_any_server(
+        mountinfo.parse(MAP.format(name).encode()), lambda _path: content
+    )
     assert (31 in found) is is_any
 
 
-@pytest.mark.parametrize("name", ["-hosts", "/etc/auto.net", "/usr/local/etc/auto.smb", "/etc/auto.site"])
+@pytest.mark.parametrize(
+    "name", ["-hosts", "/etc/auto.net", "/usr/local/etc/auto.smb", "/etc/auto.site"]
+)
 def test_owners_that_a_server_of_a_users_choice_says_prove_nothing(name, monkeypatch):
     """Else a Python at /net/EVIL that calls itself root's would be run as root's own."""
     table = f"30 1 0:60 / /net rw - autofs {name} rw,fd=6,indirect\n31 30 0:61 / /net/evil rw - nfs4 evil:/ rw\n"

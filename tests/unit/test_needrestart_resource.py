@@ -1,4 +1,6 @@
-"""Services that needrestart leaves alone: its configuration as Perl reads it, as far as it is plain."""
+"""Services that needrestart leaves alone: its configuration as Perl reads it, as far as it is
+plain.
+"""
 
 import shutil
 import subprocess
@@ -10,7 +12,16 @@ from hosttune.facts.services.needrestart import entries_for, mode_of, settings_i
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Context, Wish
-from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict
+from hosttune.values import (
+    ABSENT,
+    Address,
+    Disturbs,
+    FileValue,
+    HoldKind,
+    Risk,
+    Unreadable,
+    Verdict,
+)
 from tests.hosts.service_files import NEEDRESTART
 from tests.unit.fake_reader import FakeReader
 from tests.unit.wish_host import typed
@@ -28,7 +39,9 @@ def compare(files, services=("slurmd", "docker"), absent="", fields=None):
     reader = FakeReader({MAIN: NEEDRESTART, **units, **files})
     wish = Wish("needrestart", " ".join(services), "services-needrestart", fields=fields or {})
     state = {Address("file", OURS): address_kinds()["file"].read(reader, OURS)}
-    context = Context(Facts(reader), state, {}, Risk.LOW, Disturbs.NOTHING, journal_problem="none here")
+    context = Context(
+        Facts(reader), state, {}, Risk.LOW, Disturbs.NOTHING, journal_problem="none here"
+    )
     return typed(wish_kinds()["needrestart"].compare((wish,), context))
 
 
@@ -55,7 +68,10 @@ def test_entry_is_read_in_every_spelling(text, service, value):
 
 
 def test_table_that_starts_anew_drops_what_was_there():
-    said = (*settings_in(NEEDRESTART, MAIN), *settings_in("$nrconf{override_rc} = { qr(^ssh) => 0 };", "b"))
+    said = (
+        *settings_in(NEEDRESTART, MAIN),
+        *settings_in("$nrconf{override_rc} = { qr(^ssh) => 0 };", "b"),
+    )
     assert entries_for(said, "docker") == ()
 
 
@@ -68,7 +84,9 @@ def test_table_that_takes_the_old_one_along_keeps_it():
     assert entries_for(said, "ray")
 
 
-@pytest.mark.parametrize("text", ["$nrconf{override_rc} = f();", "$nrconf{override_rc}{qr(^(?1{x)} = 0;"])
+@pytest.mark.parametrize(
+    "text", ["$nrconf{override_rc} = f();", "$nrconf{override_rc}{qr(^(?1{x)} = 0;"]
+)
 def test_perl_that_is_more_than_a_value_is_unclear(text):
     assert [one.what for one in settings_in(text, "a")] == ["unclear"]
 
@@ -86,8 +104,8 @@ def test_perl_that_is_more_than_a_value_is_unclear(text):
     ],
 )
 def test_pattern_that_may_take_for_ever_is_unclear(pattern):
-    """In a record it is text of the host; matched with a service, each of the first ones takes years. To compile a set of
-    letters beyond Latin-1 takes some milliseconds.
+    """In a record it is text of the host; matched with a service, each of the first ones takes
+    years. To compile a set of letters beyond Latin-1 takes some milliseconds.
     """
     (found,) = settings_in(f"$nrconf{{override_rc}}->{{qr/{pattern}/}} = 0;", "a")
     assert (found.what, len(found.pattern) <= 80) == ("unclear", True)
@@ -116,8 +134,16 @@ def test_perl_takes_the_file_and_keeps_what_the_distribution_excepts(tmp_path):
         "eval do { local(@ARGV, $/) = $fn; <>}; die $@ if $@; "
         "for my $rc (@ARGV) { print $rc, ' ', (grep { $rc =~ /$_/ } keys %{$nrconf{override_rc}}) + 0, \"\\n\" }"
     )
-    names = ("dbus.service", "slurmd.service", "k3s-agent.service", "slurmdx.service", "ssh.service")
-    done = subprocess.run(["perl", "-e", program, str(ours), *names], capture_output=True, text=True, check=True)
+    names = (
+        "dbus.service",
+        "slurmd.service",
+        "k3s-agent.service",
+        "slurmdx.service",
+        "ssh.service",
+    )
+    done = subprocess.run(
+        ["perl", "-e", program, str(ours), *names], capture_output=True, text=True, check=True
+    )
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["1", "1", "1", "0", "0"]
 
 
@@ -127,7 +153,10 @@ def test_list_mode_needs_no_file():
 
 
 def test_last_mode_counts():
-    files = {f"{FOLDER}/50-a.conf": "$nrconf{restart} = 'l';", f"{FOLDER}/99-b.conf": "$nrconf{restart} = 'a';"}
+    files = {
+        f"{FOLDER}/50-a.conf": "$nrconf{restart} = 'l';",
+        f"{FOLDER}/99-b.conf": "$nrconf{restart} = 'a';",
+    }
     (finding,) = compare(files)
     assert finding.changes
 
@@ -139,7 +168,9 @@ def test_table_that_a_later_file_starts_anew_is_theirs_and_the_way_out_is_told()
 
 
 def test_service_that_somebody_wants_restarted_is_theirs_and_the_others_are_written():
-    ours, contested = compare({f"{FOLDER}/50-a.conf": "$nrconf{override_rc}{qr(^slurm)} = 1;"}, ("slurmd", "kubelet"))
+    ours, contested = compare(
+        {f"{FOLDER}/50-a.conf": "$nrconf{override_rc}{qr(^slurm)} = 1;"}, ("slurmd", "kubelet")
+    )
     assert b"slurmd" not in ours.changes[0].after.content
     assert (contested.subject, contested.hold.kind) == ("slurmd", HoldKind.OWNED)
 
@@ -168,7 +199,9 @@ def test_overlay_reads_back_what_was_written_there():
 def test_only_services_that_are_here_are_named_and_where_none_is_nothing_is_written():
     (found,) = compare({}, ("slurmd", "kubelet"), absent="kubelet")
     assert found.reason == "after an upgrade needrestart may restart slurmd"
-    assert b"kubelet" in found.changes[0].after.content  # also one that is installed later is left to people
+    assert (
+        b"kubelet" in found.changes[0].after.content
+    )  # also one that is installed later is left to people
     (none,) = compare({}, ("kubelet",), absent="kubelet")
     assert (none.verdict, none.changes) == (Verdict.OK, ())
 

@@ -1,4 +1,6 @@
-"""Numbers in text of others: digits of ASCII, and no more of them than any number has. Sizes and times for people."""
+"""Numbers in text of others: digits of ASCII, and no more of them than any number has. Sizes and
+times for people.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ import re
 import pytest
 
 from hosttune.facts.versions import compare_versions
-from hosttune.numbers import parse_digits, parse_whole, say_gib, say_limit, say_size, say_span, say_time
+from hosttune.numbers import (
+    parse_digits,
+    parse_whole,
+    say_gib,
+    say_limit,
+    say_size,
+    say_span,
+    say_time,
+)
 from tests.patterns import PACKAGE
 
 ODD = ["", " 1", "+1", "1_0", "0x1", "\u0661", "\u00b2", "1.0", "9" * 5_000]
@@ -37,7 +47,9 @@ def test_versions_of_thousands_of_digits_are_compared():
 
 
 def test_no_number_is_read_where_only_its_digits_are_looked_at():
-    """str.isdecimal() and isdigit() pass digits of other scripts, or thousands of them, for which int() fails."""
+    """str.isdecimal() and isdigit() pass digits of other scripts, or thousands of them, for which
+    int() fails.
+    """
     found = [
         f"{path.relative_to(PACKAGE)}: {text}"
         for path in PACKAGE.rglob("*.py")
@@ -78,6 +90,12 @@ def test_sizes_and_times_are_in_units_of_people(say, number, text):
 
 def test_sizes_and_times_for_people_are_made_in_one_module():
     """But how little is left on a file system is said in `facts/storage/room.py`."""
-    choice = re.compile(r"""f["']\{[^{}]+:\.\df\} (?:[KMGT]iB|\{unit\})["'] if |["'] (?:s|min|h)["'] if seconds""")
-    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if choice.search(path.read_text())}
+    choice = re.compile(
+        r"""f["']\{[^{}]+:\.\df\} (?:[KMGT]iB|\{unit\})["']\s+if |["'] (?:s|min|h)["']\s+if seconds"""
+    )
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if choice.search(path.read_text())
+    }
     assert found == {"numbers.py", "facts/storage/room.py"}

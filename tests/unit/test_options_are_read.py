@@ -1,4 +1,6 @@
-"""Each command has only the options that it reads: one that does nothing takes a typing error for a wish."""
+"""Each command has only the options that it reads: one that does nothing takes a typing error for a
+wish.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,36 @@ from hosttune.views.page import Page
 from tests.hosts.built import HOSTS
 
 H100 = str(HOSTS / "h100-8x-2socket.json")
-WORDS = {"explain": ["memory-swappiness"], "report": [H100], "diff": [H100, H100], "facts": ["memory"]}
+WORDS = {
+    "explain": ["memory-swappiness"],
+    "report": [H100],
+    "diff": [H100, H100],
+    "facts": ["memory"],
+}
 OF_NAMES = {
     "--profile": "nosuch", "--select": "nosuch", "--ignore": "nosuch", "--policy": "/nosuch", "--rules": "/nosuch",
     "--only": "nosuch", "--again": "nosuch",
 }  # fmt: skip
-# `undo` and `confirm` change a host, so no record does. They go on where the policy has a fault, and say so, and a
-# change that they make is held by what it may disturb.
+# `undo` and `confirm` change a host, so no record does. They go on where the policy has a fault,
+# and say so, and a change that they make is held by what it may disturb.
 ACTS = {"undo", "confirm"}
-# These ask for a process, a folder or a terminal; a view of theirs reads it (views/measure), or a test of their own.
-# `disks` folds devices that no host here has. Of two equal hosts a diff has nothing to unfold, and the same is true of a history without runs.
+# These ask for a process, a folder or a terminal; a view of theirs reads it (views/measure), or a
+# test of their own. `disks` folds devices that no host here has. Of two equal hosts a diff has
+# nothing to unfold, and the same is true of a history without runs.
 MEASURE = {"watch", "dataset", "bench read", "diff", "history", "report", "disks"}
 COMMANDS = [one for one in read_tree().walk() if one.path and not one.commands]
-NAMES = {" ".join(one.path): {name for option in one.options for name in option.names} for one in COMMANDS}
-PASSING = {"replace", "digest", "digest_with", "__init__", "asdict", "open_page"}  # functions that only hand it on
+NAMES = {
+    " ".join(one.path): {name for option in one.options for name in option.names}
+    for one in COMMANDS
+}
+PASSING = {
+    "replace",
+    "digest",
+    "digest_with",
+    "__init__",
+    "asdict",
+    "open_page",
+}  # functions that only hand it on
 
 
 def words_of(name):
@@ -35,7 +53,9 @@ def words_of(name):
 
 
 def having(*options, but=()):
-    return [(name, one) for name in NAMES for one in options if one in NAMES[name] and name not in but]
+    return [
+        (name, one) for name in NAMES for one in options if one in NAMES[name] and name not in but
+    ]
 
 
 @pytest.mark.parametrize(("name", "option"), having(*OF_NAMES, but=ACTS))
@@ -77,7 +97,12 @@ def test_details_are_asked_for_by_a_view(run, monkeypatch, name):
 
 
 def test_command_refuses_an_option_that_it_does_not_read(run):
-    for words in (("health", "--max-risk", "low"), ("profiles", "-v"), ("status", "--root", "/"), ("facts", "-v")):
+    for words in (
+        ("health", "--max-risk", "low"),
+        ("profiles", "-v"),
+        ("status", "--root", "/"),
+        ("facts", "-v"),
+    ):
         status, _, err = run(*words)
         assert status == 2
         assert "No such option" in err

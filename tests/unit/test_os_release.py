@@ -1,4 +1,6 @@
-"""os-release of an image is its author's: what is too long, or no os-release, is a refusal with the place."""
+"""os-release of an image is its author's: what is too long, or no os-release, is a refusal with the
+place.
+"""
 
 from __future__ import annotations
 

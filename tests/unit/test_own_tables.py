@@ -1,4 +1,6 @@
-"""The package's own tables: each has its dates, and a rule whose explanation names the command that renews it."""
+"""The package's own tables: each has its dates, and a rule whose explanation names the command that
+renews it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def test_table_says_of_when_it_is_and_until_when_it_counts(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_explanation_of_a_rule_names_the_command_that_renews_the_table(name):
     (source,) = [one for one in SOURCES if one.startswith(f"hosttune/{FOLDER}/{name}.tsv")]
-    assert re.search(r"renewed .*: (?:python -m tests\.catalogues\.\w+ |\$EDITOR hosttune/)", source)
+    assert re.search(
+        r"renewed .*: (?:python -m tests\.catalogues\.\w+ |\$EDITOR hosttune/)", source
+    )
     assert f"good until {read_own_table(name).good_until}" in _add_dates(source)
     assert _add_dates("https://docs.kernel.org/") == "https://docs.kernel.org/"
 

@@ -50,9 +50,7 @@ Conf b-helper (2 site:1/stable [all])
 Conf a (1.5-1 site:1/stable [all])
 """
 UPGRADE = "Inst libx [1] (2 site:1/stable [all])\n"
-URIS = (
-    "'http://x/a_1.5-1_all.deb' a_1.5-1_all.deb 1200000 SHA256:00\n'http://x/b' b-helper_2_all.deb 300000 SHA256:00\n"
-)
+URIS = "'http://x/a_1.5-1_all.deb' a_1.5-1_all.deb 1200000 SHA256:00\n'http://x/b' b-helper_2_all.deb 300000 SHA256:00\n"
 
 
 def status(**versions):
@@ -90,7 +88,9 @@ def compare(host, names="a", ledger=None, **fields):
     facts = Facts(host)
     wish = Wish("packages", names, "some-rule", "", {"state": "installed"} | fields)
     state = {address: SET.read(host, address.name) for address in WISH.addresses(wish, facts)}
-    (finding,) = typed(WISH.compare((wish,), Context(facts, state, ledger or {}, Risk.MEDIUM, Disturbs.NOTHING)))
+    (finding,) = typed(
+        WISH.compare((wish,), Context(facts, state, ledger or {}, Risk.MEDIUM, Disturbs.NOTHING))
+    )
     return finding
 
 
@@ -102,7 +102,12 @@ def change_of(simulated=NEW, **fields):
 def test_parse_reads_installs_upgrades_and_origins():
     would = apt.parse(apt.find_relevant_lines(SIMULATED))
     assert [(one.name, one.before, one.after, one.origin) for one in would.steps] == [
-        ("libc6", "2.39-0ubuntu8", "2.39-0ubuntu8.5", "Ubuntu:24.04/noble-updates, Ubuntu:24.04/noble-security"),
+        (
+            "libc6",
+            "2.39-0ubuntu8",
+            "2.39-0ubuntu8.5",
+            "Ubuntu:24.04/noble-updates, Ubuntu:24.04/noble-security",
+        ),
         ("libnvidia-compute-580", "", "580.95.05-0ubuntu1", "Ubuntu:24.04/noble-updates"),
         ("nvidia-utils-580", "", "580.95.05-0ubuntu1", "Ubuntu:24.04/noble-updates"),
     ]
@@ -119,7 +124,12 @@ def test_parse_reads_removals_sizes_and_errors():
 
 @pytest.mark.parametrize(
     ("version", "upstream"),
-    [("580.95.05-0ubuntu1", "580.95.05"), ("1:2.3-4-5", "2.3-4"), ("595.84", "595.84"), ("2:7", "7")],
+    [
+        ("580.95.05-0ubuntu1", "580.95.05"),
+        ("1:2.3-4-5", "2.3-4"),
+        ("595.84", "595.84"),
+        ("2:7", "7"),
+    ],
 )
 def test_upstream(version, upstream):
     assert apt.get_upstream(version) == upstream
@@ -167,7 +177,11 @@ def test_compare_missing_gives_one_change_for_the_whole_set():
     finding = compare(reader(simulated=NEW), activation="reboot")
     (change,) = finding.changes
     assert change.address == Address("package-set", "a + b-helper")
-    assert (change.action, change.before, change.after) == (Action.CREATE, ABSENT, ("a=1.5-1", "b-helper=2"))
+    assert (change.action, change.before, change.after) == (
+        Action.CREATE,
+        ABSENT,
+        ("a=1.5-1", "b-helper=2"),
+    )
     assert (change.risk, change.activation) == (Risk.MEDIUM, Activation.REBOOT)
     assert change.reversible.startswith("yes: removes exactly these 2 packages")
     assert change.details == (
@@ -199,7 +213,11 @@ IN_ARCHIVE = POLICY.format("500\n        500 http://site/debian stable/main amd6
 @pytest.mark.parametrize(
     ("policy", "cache", "way_back"),
     [
-        (IN_ARCHIVE, (), "yes, from kept .deb files: puts back the 1 old versions; removes exactly these 2 packages"),
+        (
+            IN_ARCHIVE,
+            (),
+            "yes, from kept .deb files: puts back the 1 old versions; removes exactly these 2 packages",
+        ),
         (POLICY.format(100), ("libx_1_all.deb",), "yes, from kept .deb files"),
         (POLICY.format(100), ("libx_11_all.deb",), "no: only 0 of 1 old versions can be kept"),
         (ABSENT, (), "yes, as far as an archive still has the old version of libx; removes"),
@@ -209,7 +227,10 @@ IN_ARCHIVE = POLICY.format("500\n        500 http://site/debian stable/main amd6
 def test_compare_upgrades_say_how_far_they_can_be_undone(policy, cache, way_back):
     host = reader(simulated=NEW + UPGRADE)
     host.files |= {f"/var/cache/apt/archives/{name}": b"" for name in cache}
-    host.queries |= {apt.ask_policy(["libx"]): policy, apt.make_automatic_question(["libx"]): "libx\n"}
+    host.queries |= {
+        apt.ask_policy(["libx"]): policy,
+        apt.make_automatic_question(["libx"]): "libx\n",
+    }
     (change,) = compare(host).changes
     assert change.before == (("libx=1",) if policy is ABSENT else ("libx=1 (auto)",))
     assert change.reversible.startswith(way_back)
@@ -234,10 +255,16 @@ OBJECTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("simulated", "fields", "objection"), OBJECTIONS.values(), ids=OBJECTIONS.keys())
+@pytest.mark.parametrize(
+    ("simulated", "fields", "objection"), OBJECTIONS.values(), ids=OBJECTIONS.keys()
+)
 def test_compare_refuses_what_apt_must_not_do(simulated, fields, objection):
     finding = compare(reader(simulated=simulated), **fields)
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        (),
+    )
     assert objection in finding.hold.detail
 
 
@@ -246,7 +273,9 @@ MISSING = Completed(100, b"", b"E: Package 'a' has no installation candidate\n")
 
 
 def test_compare_names_the_hold_that_apt_does_not():
-    """`apt-mark hold` of a pattern holds packages that are not installed, too, of which apt says nothing."""
+    """`apt-mark hold` of a pattern holds packages that are not installed, too, of which apt says
+    nothing.
+    """
     held = "Package: {}\nStatus: hold ok not-installed\nArchitecture: all\n\n"
     finding = compare(reader(held.format("a") + held.format("other"), simulated=BROKEN))
     assert finding.hold.detail == (
@@ -254,7 +283,9 @@ def test_compare_names_the_hold_that_apt_does_not():
         "(apt-get: Unable to correct problems, you have held broken packages.)"
     )
     assert finding.todo == "when the hold has served: sudo apt-mark unhold a, then run it again"
-    assert compare(reader(held.format("other"), simulated=BROKEN)).hold.detail.startswith("apt-get would fail: ")
+    assert compare(reader(held.format("other"), simulated=BROKEN)).hold.detail.startswith(
+        "apt-get would fail: "
+    )
 
 
 def test_compare_names_the_pin_that_takes_a_candidate_away():
@@ -263,7 +294,9 @@ def test_compare_names_the_pin_that_takes_a_candidate_away():
     host.queries[POLICY_OF_ALL] = "Package files:\nPinned packages:\n     a -> 1 with priority -1\n"
     finding = compare(host)
     assert finding.verdict is Verdict.DIFFERS
-    assert finding.hold.detail.startswith("/etc/apt/preferences.d/no:1 keeps a from being installed")
+    assert finding.hold.detail.startswith(
+        "/etc/apt/preferences.d/no:1 keeps a from being installed"
+    )
     assert "edit /etc/apt/preferences.d/no (line 1)" in finding.todo
 
 
@@ -295,7 +328,10 @@ def test_compare_unknown_package_is_unknown_with_the_way_out():
                 "run it again"
             ),
         ),
-        (("main", "restricted", "universe", "multiverse"), "sudo apt-get update, then run it again"),
+        (
+            ("main", "restricted", "universe", "multiverse"),
+            "sudo apt-get update, then run it again",
+        ),
         ((), "sudo apt-get update, then run it again"),
     ],
 )
@@ -325,7 +361,11 @@ def test_compare_refused_by_the_rule_is_not_looked_at():
 
 def test_compare_installed_and_not_in_use_waits():
     finding = compare(reader(status(a="1")), in_use=False, activation="reboot")
-    assert (finding.verdict, finding.hold.kind, finding.hold.detail) == (Verdict.DIFFERS, HoldKind.WAITING, "reboot")
+    assert (finding.verdict, finding.hold.kind, finding.hold.detail) == (
+        Verdict.DIFFERS,
+        HoldKind.WAITING,
+        "reboot",
+    )
     assert compare(reader(status(a="1")), in_use=True, activation="reboot").verdict is Verdict.OK
 
 
@@ -333,7 +373,11 @@ def stopped(name):
     return f"Package: {name}\nStatus: install ok half-configured\nArchitecture: all\nVersion: 2\n\n"
 
 
-OURS = {Address("package-set", "a + b-helper"): Applied("run-7", "some-rule", ("a=1",), goes_on="run-7 goes on")}
+OURS = {
+    Address("package-set", "a + b-helper"): Applied(
+        "run-7", "some-rule", ("a=1",), goes_on="run-7 goes on"
+    )
+}
 GOES_ON = f"run-7 goes on; by hand: {REPAIR}"
 TO_INSTALL = "not installed: a"
 SAYS = {  # what is there, what apt would do, the ledger, the fields -> verdict, hold, reason, evidence, way out
@@ -400,20 +444,31 @@ SAYS = {  # what is there, what apt would do, the ledger, the fields -> verdict,
 
 
 @pytest.mark.parametrize(
-    ("there", "would", "ledger", "fields", "verdict", "hold", "reason", "evidence", "todo"), SAYS.values(), ids=SAYS
+    ("there", "would", "ledger", "fields", "verdict", "hold", "reason", "evidence", "todo"),
+    SAYS.values(),
+    ids=SAYS,
 )
 def test_compare_that_changes_nothing_says_why_and_the_way_out(
     there, would, ledger, fields, verdict, hold, reason, evidence, todo
 ):  # fmt: skip
     finding = compare(reader(there, would), ledger=ledger, **fields)
     assert (finding.rule, finding.subject, finding.verdict) == ("some-rule", "", verdict)
-    assert (finding.hold, finding.reason, finding.evidence, finding.todo) == (hold, reason, evidence, todo)
+    assert (finding.hold, finding.reason, finding.evidence, finding.todo) == (
+        hold,
+        reason,
+        evidence,
+        todo,
+    )
     assert finding.changes == ()
 
 
 def test_compare_that_apt_objects_to_shows_what_apt_would_do():
     finding = compare(reader(simulated="Remv editor [3]\n" + NEW))
-    assert (finding.subject, finding.reason, finding.hold.detail) == ("", TO_INSTALL, "apt would remove editor")
+    assert (finding.subject, finding.reason, finding.hold.detail) == (
+        "",
+        TO_INSTALL,
+        "apt would remove editor",
+    )
     assert any("editor" in line for line in finding.evidence)
 
 
@@ -433,7 +488,9 @@ def test_set_that_a_wish_writes_is_the_one_that_it_asks_for():
     both = wish("a b", versions=["a=2"], remove=["c"], activation="reboot")
     gone = wish("", remove=["c"])
     made = WISH.writes((both, gone, wish(""), wish("d", refused="no")))
-    assert [(one.address.name, one.before, one.after, one.activation, one.rule) for one in made] == [
+    assert [
+        (one.address.name, one.before, one.after, one.activation, one.rule) for one in made
+    ] == [
         ("a b - c", ("c=VERSION",), ("a=2", "b="), Activation.REBOOT, "some-rule"),
         ("- c", ("c=VERSION",), ABSENT, Activation.NOW, "some-rule"),
     ]
@@ -476,9 +533,18 @@ def test_write_stops_when_apt_would_do_something_else_now(simulated, conflict):
 
 
 REFUSALS = {
-    "held": ("E: Held packages were changed and -y was used without --allow-change-held-packages.", "apt-mark unhold"),
-    "interrupted": ("E: dpkg was interrupted, you must manually run ...", "sudo dpkg --configure -a; sudo apt-get -f"),
-    "in pieces": ("E: Unmet dependencies. Try 'apt --fix-broken install' ...", "sudo dpkg --configure -a"),
+    "held": (
+        "E: Held packages were changed and -y was used without --allow-change-held-packages.",
+        "apt-mark unhold",
+    ),
+    "interrupted": (
+        "E: dpkg was interrupted, you must manually run ...",
+        "sudo dpkg --configure -a; sudo apt-get -f",
+    ),
+    "in pieces": (
+        "E: Unmet dependencies. Try 'apt --fix-broken install' ...",
+        "sudo dpkg --configure -a",
+    ),
     "gone": ("E: Version '1.5-1' for 'a' was not found", "sudo apt-get update, then run it again"),
 }
 
@@ -531,7 +597,10 @@ def test_write_failure_says_what_is_installed_and_the_way_out(said, left, words,
     [
         (Unreadable("timed out"), "apt-get: timed out"),
         (ABSENT, "apt-get is not installed"),
-        (Completed(100, NEW.encode(), b"E: held broken packages\n"), "apt-get: held broken packages"),
+        (
+            Completed(100, NEW.encode(), b"E: held broken packages\n"),
+            "apt-get: held broken packages",
+        ),
         (Completed(-9, NEW.encode(), b""), "apt-get: "),
     ],
 )
@@ -572,14 +641,18 @@ def test_write_after_which_nobody_can_tell_what_is_installed_says_so():
             made.files["/var/lib/dpkg/status"] = Unreadable("input/output error")
 
     made.run = run
-    with pytest.raises(Refused, match="what is installed now cannot be read: input/output error") as refused:
+    with pytest.raises(
+        Refused, match="what is installed now cannot be read: input/output error"
+    ) as refused:
         SET.write(made, change_of())
     assert refused.value.hint == REPAIR
 
 
 def test_update_that_failed_and_changed_nothing_needs_no_repair():
     database = status(a="1", b_helper="1")
-    simulated = NEW.replace("Inst b-helper (", "Inst b-helper [1] (").replace("Inst a (", "Inst a [1] (")
+    simulated = NEW.replace("Inst b-helper (", "Inst b-helper [1] (").replace(
+        "Inst a (", "Inst a [1] ("
+    )
     change = replace(change_of(), action=Action.UPDATE, before=("a=1", "b-helper=1"))
     made = writer(simulated, database, Refused("E: Failed to fetch http://x"))
     made.left = database
@@ -605,7 +678,9 @@ HELPER, OTHER = "Inst b-helper (2 site:1/stable [all])\n", "Inst c (1 site:1/sta
 
 
 def stopped_with(there, answers, whole):
-    """A host where a run stopped with the packages `there`; apt-get answers by operands, and leaves all `whole`."""
+    """A host where a run stopped with the packages `there`; apt-get answers by operands, and leaves
+    all `whole`.
+    """
     made = reader(status(**there), kind=FakeWriter)
     made.queries = {apt.make_simulation(operands): answer for operands, answer in answers.items()}
 
@@ -623,7 +698,11 @@ def stopped_with(there, answers, whole):
     ("names", "answers", "installs"),
     [
         (("a",), {("b-helper=2",): HELPER}, ("b-helper=2",)),
-        (("a", "c"), {("c=1",): OTHER, ("c=1", "b-helper=2"): OTHER + HELPER}, ("c=1", "b-helper=2")),
+        (
+            ("a", "c"),
+            {("c=1",): OTHER, ("c=1", "b-helper=2"): OTHER + HELPER},
+            ("c=1", "b-helper=2"),
+        ),
     ],
     ids=("all that is asked for is there", "a part of it"),
 )
@@ -635,7 +714,10 @@ def test_going_on_names_what_came_along_where_nothing_brings_it_any_more_and_mar
     made = stopped_with({"a": "1.5-1"}, answers, whole)
     after = tuple(sorted(f"{name.replace('_', '-')}={version}" for name, version in whole.items()))
     SET.complete(
-        made, replace(change_of(), address=Address("package-set", set_name(names, ("b-helper",))), after=after)
+        made,
+        replace(
+            change_of(), address=Address("package-set", set_name(names, ("b-helper",))), after=after
+        ),
     )
     done, marked = made.ran[-2:]
     assert done[done.index("install") + 1 :] == installs
@@ -670,11 +752,18 @@ def test_compare_beside_a_package_that_dpkg_left_half_way_is_refused():
 def test_of_the_runs_that_made_a_set_the_one_that_stopped_half_way_is_named():
     ledger = {
         Address("package-set", "a"): Applied("run-1", "some-rule", ("a=1",)),
-        Address("package-set", "a b-helper"): Applied("run-2", "some-rule", ("a=2",), goes_on="hosttune goes on"),
-        Address("package-set", "other"): Applied("run-3", "some-rule", ("other=2",), goes_on="with another"),
+        Address("package-set", "a b-helper"): Applied(
+            "run-2", "some-rule", ("a=2",), goes_on="hosttune goes on"
+        ),
+        Address("package-set", "other"): Applied(
+            "run-3", "some-rule", ("other=2",), goes_on="with another"
+        ),
     }
     by_hand = "sudo dpkg --configure -a; sudo apt-get -f install"
-    assert compare(reader(HALF, simulated=NEW), ledger=ledger).todo == f"hosttune goes on; by hand: {by_hand}"
+    assert (
+        compare(reader(HALF, simulated=NEW), ledger=ledger).todo
+        == f"hosttune goes on; by hand: {by_hand}"
+    )
     ended = {address: replace(one, goes_on="") for address, one in ledger.items()}
     assert compare(reader(HALF, simulated=NEW), ledger=ended).todo == by_hand
 
@@ -710,7 +799,12 @@ def test_inverse_brings_back_what_was_removed_and_upgraded():
     inverse = SET.invert(change)
     back = "Remv a [1.5-1]\nRemv b-helper [2]\nInst libx [2] (1 s [all])\nInst old-a (7 s [all])\n"
     operands = ("libx=1", "old-a=7", "a-", "b-helper-")
-    made = writer(back, status(a="1.5-1", b_helper="2", libx="2"), status(libx="1", old_a="7"), operands=operands)
+    made = writer(
+        back,
+        status(a="1.5-1", b_helper="2", libx="2"),
+        status(libx="1", old_a="7"),
+        operands=operands,
+    )
     alone = ("old-a=7", "a-", "b-helper-")
     made.queries[apt.make_simulation(alone)] = back.replace("Inst libx [2] (1 s [all])\n", "")
     SET.write(made, inverse)
@@ -741,8 +835,12 @@ def test_overlay_leaves_the_same_package_of_another_architecture():
         paragraph("c", "all", "1"),
     )
     described = "Package: b\nStatus: install ok installed\nVersion: 1\nDescription: caf\xe9: it\n\n"
-    overlay = Overlay(FakeReader({"/var/lib/dpkg/status": "".join(rows).encode() + described.encode("latin-1")}))
-    change = Change(Address("package-set", "a b c"), Action.DELETE, ("a=1", "b=1", "c=1"), ABSENT, "rule")
+    overlay = Overlay(
+        FakeReader({"/var/lib/dpkg/status": "".join(rows).encode() + described.encode("latin-1")})
+    )
+    change = Change(
+        Address("package-set", "a b c"), Action.DELETE, ("a=1", "b=1", "c=1"), ABSENT, "rule"
+    )
     SET.write(overlay, change)
     packages = Facts(overlay).packages
     assert [packages[name].is_installed for name in ("a", "b", "c", "a:i386", "dpkg")] == [

@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.facts.gpu.package_roles import PackageName, PackageRole, compiles_modules, parse_package, role_of
+from hosttune.facts.gpu.package_roles import (
+    PackageName,
+    PackageRole,
+    compiles_modules,
+    parse_package,
+    role_of,
+)
 
 TABLE = Path(__file__).with_name("nvidia_package_names.tsv")
-ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+ROWS = [
+    line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if line[:1] != "#"
+]
 FULL = "580-server-open"
 
 
@@ -43,5 +51,12 @@ def test_name_is_taken_apart(name, parts):
 
 
 def test_what_compiles_modules_is_known_of_other_makers_too():
-    named = ["dkms", "zfs-dkms", "nvidia-fs-dkms", "nvidia-dkms-580", f"nvidia-headless-no-dkms-{FULL}", "dkmsx"]
+    named = [
+        "dkms",
+        "zfs-dkms",
+        "nvidia-fs-dkms",
+        "nvidia-dkms-580",
+        f"nvidia-headless-no-dkms-{FULL}",
+        "dkmsx",
+    ]
     assert [name for name in named if compiles_modules(name)] == named[:4]

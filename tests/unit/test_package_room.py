@@ -1,4 +1,6 @@
-"""A set of packages needs room on every file system that it writes to, and a module for the kernel that boots next."""
+"""A set of packages needs room on every file system that it writes to, and a module for the kernel
+that boots next.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,31 @@ MODULES = "linux-modules-nvidia-580-open"
 
 
 def host(
-    new, *, size="0 B", download=0, following=RUNNING, kernels=(RUNNING,), installed=(), mounts=ALL, fstab="", **free
+    new,
+    *,
+    size="0 B",
+    download=0,
+    following=RUNNING,
+    kernels=(RUNNING,),
+    installed=(),
+    mounts=ALL,
+    fstab="",
+    **free,
 ):
     """`new`: what apt would install; `free`: bytes by name of a mount (boot, usr, var, root)."""
     simulated = "".join(f"Inst {name} (1 site:1/stable [all])\n" for name in new)
-    uris = (
-        f"After this operation, {size} of additional disk space will be used.\n'http://x/a' a.deb {download} SHA256:0\n"
-    )
-    files = {f"/boot/vmlinuz-{one}": b"\0" * MIB for one in kernels} | {"/boot/grub/grub.cfg": menu(following)}
+    uris = f"After this operation, {size} of additional disk space will be used.\n'http://x/a' a.deb {download} SHA256:0\n"
+    files = {f"/boot/vmlinuz-{one}": b"\0" * MIB for one in kernels} | {
+        "/boot/grub/grub.cfg": menu(following)
+    }
     files |= {f"/boot/initrd.img-{one}": b"\0" * (4 * MIB) for one in kernels}
     database = packages("dpkg", *(f"linux-image-{one}" for one in kernels), *installed)
-    files |= {"/proc/self/mountinfo": mounts, "/var/lib/dpkg/status": database, "/etc/fstab": fstab, "/proc/uptime": ""}
+    files |= {
+        "/proc/self/mountinfo": mounts,
+        "/var/lib/dpkg/status": database,
+        "/etc/fstab": fstab,
+        "/proc/uptime": "",
+    }
     files |= {"/proc/sys/kernel/osrelease": f"{RUNNING}\n"}
     targets = {"/": "root", "/boot": "boot", "/usr": "usr", "/var": "var"}
     spaces = {
@@ -48,7 +64,9 @@ def host(
 
 def refusal(new=("a", "intel-microcode"), *, modules="", **more):
     """(why it is refused, the way out); the notes of the change where it is not."""
-    finding = compare(host(new, **more), **({"modules": modules} if modules else {}), allow_dkms=True)
+    finding = compare(
+        host(new, **more), **({"modules": modules} if modules else {}), allow_dkms=True
+    )
     if finding.hold.kind is HoldKind.REFUSED:
         return finding.hold.detail, finding.todo
     return "", "\n".join(finding.changes[0].details)
@@ -91,7 +109,8 @@ def test_set_for_which_the_room_does_not_do_is_refused(more, said):
 
 
 @pytest.mark.parametrize(
-    ("gone", "is_refused"), [("nvidia-kernel-common-580", True), (f"linux-image-{OLD}", False), ("tuned", False)]
+    ("gone", "is_refused"),
+    [("nvidia-kernel-common-580", True), (f"linux-image-{OLD}", False), ("tuned", False)],
 )
 def test_package_that_goes_has_an_image_built_and_a_kernel_takes_its_own_along(gone, is_refused):
     would = apt.parse((f"Remv {gone} [1]",))
@@ -104,10 +123,17 @@ def test_room_is_looked_at_again_before_the_act_also_of_an_undo():
     database = packages("dpkg", f"linux-image-{RUNNING}") + packages("intel-microcode").replace(
         "Version: 1", "Version: 2"
     )
-    writer = FakeWriter(host((), boot=MIB).files | {"/var/lib/dpkg/status": database}, spaces=host((), boot=MIB).spaces)
+    writer = FakeWriter(
+        host((), boot=MIB).files | {"/var/lib/dpkg/status": database},
+        spaces=host((), boot=MIB).spaces,
+    )
     writer.queries = {apt.make_simulation(("intel-microcode=1",)): simulated}
     back = Change(
-        Address("package-set", "intel-microcode"), Action.UPDATE, ("intel-microcode=2",), ("intel-microcode=1",), "r"
+        Address("package-set", "intel-microcode"),
+        Action.UPDATE,
+        ("intel-microcode=2",),
+        ("intel-microcode=1",),
+        "r",
     )
     with pytest.raises(Refused, match="/boot has 1 MiB left") as refused:
         ADDRESS.write(writer, back)
@@ -144,7 +170,10 @@ def test_space_that_is_not_known_refuses_nothing():
     ],
 )
 def test_growth_that_apt_tells(said, size):
-    assert apt.growth_bytes(f"Need to get 0 B/4372 B of archives.\n{said}\n'http://x' a 1 SHA256:0\n") == size
+    assert (
+        apt.growth_bytes(f"Need to get 0 B/4372 B of archives.\n{said}\n'http://x' a 1 SHA256:0\n")
+        == size
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +196,12 @@ def test_kernels_are_known_by_their_packages():
         "linux-image-generic",
         "linux-image-generic-hwe-24.04",
     )
-    assert [(match := NEW_KERNEL.fullmatch(name)) and match[1] for name in names] == [NEW, NEW, None, None]
+    assert [(match := NEW_KERNEL.fullmatch(name)) and match[1] for name in names] == [
+        NEW,
+        NEW,
+        None,
+        None,
+    ]
 
 
 def modules(*kernels):
@@ -206,7 +240,10 @@ def test_kernel_to_boot_instead_is_named():
     _, there = refusal(modules(RUNNING), modules=MODULES, kernels=(RUNNING, NEW), following=NEW)
     assert f"choose {RUNNING} in GRUB, which gets them, and boot it" in there
     _, missing = refusal((*modules(OLD), f"linux-image-{OLD}"), modules=MODULES)
-    assert f"sudo apt-get install linux-image-{OLD} (older, without newer fixes), and choose it in GRUB" in missing
+    assert (
+        f"sudo apt-get install linux-image-{OLD} (older, without newer fixes), and choose it in GRUB"
+        in missing
+    )
 
 
 def test_kernels_that_come_along_are_told():
@@ -226,7 +263,11 @@ def test_kernels_that_come_along_are_told():
         ),
         ({"new": ("a", f"linux-headers-{NEW}"), "kernels": (RUNNING, NEW), "following": NEW}, ""),
         (
-            {"new": ("a", f"linux-headers-{OLD}"), "kernels": (OLD, RUNNING, NEW), "following": OLD},
+            {
+                "new": ("a", f"linux-headers-{OLD}"),
+                "kernels": (OLD, RUNNING, NEW),
+                "following": OLD,
+            },
             f"DKMS builds for the running kernel and the newest one, and {OLD} boots next",
         ),
     ],

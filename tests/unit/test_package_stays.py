@@ -29,7 +29,9 @@ Conffiles:
 Description: y
  /etc/no.conf is not one of them
 """
-CHANGE = Change(Address("package-set", "gone + kept"), Action.DELETE, ("gone=1", "kept=1"), ("kept=2",), "rule")
+CHANGE = Change(
+    Address("package-set", "gone + kept"), Action.DELETE, ("gone=1", "kept=1"), ("kept=2",), "rule"
+)
 
 
 def host(*files, status=STATUS):
@@ -48,7 +50,10 @@ def test_text_of_a_package_that_is_no_utf_8_hides_none_of_its_files():
 
 
 def test_files_that_dpkg_put_beside_changed_ones_are_named():
-    said = left_by((CHANGE,), host("/etc/kept.conf.dpkg-dist", "/etc/kept.d/a.dpkg-old", "/etc/no.conf.dpkg-dist"))
+    said = left_by(
+        (CHANGE,),
+        host("/etc/kept.conf.dpkg-dist", "/etc/kept.d/a.dpkg-old", "/etc/no.conf.dpkg-dist"),
+    )
     assert said[1].startswith("/etc/kept.conf.dpkg-dist, /etc/kept.d/a.dpkg-old: ")
 
 
@@ -69,4 +74,7 @@ def test_way_back_names_versions_and_what_stays():
         "their configuration files stay: sudo apt-get purge new",
     )
     assert describe_changes(("a=1",), ABSENT)[0] == "remove a 1"
-    assert describe_changes(("a=1", "b=2", "c=1"), ABSENT)[:2] == ("remove 2 packages, 1: a, c", "remove b 2")
+    assert describe_changes(("a=1", "b=2", "c=1"), ABSENT)[:2] == (
+        "remove 2 packages, 1: a, c",
+        "remove b 2",
+    )

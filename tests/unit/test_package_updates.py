@@ -1,4 +1,6 @@
-"""Package sets that replace and remove: versions that are wanted, whom it disturbs, and the old .deb files."""
+"""Package sets that replace and remove: versions that are wanted, whom it disturbs, and the old
+.deb files.
+"""
 
 from dataclasses import replace
 
@@ -58,7 +60,10 @@ def status(**versions):
 
 
 def host(operands=(), simulated="", files=None, **versions):
-    queries = {apt.make_simulation(operands): simulated, apt.ask_policy(["nvidia-utils-580"]): POLICY}
+    queries = {
+        apt.make_simulation(operands): simulated,
+        apt.ask_policy(["nvidia-utils-580"]): POLICY,
+    }
     always = {"/var/lib/dpkg/status": status(**versions), "/sys/module/kernel/uevent": ""}
     return FakeReader(always | (files or {}), queries=queries)
 
@@ -78,7 +83,12 @@ def update(files=None, simulated=UPDATE, **fields):
 
 def test_versions_that_are_there_are_ok_and_apt_is_not_asked():
     reader = host(nvidia_utils_580="580.2-1")
-    finding = compare(reader, "nvidia-utils-580", versions=["nvidia-utils-580=580.2-1"], remove=["nvidia-utils-570"])
+    finding = compare(
+        reader,
+        "nvidia-utils-580",
+        versions=["nvidia-utils-580=580.2-1"],
+        remove=["nvidia-utils-570"],
+    )
     assert (finding.verdict, reader.asked) == (Verdict.OK, [])
 
 
@@ -86,16 +96,24 @@ def test_other_version_is_updated_to_the_wanted_one():
     finding = update()
     assert finding.reason == "nvidia-utils-580 is 580.1-1, not 580.2-1"
     (change,) = finding.changes
-    assert (change.before, change.after) == (("nvidia-utils-580=580.1-1",), ("nvidia-utils-580=580.2-1",))
+    assert (change.before, change.after) == (
+        ("nvidia-utils-580=580.1-1",),
+        ("nvidia-utils-580=580.2-1",),
+    )
     assert change.reversible == "yes, from kept .deb files: puts back the 1 old versions"
-    assert any("keeps 1 old .deb files in /var/lib/hosttune/debs" in line for line in change.details)
+    assert any(
+        "keeps 1 old .deb files in /var/lib/hosttune/debs" in line for line in change.details
+    )
 
 
 def test_update_that_is_made_is_ok_and_goes_back_on_an_overlay():
     overlay = Overlay(host(("nvidia-utils-580=580.2-1",), UPDATE, nvidia_utils_580="580.1-1"))
     (change,) = compare(overlay, "nvidia-utils-580", versions=["nvidia-utils-580=580.2-1"]).changes
     SET.write(overlay, change)
-    assert compare(overlay, "nvidia-utils-580", versions=["nvidia-utils-580=580.2-1"]).verdict is Verdict.OK
+    assert (
+        compare(overlay, "nvidia-utils-580", versions=["nvidia-utils-580=580.2-1"]).verdict
+        is Verdict.OK
+    )
     SET.write(overlay, SET.invert(change))
     assert SET.read(overlay, "nvidia-utils-580") == change.before
 
@@ -116,7 +134,10 @@ def test_switch_removes_what_is_named_and_nothing_else():
     (change,) = finding.changes
     assert change.address == Address("package-set", "nvidia-utils-580 - nvidia-utils-570")
     more = host(operands, switch + "Remv editor [1]\n", nvidia_utils_570="570.1-1")
-    assert compare(more, "nvidia-utils-580", remove=["nvidia-utils-570"]).hold.detail == "apt would remove editor"
+    assert (
+        compare(more, "nvidia-utils-580", remove=["nvidia-utils-570"]).hold.detail
+        == "apt would remove editor"
+    )
 
 
 def test_one_version_counts_what_is_there_already():
@@ -141,7 +162,9 @@ def test_replacing_a_driver_disturbs_gpu_work_while_it_is_loaded(loaded, fields,
     files = {"/proc/driver/nvidia/version": loaded} if loaded else {}
     (change,) = update(files, **fields).changes
     assert change.disturbs is disturbs
-    assert any("driver/library version mismatch until a reboot" in line for line in change.details) == bool(loaded)
+    assert any(
+        "driver/library version mismatch until a reboot" in line for line in change.details
+    ) == bool(loaded)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +181,9 @@ def test_adding_units_beside_a_loaded_driver_disturbs_gpu_work(name, loaded, dis
     reader = host((name,), f"Inst {name} (580.2-1 s [amd64])\n", files)
     (change,) = compare(reader, name, disturbs="nothing").changes
     assert change.disturbs is disturbs
-    assert any("takes the GPUs from running containers" in line for line in change.details) == bool(disturbs.rank)
+    assert any("takes the GPUs from running containers" in line for line in change.details) == bool(
+        disturbs.rank
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,14 +196,23 @@ def test_adding_units_beside_a_loaded_driver_disturbs_gpu_work(name, loaded, dis
     ids=["loaded", "not loaded", "unknown"],
 )
 def test_way_back_disturbs_once_the_driver_is_loaded(files, disturbs):
-    back = Change(Address("package-set", "nvidia-utils-580"), "delete", ("nvidia-utils-580=580.2-1",), ABSENT, "r")
+    back = Change(
+        Address("package-set", "nvidia-utils-580"),
+        "delete",
+        ("nvidia-utils-580=580.2-1",),
+        ABSENT,
+        "r",
+    )
     assert as_of_now(back, Facts(host(files=files))).disturbs is disturbs
 
 
 def test_other_packages_disturb_nobody():
     files = {"/proc/driver/nvidia/version": LOADED}
     other = host(("tuned=2",), "Inst tuned [1] (2 s [all])\n", files, tuned="1")
-    assert compare(other, "tuned", versions=["tuned=2"], disturbs="nothing").changes[0].disturbs is Disturbs.NOTHING
+    assert (
+        compare(other, "tuned", versions=["tuned=2"], disturbs="nothing").changes[0].disturbs
+        is Disturbs.NOTHING
+    )
 
 
 def test_offered_versions_are_those_of_an_archive():
@@ -239,8 +273,13 @@ def test_keep_copies_from_the_cache_or_fetches_from_the_archive():
     asked = len(writer.asked)
     kept_debs.keep(writer, OLD)
     assert len(writer.asked) == asked
-    assert kept_debs.spell_operand(writer, "nvidia-utils-580", "580.1-1") == f"{kept_debs.FOLDER}/{writer.kept[0]}"
-    assert kept_debs.spell_operand(writer, "nvidia-utils-580", "580.2-1") == "nvidia-utils-580=580.2-1"
+    assert (
+        kept_debs.spell_operand(writer, "nvidia-utils-580", "580.1-1")
+        == f"{kept_debs.FOLDER}/{writer.kept[0]}"
+    )
+    assert (
+        kept_debs.spell_operand(writer, "nvidia-utils-580", "580.2-1") == "nvidia-utils-580=580.2-1"
+    )
 
 
 def test_keep_of_what_nobody_has_keeps_nothing():
@@ -252,7 +291,9 @@ def test_keep_of_what_nobody_has_keeps_nothing():
 def test_keep_that_fails_refuses_the_transaction():
     writer = debs()
     writer.failing = "env"
-    with pytest.raises(Refused, match=r"580\.1-1 of nvidia-utils-580 cannot be kept for an undo: No space"):
+    with pytest.raises(
+        Refused, match=r"580\.1-1 of nvidia-utils-580 cannot be kept for an undo: No space"
+    ):
         kept_debs.keep(writer, OLD)
 
 
@@ -261,7 +302,9 @@ def test_keep_that_was_killed_half_way_is_made_again():
     writer.failing = "sync"
     with pytest.raises(Refused):
         kept_debs.keep(writer, OLD)
-    writer.files[f"{kept_debs.FOLDER}/partial/nvidia-utils-580_580.1-1_amd64.deb"] = b"de"  # what a kill leaves
+    writer.files[f"{kept_debs.FOLDER}/partial/nvidia-utils-580_580.1-1_amd64.deb"] = (
+        b"de"  # what a kill leaves
+    )
     assert kept_debs.spell_operand(writer, *next(iter(OLD.items()))) == "nvidia-utils-580=580.1-1"
     writer.failing = ""
     kept_debs.keep(writer, OLD)
@@ -269,10 +312,15 @@ def test_keep_that_was_killed_half_way_is_made_again():
     assert writer.files[f"{kept_debs.FOLDER}/{writer.kept[0]}"] == b"deb"
 
 
-@pytest.mark.parametrize(("name", "architecture"), [("libx", "amd64"), ("libx:i386", "i386"), ("liby", "all")])
+@pytest.mark.parametrize(
+    ("name", "architecture"), [("libx", "amd64"), ("libx:i386", "i386"), ("liby", "all")]
+)
 def test_kept_file_is_of_the_architecture_of_the_package(name, architecture):
     files = ("libx_1_i386.deb", "libx_1_amd64.deb", "liby_1_all.deb")
-    reader = FakeReader({f"{kept_debs.FOLDER}/{file}": b"deb" for file in files} | {apt.ARCHITECTURES: "amd64\ni386\n"})
+    reader = FakeReader(
+        {f"{kept_debs.FOLDER}/{file}": b"deb" for file in files}
+        | {apt.ARCHITECTURES: "amd64\ni386\n"}
+    )
     assert kept_debs.spell_operand(reader, name, "1").endswith(f"_{architecture}.deb")
     assert apt.places_of("", files, {name: "1"}, ("i386",)) == {name: "cache"}
     other = tuple(file for file in files if architecture not in file)
@@ -283,15 +331,26 @@ def test_set_on_an_overlay_leaves_the_package_of_another_architecture():
     foreign = "Package: libx\nStatus: install ok installed\nArchitecture: i386\nVersion: 1\n\n"
     database = status(libx="1") + foreign
     overlay = Overlay(FakeReader({"/var/lib/dpkg/status": database}))
-    SET.write(overlay, Change(Address("package-set", "libx"), "update", ("libx=1",), ("libx=2",), "r"))
+    SET.write(
+        overlay, Change(Address("package-set", "libx"), "update", ("libx=1",), ("libx=2",), "r")
+    )
     packages = Facts(overlay).packages
     assert (packages["libx"].version, packages["libx:i386"].version) == ("2", "1")
-    SET.write(overlay, Change(Address("package-set", "libx:i386"), "delete", ("libx:i386=1",), ABSENT, "r"))
+    SET.write(
+        overlay,
+        Change(Address("package-set", "libx:i386"), "delete", ("libx:i386=1",), ABSENT, "r"),
+    )
     assert Facts(overlay).packages.names == ("dpkg", "libx")
 
 
 def step(seq, before, *, undoes=None):
-    change = Change(Address("package-set", "nvidia-utils-580"), "update", before, ("nvidia-utils-580=580.2-1",), "r")
+    change = Change(
+        Address("package-set", "nvidia-utils-580"),
+        "update",
+        before,
+        ("nvidia-utils-580=580.2-1",),
+        "r",
+    )
     return JournalStep(StepId("run", seq), change, Phase.DONE, undoes=undoes)
 
 
@@ -334,7 +393,9 @@ def test_kept_file_of_other_contents_is_not_installed():
     reader = Debs({"/var/lib/dpkg/status": status(libx="2"), file: b"deb"})
     reader.queries[apt.make_simulation((file,))] = "Inst libx [2] (3 local-deb [all])\n"
     with pytest.raises(Conflict, match="something else"):
-        SET.write(reader, Change(Address("package-set", "libx"), "update", ("libx=2",), ("libx=1",), "r"))
+        SET.write(
+            reader, Change(Address("package-set", "libx"), "update", ("libx=2",), ("libx=1",), "r")
+        )
 
 
 LISTED = "NEEDRESTART-VER: 3.6\nNEEDRESTART-KSTA: 1\nNEEDRESTART-SVC: ssh.service\nNEEDRESTART-SVC: cron.service\n"
@@ -344,7 +405,10 @@ LISTED = "NEEDRESTART-VER: 3.6\nNEEDRESTART-KSTA: 1\nNEEDRESTART-SVC: ssh.servic
     ("answer", "sentence"),
     [
         (LISTED, "a restart of cron.service, ssh.service waits"),
-        (Unreadable("did not end"), "it did not say which services use replaced files (did not end)"),
+        (
+            Unreadable("did not end"),
+            "it did not say which services use replaced files (did not end)",
+        ),
         ("NEEDRESTART-VER: 3.6\n", ""),
         (ABSENT, ""),
     ],
@@ -375,5 +439,10 @@ def test_versions_and_downloaded_files_are_looked_up_in_linear_time(monkeypatch)
 
 @pytest.mark.parametrize("number", ["9" * 5000, "1.2.3"])
 def test_number_that_apt_does_not_write_is_none(number):
-    assert apt.growth_bytes(f"After this operation, {number} kB of additional disk space will be used.") == 0
+    assert (
+        apt.growth_bytes(
+            f"After this operation, {number} kB of additional disk space will be used."
+        )
+        == 0
+    )
     assert apt.download_bytes(f"'http://h/x' x_1.deb {number} SHA256:x") == 0

@@ -1,4 +1,6 @@
-"""What the packages bring besides the program: words for shells, the manual page, the policy file."""
+"""What the packages bring besides the program: words for shells, the manual page, the policy
+file.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_policy_with_every_line_in_force_is_valid():
 
 
 def test_dependencies_bring_their_modules_and_licences_and_nothing_else(modules):
-    """A folder of instructions for other programs (typer), an example (nvidia-ml-py) stay behind."""
+    """A folder of instructions for other programs (typer), an example (nvidia-ml-py) stay
+    behind.
+    """
     for one in modules["locked"].dependencies():
         assert [name for name in one.files if not name.endswith(".py")] == []
         assert not any(part.startswith(".") for name in one.files for part in name.split("/"))
@@ -93,12 +97,14 @@ def test_manual_names_every_command_and_option(tree, modules):
 def test_bash_completion_is_valid_and_starts_no_program(tree, tmp_path):
     script = tmp_path / "hosttune"
     script.write_text(completion_scripts.bash(tree))
-    done = subprocess.run(("bash", "-n", script), check=False, capture_output=True, text=True, timeout=20)
-    assert (done.returncode, done.stderr) == (0, "")
-    asked = (
-        'PATH=; source "$0"; COMP_WORDS=(hosttune apply --max-risk m); COMP_CWORD=3; _hosttune; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ("bash", "-n", script), check=False, capture_output=True, text=True, timeout=20
     )
-    done = subprocess.run(("/bin/bash", "-c", asked, script), check=False, capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr) == (0, "")
+    asked = 'PATH=; source "$0"; COMP_WORDS=(hosttune apply --max-risk m); COMP_CWORD=3; _hosttune; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ("/bin/bash", "-c", asked, script), check=False, capture_output=True, text=True, timeout=20
+    )
     assert (done.stdout, done.stderr) == ("medium\n", "")
 
 
@@ -110,7 +116,9 @@ def test_names_of_files_are_completed_as_they_are_and_never_run(tree, tmp_path):
         (tmp_path / name).touch()
     asked = 'source "$0"; COMP_WORDS=(hosttune fstab ""); COMP_CWORD=2; _hosttune; printf "%s\\0" "${COMPREPLY[@]}"'
     argv = ("/bin/bash", "-c", asked, script)
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20, cwd=tmp_path)
+    done = subprocess.run(
+        argv, check=True, capture_output=True, text=True, timeout=20, cwd=tmp_path
+    )
     assert sorted(done.stdout.split("\0")[:-1]) == sorted(["hosttune", *hostile])
     assert not (tmp_path / "ran").exists()
 
@@ -166,25 +174,36 @@ def test_lock_has_what_the_project_asks_for_on_every_python_and_machine(modules)
         versions = needed_in(environment, locked.all_pins())
         for need in map(Requirement, [*runs, *project["optional-dependencies"]["test"]]):
             name = canonicalize_name(need.name)
-            assert need.specifier.contains(versions[name]), (environment["python_version"], str(need))
+            assert need.specifier.contains(versions[name]), (
+                environment["python_version"],
+                str(need),
+            )
             assert name not in in_tests or str(need) not in map(str, map(Requirement, runs))
 
 
 def test_lock_holds_what_its_own_packages_need(modules):
-    """Of this Python: what is installed by the lock says what it needs, and the lock has that, too."""
+    """Of this Python: what is installed by the lock says what it needs, and the lock has that,
+    too.
+    """
     locked = modules["locked"]
     here = {**default_environment(), "extra": ""}
     versions = needed_in(here, locked.all_pins())
     for name in versions:
         for need in map(Requirement, metadata.distribution(name).requires or ()):
             if not need.marker or need.marker.evaluate(here):
-                assert need.specifier.contains(versions[canonicalize_name(need.name)]), f"{name} needs {need}"
+                assert need.specifier.contains(versions[canonicalize_name(need.name)]), (
+                    f"{name} needs {need}"
+                )
 
 
 def test_lock_has_hashes_of_every_package_and_names_no_index(modules):
     locked = modules["locked"]
     text = locked.LOCK.read_text(encoding="utf-8")
-    assert text.count("==") - sum(pin.marker.count("==") for pin in locked.all_pins()) == len(locked.all_pins()) > 60
+    assert (
+        text.count("==") - sum(pin.marker.count("==") for pin in locked.all_pins())
+        == len(locked.all_pins())
+        > 60
+    )
     assert all(pin.wheels for pin in locked.all_pins())
     assert all(pin.wheel in pin.wheels for pin in locked.pins())
     assert not re.search(r"://|\.org|--index|--find-links", text)
@@ -218,9 +237,13 @@ def test_lock_refuses_a_package_without_a_wheel_for_a_python(modules):
     package = {
         "name": "a",
         "version": "1",
-        "wheels": [{"url": "x/a-1-cp310-cp310-manylinux2014_x86_64.whl", "hashes": {"sha256": "0" * 64}}],
+        "wheels": [
+            {"url": "x/a-1-cp310-cp310-manylinux2014_x86_64.whl", "hashes": {"sha256": "0" * 64}}
+        ],
     }
-    with pytest.raises(modules["bundle"].Trouble, match=r"a 1 has no wheel for Python 3\.10 on aarch64"):
+    with pytest.raises(
+        modules["bundle"].Trouble, match=r"a 1 has no wheel for Python 3\.10 on aarch64"
+    ):
         modules["lock"].pin_of(package)
 
 

@@ -1,4 +1,5 @@
-"""Patterns that see foreign text take time in proportion to it: each text here once took the square.
+"""Patterns that see foreign text take time in proportion to it: each text here once took the
+square.
 
 `python -m tests.patterns` looks for more of them, in all patterns of the package, in minutes.
 """
@@ -32,7 +33,16 @@ from hosttune.facts.storage.ageing_text import parse_cachefilesd, parse_tmpreape
 from hosttune.facts.sysfs import fits
 from hosttune.host.door import Process
 from hosttune.lines import LineNumbers
-from tests.patterns import METHODS, PACKAGE, Pattern, hostile_texts, patterns, plain_texts, raise_timeout, seconds_of
+from tests.patterns import (
+    METHODS,
+    PACKAGE,
+    Pattern,
+    hostile_texts,
+    patterns,
+    plain_texts,
+    raise_timeout,
+    seconds_of,
+)
 
 SIZE = 100_000  # characters; a pattern that takes the square needs a minute and more
 LIMIT_S = 5.0  # processor time; a linear one takes a hundredth of a second
@@ -109,7 +119,9 @@ def test_every_pattern_takes_line_breaks_blanks_and_its_own_marks_in_linear_time
 def test_search_finds_lines_that_are_blank():
     """A blank that may be a line break reaches over the lines at which it begins anew."""
     pattern = Pattern("x", r"^\s*root=", int(re.MULTILINE), frozenset({"search"}))
-    slow = [text[:1] for text in plain_texts(pattern, 40_000) if seconds_of(pattern, text, 0.5) >= 0.5]
+    slow = [
+        text[:1] for text in plain_texts(pattern, 40_000) if seconds_of(pattern, text, 0.5) >= 0.5
+    ]
     assert slow == ["\n"]
 
 
@@ -134,7 +146,9 @@ def test_lines_are_counted_by_one_piece():
         (path.relative_to(PACKAGE), node.lineno)
         for path in sorted(PACKAGE.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "count" and len(node.args) > 1
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "count"
+        and len(node.args) > 1
     )
     assert {str(path) for path, _ in calls} == {"lines.py"}
 
@@ -171,44 +185,67 @@ def _partitions(content):
 
 
 def _chain(length):
-    return {pid: Process(pid, "p", "u", (), 1, 0, (), "/", 1.0, parent=pid - 1) for pid in range(2, length)}
+    return {
+        pid: Process(pid, "p", "u", (), 1, 0, (), "/", 1.0, parent=pid - 1)
+        for pid in range(2, length)
+    }
 
 
 HOSTILE = {
     "tabs": lambda: load_document("\t" * MANY, "policy.yaml"),
     "characters that are not allowed": lambda: load_document("\n\x01" * (MANY // 2), "policy.yaml"),
     "unknown rules": lambda: policy_faults(
-        load_document("select:\n" + "".join(f"- memory-swapp{i}\n" for i in range(MANY // 20)), "p"), builtin_catalog()
+        load_document(
+            "select:\n" + "".join(f"- memory-swapp{i}\n" for i in range(MANY // 20)), "p"
+        ),
+        builtin_catalog(),
     ),
-    "unknown kinds": lambda: rule_faults(load_document("want:\n" + "- {sysctll: a}\n" * (MANY // 16), "a-b.yaml")),
+    "unknown kinds": lambda: rule_faults(
+        load_document("want:\n" + "- {sysctll: a}\n" * (MANY // 16), "a-b.yaml")
+    ),
     "unknown names": lambda: rule_faults(
-        load_document("id: a-b\nexpect:\n" + "- {if: 'memry.a > 1', else: x}\n" * (MANY // 40), "a-b.yaml")
+        load_document(
+            "id: a-b\nexpect:\n" + "- {if: 'memry.a > 1', else: x}\n" * (MANY // 40), "a-b.yaml"
+        )
     ),
     "lines that go on": lambda: [*parse_assignments("ab\\\n" * (MANY // 4))],
     "settings of apt": lambda: [*_apt('a "b";\n' * (MANY // 7), "a")],
     "names of apt that nest": lambda: [*_apt("a{" * (MANY // 2), "a")],
-    "names of apt that are long": lambda: [*_apt("a::" * (MANY // 8) + "{" + '"x";' * (MANY // 16) + "}", "a")],
+    "names of apt that are long": lambda: [
+        *_apt("a::" * (MANY // 8) + "{" + '"x";' * (MANY // 16) + "}", "a")
+    ],
     "lists of apt that are emptied": lambda: [*_apt("#clear a;" * (MANY // 9), "a::b")],
     "braces of GRUB": lambda: parse_menu("a {\n" * (MANY // 4)),
     "menus of GRUB": lambda: parse_menu("submenu a {\n" * (MANY // 24) + "}\n" * (MANY // 24)),
     "defaults of Slurm": lambda: _partitions(
-        "PartitionName=DEFAULT " + "".join(f"a{i}=1 " for i in range(MANY // 20)) + "\nPartitionName=x" * (MANY // 32)
+        "PartitionName=DEFAULT "
+        + "".join(f"a{i}=1 " for i in range(MANY // 20))
+        + "\nPartitionName=x" * (MANY // 32)
     ),
     "processes that forked each other": lambda: _find_tops(_chain(MANY // 32)),
     "settings of tmpreaper": lambda: parse_tmpreaper("A=b\n" * (MANY // 4), "tmpreaper.conf"),
-    "folders of cachefilesd": lambda: parse_cachefilesd("dir /a\n" * (MANY // 7), "cachefilesd.conf"),
+    "folders of cachefilesd": lambda: parse_cachefilesd(
+        "dir /a\n" * (MANY // 7), "cachefilesd.conf"
+    ),
     "commands": lambda: [*values_in("sysctl -w vm.a=1\n" * (MANY // 18))],
     "loops without an end": lambda: [*values_in("for x in /sys/a do\n" * (MANY // 19))],
     "loops of many variables": lambda: [
         *values_in("".join(f"for x{i} in /sys/a; do done;" for i in range(MANY // 30)))
     ],
-    "values in a loop": lambda: [*values_in("for x in /sys/a; do\n" + "echo 1 > $y\n" * (MANY // 12) + "done\n")],
+    "values in a loop": lambda: [
+        *values_in("for x in /sys/a; do\n" + "echo 1 > $y\n" * (MANY // 12) + "done\n")
+    ],
     "options of sysctl": lambda: [*values_in("sysctl -" * (MANY // 8))],
     "paths of a profile": lambda: allows_userns("/:" * (MANY // 2), "/usr/bin/apptainer"),
-    "tables of TOML": lambda: (root_of("\n" * MANY), mode_of("[nvidia-container-runtime]" + "\n" * MANY)),
+    "tables of TOML": lambda: (
+        root_of("\n" * MANY),
+        mode_of("[nvidia-container-runtime]" + "\n" * MANY),
+    ),
     "braces of a text": lambda: compile_text("{{" * (MANY // 2), Where("a-b.yaml", 1)),
     "commas of a Gres": lambda: gpus_of("," * MANY),
-    "braces": lambda: fits("/sys/x", "/sys/" + "{a,b}" * 64) or fits("/sys/x", "/sys/" + "{a}" * (MANY // 3)),
+    "braces": lambda: (
+        fits("/sys/x", "/sys/" + "{a,b}" * 64) or fits("/sys/x", "/sys/" + "{a}" * (MANY // 3))
+    ),
 }
 
 
@@ -221,4 +258,6 @@ def test_reading_what_others_write_takes_linear_time(read):
     except BadInput as error:
         faults = error.faults
     assert len(faults) <= MOST_FAULTS + 1
-    assert time.process_time() - started < 4 * LIMIT_S  # a hundred times that where it was quadratic
+    assert (
+        time.process_time() - started < 4 * LIMIT_S
+    )  # a hundred times that where it was quadratic

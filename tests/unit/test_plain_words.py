@@ -1,4 +1,5 @@
-"""Words that a reader would have to translate are in no help text, in no text of a rule and in no document.
+"""Words that a reader would have to translate are in no help text, in no text of a rule and in no
+document.
 
 The commands of a terminal and what it prints are quoted in code blocks, which are left out.
 """
@@ -17,9 +18,13 @@ from hosttune.cli.command_tree import read_tree
 from tests.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
 RULES = sorted(ROOT.glob("hosttune/rules/*/*.yaml"))
-# `alone` for only, `tell` and `told` for report, `stand` and `lie` for be, `is no X` for is not an X.
+# `alone` for only, `tell` and `told` for report, `stand` and `lie` for be, `is no X` for is not an
+# X.
 TRANSLATED = re.compile(
     r"\b(?:alone|nobody|somebody|whoever|anybody|tells?|told|mend(?:s|ed)?|lies|stands?(?!-in)|held against)\b|(?<!there )\bis no (?!longer\b)[a-z]+",
     re.IGNORECASE,
@@ -43,7 +48,9 @@ def helps() -> dict[str, str]:
 
 
 def test_help_is_in_plain_words():
-    assert {name: TRANSLATED.findall(text) for name, text in helps().items() if TRANSLATED.search(text)} == {}
+    assert {
+        name: TRANSLATED.findall(text) for name, text in helps().items() if TRANSLATED.search(text)
+    } == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -55,7 +62,11 @@ def test_page_is_in_plain_words(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_sentences_of_a_page_are_short(page):
     text = CODE.sub("X", page.read_text(encoding="utf-8"))
-    long = [" ".join(one.split()) for one in SENTENCE.split(text) if one and len(one.split()) > MOST_WORDS]
+    long = [
+        " ".join(one.split())
+        for one in SENTENCE.split(text)
+        if one and len(one.split()) > MOST_WORDS
+    ]
     assert long == []
 
 
@@ -71,15 +82,31 @@ def test_what_commands_print_is_in_plain_words(room):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         docs = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in docs
+            ):
                 text = CODE.sub("X", node.value)
-                if " " in text.strip() and text not in KEYS and "(?:" not in text and TRANSLATED.search(text):
+                if (
+                    " " in text.strip()
+                    and text not in KEYS
+                    and "(?:" not in text
+                    and TRANSLATED.search(text)
+                ):
                     found.append(f"{path.name}:{node.lineno}: {text.strip()}")
     assert found == []
 
 
 TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-READ = {"title", "gain", "why", "help", "else", "do"}  # keys of a rule whose texts people read; `do` has a step a line
+READ = {
+    "title",
+    "gain",
+    "why",
+    "help",
+    "else",
+    "do",
+}  # keys of a rule whose texts people read; `do` has a step a line
 
 
 def texts_of(value: Any, key: str = "") -> Iterator[str]:
@@ -107,4 +134,6 @@ def test_a_rule_counts_things_with_their_noun():
     wrong = re.compile(
         r"\}\} (?:[a-z]+ )?(?:errors|times|sectors|requests|rows|banks)\b|\{\{ '(\w+)' if [\w.]+ == 1 else '\1e?s' "
     )
-    assert [f"{path.name}: {found[0]}" for path in RULES for found in wrong.finditer(path.read_text())] == []
+    assert [
+        f"{path.name}: {found[0]}" for path in RULES for found in wrong.finditer(path.read_text())
+    ] == []

@@ -10,7 +10,17 @@ from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.engine.rules.declared import DataMount
 from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
-from hosttune.values import Action, Address, Change, Disturbs, FileValue, Finding, HoldKind, Risk, Verdict
+from hosttune.values import (
+    Action,
+    Address,
+    Change,
+    Disturbs,
+    FileValue,
+    Finding,
+    HoldKind,
+    Risk,
+    Verdict,
+)
 from tests.unit.fake_reader import FakeReader
 
 CATALOG = builtin_catalog()
@@ -22,7 +32,11 @@ def load(text: str, **reader) -> Policy:
 
 def test_policy_absent_gives_defaults():
     policy = load_policy(FakeReader(), CATALOG)
-    assert (policy.profile, policy.max_risk, policy.disturb) == ("base", Risk.MEDIUM, Disturbs.NOTHING)
+    assert (policy.profile, policy.max_risk, policy.disturb) == (
+        "base",
+        Risk.MEDIUM,
+        Disturbs.NOTHING,
+    )
     assert "storage-noatime" in {rule.id for rule in policy.select_rules(CATALOG)}
 
 
@@ -57,7 +71,10 @@ TWICE = "data_mounts:\n- {{source: LABEL=a, target: /a}}\n- {{source: {}, target
             "policy.yaml:3: params.memory-swappiness.valu: unknown parameter",
         ),
         ("params:\n  memory-swappiness: {value: 99}", "99 is above the maximum 60"),
-        ("params:\n  memory-swappiness: {value: -1}", "params.memory-swappiness.value: -1 is below the minimum 1"),
+        (
+            "params:\n  memory-swappiness: {value: -1}",
+            "params.memory-swappiness.value: -1 is below the minimum 1",
+        ),
         ("params:\n  memory-swappiness: {value: true}", "not of type int"),
         ("max_risk: huge", "'huge' is not one of the choices"),
         ("max_risk: low\nmax_risk: high", "given twice"),
@@ -67,7 +84,10 @@ TWICE = "data_mounts:\n- {{source: LABEL=a, target: /a}}\n- {{source: {}, target
             "data_mounts:\n- {source: LABEL=a, target: /a, options: ['noatime;nodev']}",
             "policy.yaml:2: data_mounts[0].options[0]",
         ),
-        ("data_mounts: [{source: LABEL=a, target: /a, options: [noatime nodev]}]", "data_mounts[0].options[0]"),
+        (
+            "data_mounts: [{source: LABEL=a, target: /a, options: [noatime nodev]}]",
+            "data_mounts[0].options[0]",
+        ),
         (
             MOUNT.format("NOATIME"),
             "policy.yaml:3: data_mounts[0].options[1]: options are case-sensitive, and `NOATIME`",
@@ -76,14 +96,20 @@ TWICE = "data_mounts:\n- {{source: LABEL=a, target: /a}}\n- {{source: {}, target
         (MOUNT.format("noexec:nodev"), "only a comma parts options"),
         (MOUNT.format("nobootwait"), "write nofail instead"),
         (MOUNT.format("\u2013o"), "en dash"),
-        (MOUNT.format("noauto"), "data_mounts[0].options[1]: with `noauto` no boot mounts the disk"),
+        (
+            MOUNT.format("noauto"),
+            "data_mounts[0].options[1]: with `noauto` no boot mounts the disk",
+        ),
         (MOUNT.format("bind"), "take it out, or the disk out of data_mounts"),
         (
             TWICE.format("LABEL=b", "/a"),
             "policy.yaml:3: data_mounts[1].target: /a is the target in line 2 too (data_mounts[0]",
         ),
         (TWICE.format("LABEL=b", "/x/../a"), "leave one disk for each target"),
-        (TWICE.format("LABEL=a", "/b"), "data_mounts[1].source: LABEL=a is the source in line 2 too"),
+        (
+            TWICE.format("LABEL=a", "/b"),
+            "data_mounts[1].source: LABEL=a is the source in line 2 too",
+        ),
         (TWICE.format("LABEL=a", "/b"), "leave one target for each disk"),
         (
             f"hosts: {{gpu-*: {{data_mounts: [{{source: LABEL=b, target: /a}}]}}}}\n{MOUNT.format('ro')}",
@@ -97,7 +123,9 @@ def test_policy_fault_names_the_place_and_the_way_out(text, expected):
     assert expected in str(caught.value)
 
 
-@pytest.mark.parametrize("words", ["noatime", "x-Mine", "size=1G", "nouatime", "prjquota", "context=a:b:c"])
+@pytest.mark.parametrize(
+    "words", ["noatime", "x-Mine", "size=1G", "nouatime", "prjquota", "context=a:b:c"]
+)
 def test_option_that_some_type_may_take_is_no_fault_of_a_policy(words):
     policy = load(MOUNT.format(words))
     assert policy.declared.data_mounts == (DataMount("LABEL=a", "/a", "", ("ro", words)),)
@@ -109,22 +137,28 @@ def test_sections_of_two_hosts_may_name_one_target_and_those_of_one_host_may_not
         for name in ("cpu-1", "gpu-1", "'*-1'")
     )
     document = load_document(text.rpartition("  '*-1'")[0], "policy.yaml")
-    assert build_policy(document, CATALOG, "2026-01-01", "gpu-1").declared.data_mounts == (DataMount("LABEL=g", "/a"),)
+    assert build_policy(document, CATALOG, "2026-01-01", "gpu-1").declared.data_mounts == (
+        DataMount("LABEL=g", "/a"),
+    )
     with pytest.raises(
-        BadInput, match=r"policy.yaml:4: hosts.\*-1.data_mounts\[0\].target: /a is the target in line 3"
+        BadInput,
+        match=r"policy.yaml:4: hosts.\*-1.data_mounts\[0\].target: /a is the target in line 3",
     ):
         build_policy(load_document(text, "policy.yaml"), CATALOG, "2026-01-01", "gpu-1")
 
 
 def test_policy_of_somebody_else_is_read_without_root():
     reader = FakeReader(
-        {"/etc/hosttune/policy.yaml": FileValue(b"max_risk: low\n", 0o644, 1000, 1000)}, is_privileged=False
+        {"/etc/hosttune/policy.yaml": FileValue(b"max_risk: low\n", 0o644, 1000, 1000)},
+        is_privileged=False,
     )
     assert load_policy(reader, CATALOG).max_risk is Risk.LOW
 
 
 def finding() -> Finding:
-    change = Change(Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "memory-swappiness")
+    change = Change(
+        Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "memory-swappiness"
+    )
     return Finding("memory-swappiness", "vm.swappiness", Verdict.DIFFERS, changes=(change,))
 
 
@@ -138,26 +172,40 @@ def test_waiver_holds_until_its_day_and_says_that_it_expired_after():
     assert late.evidence[0] == "the waiver expired on 2030-01-31: asked by DBA"
 
 
-@pytest.mark.parametrize(("now", "is_held"), [(1_896_134_399.0, True), (1_896_134_400.0, False)])  # midnight between
+@pytest.mark.parametrize(
+    ("now", "is_held"), [(1_896_134_399.0, True), (1_896_134_400.0, False)]
+)  # midnight between
 def test_waiver_holds_through_the_last_second_of_its_day_and_no_longer(now, is_held):
-    held = load("ignore: [{rule: memory-swappiness, reason: so, until: 2030-01-31}]", now=now).waive(finding())
+    held = load(
+        "ignore: [{rule: memory-swappiness, reason: so, until: 2030-01-31}]", now=now
+    ).waive(finding())
     assert (held.hold.kind is HoldKind.WAIVED) is is_held
     assert held.is_waiver_over is not is_held
 
 
 def test_policy_digest_depends_on_what_is_said_only():
-    assert load("max_risk: low\nprofile: base").digest == load("# why\nprofile: base\nmax_risk: low\n").digest
+    assert (
+        load("max_risk: low\nprofile: base").digest
+        == load("# why\nprofile: base\nmax_risk: low\n").digest
+    )
     assert load("max_risk: low").digest != load("max_risk: high").digest
 
 
-def waived(text: str, found: Finding | None = None, now: float = 1_896_000_000.0) -> Finding:  # 2030-01-30
+def waived(
+    text: str, found: Finding | None = None, now: float = 1_896_000_000.0
+) -> Finding:  # 2030-01-30
     return load(f"ignore:\n{text}", now=now).waive(found or finding())
 
 
 def test_waiver_says_reason_owner_and_day():
-    held = waived("  - {rule: memory-swappiness, reason: asked by DBA, owner: storage team, until: 2030-01-31}")
+    held = waived(
+        "  - {rule: memory-swappiness, reason: asked by DBA, owner: storage team, until: 2030-01-31}"
+    )
     assert str(held.hold) == "waived until 2030-01-31 by storage team: asked by DBA"
-    assert str(waived("  - {rule: memory-swappiness, reason: we swap}").hold) == "waived because we swap"
+    assert (
+        str(waived("  - {rule: memory-swappiness, reason: we swap}").hold)
+        == "waived because we swap"
+    )
 
 
 def test_waiver_expired_counts_again_and_says_whose_it_was():
@@ -167,7 +215,9 @@ def test_waiver_expired_counts_again_and_says_whose_it_was():
     assert late.evidence == ("the waiver of ops expired on 2030-01-31: asked by DBA",)
 
 
-@pytest.mark.parametrize(("subject", "is_held"), [("vm.*", True), ("vm.swappiness", True), ("/data", False)])
+@pytest.mark.parametrize(
+    ("subject", "is_held"), [("vm.*", True), ("vm.swappiness", True), ("/data", False)]
+)
 def test_waiver_of_a_subject_holds_for_that_alone(subject, is_held):
     held = waived(f"  - {{rule: memory-swappiness, subject: '{subject}', reason: so}}")
     assert (held.hold.kind is HoldKind.WAIVED) is is_held
@@ -212,7 +262,10 @@ def test_policy_fault_in_waivers_and_host_sections(text, expected):
 
 @pytest.mark.parametrize(("subject", "most"), [("/a{}", 1000), ("/a{}*", 256)])
 def test_waivers_of_a_policy_are_bounded(subject, most):
-    rows = [f"- {{rule: storage-fstrim, reason: x, subject: '{subject.format(number)}'}}" for number in range(most + 1)]
+    rows = [
+        f"- {{rule: storage-fstrim, reason: x, subject: '{subject.format(number)}'}}"
+        for number in range(most + 1)
+    ]
     assert len(load("\n".join(["ignore:", *rows[:-1]])).waivers) == most
     with pytest.raises(BadInput, match="has more than 1000 waivers, or 256 with a pattern"):
         load("\n".join(["ignore:", *rows]))
@@ -236,7 +289,8 @@ hosts:
 
 def on_host(name: str) -> Policy:
     return load_policy(
-        FakeReader({"/etc/hosttune/policy.yaml": FLEET, "/proc/sys/kernel/hostname": f"{name}\n"}), CATALOG
+        FakeReader({"/etc/hosttune/policy.yaml": FLEET, "/proc/sys/kernel/hostname": f"{name}\n"}),
+        CATALOG,
     )
 
 
@@ -247,7 +301,11 @@ def test_host_sections_that_fit_are_read_in_order_and_the_last_word_wins():
     assert one.params == {"memory-swappiness": {"value": 5, "min_ram_bytes": 0}}
     assert on_host("gpu-018").profile == "train-single"
     login = on_host("login")
-    assert (login.profile, login.max_risk, login.ignore) == ("base", Risk.MEDIUM, ("storage-fstrim",))
+    assert (login.profile, login.max_risk, login.ignore) == (
+        "base",
+        Risk.MEDIUM,
+        ("storage-fstrim",),
+    )
 
 
 def test_host_sections_without_a_name_of_the_host_are_refused():
@@ -260,6 +318,8 @@ def test_param_of_the_policy_beats_the_one_of_the_profile():
     policy = load("profile: inference-latency")
     assert policy.params_of(rule, CATALOG)["value"] == 1
     assert (
-        load("profile: inference-latency\nparams: {memory-swappiness: {value: 7}}").params_of(rule, CATALOG)["value"]
+        load("profile: inference-latency\nparams: {memory-swappiness: {value: 7}}").params_of(
+            rule, CATALOG
+        )["value"]
         == 7
     )

@@ -44,9 +44,13 @@ def policy(tmp_path):
 
 
 def said(text: str, *, everything: bool = True, sole: tuple[str, ...] = ()) -> list[str]:
-    policy = build_policy(load_document(text, "p.yaml"), CATALOG, "2026-01-01", "h100-8x-2socket").only(*sole)
+    policy = build_policy(
+        load_document(text, "p.yaml"), CATALOG, "2026-01-01", "h100-8x-2socket"
+    ).only(*sole)
     session = examine(read_record(H100), CATALOG, policy)
-    found = without_effect(policy, CATALOG, session.plan(prove=False).findings, everything=everything)
+    found = without_effect(
+        policy, CATALOG, session.plan(prove=False).findings, everything=everything
+    )
     return [f"{fault.where}: {fault.message} | {fault.hint}" for fault in found]
 
 
@@ -103,13 +107,17 @@ def test_what_harms_nobody_is_said_on_wish_only_and_other_rules_are_left_out_wit
     assert len(said(text)) == 2
     assert len(said(text, everything=False)) == 1
     assert said("ignore: [storage-nfs-readahead]\n", everything=False) == []
-    assert len(said("ignore: [memory-swappiness]\nselect: [memory-swappiness]\n", everything=False)) == 1
+    assert (
+        len(said("ignore: [memory-swappiness]\nselect: [memory-swappiness]\n", everything=False))
+        == 1
+    )
     assert said(text, sole=("memory-max-map-count",)) == []
     assert len(said(text, sole=("storage-noatime",))) == 1
 
 
 @pytest.mark.parametrize(
-    ("pattern", "near"), [("h1OO-*", True), ("H100-*", True), ("h100-9*", True), ("login-*", False), ("*", False)]
+    ("pattern", "near"),
+    [("h1OO-*", True), ("H100-*", True), ("h100-9*", True), ("login-*", False), ("*", False)],
 )
 def test_nearest_pattern_has_nearly_the_same_beginning(pattern, near):
     assert bool(find_likeliest("h100-8x-2socket", [pattern])) is near
@@ -121,7 +129,9 @@ def test_of_several_patterns_the_one_whose_plain_beginning_is_nearest_is_meant(p
     assert find_likeliest("h100-8x-2socket", []) == ""
 
 
-def test_plan_check_and_explain_name_profile_section_and_file_and_tell_what_does_nothing(run, policy):
+def test_plan_check_and_explain_name_profile_section_and_file_and_tell_what_does_nothing(
+    run, policy
+):
     file = policy(
         'hosts:\n  "h100-*":\n    profile: train-single\nignore:\n  - {rule: storage-noatime, subject: /dta, reason: r}\n'
     )
@@ -133,7 +143,10 @@ def test_plan_check_and_explain_name_profile_section_and_file_and_tell_what_does
         assert "(did you mean /data?)" in err, words
     assert "Of its sections" not in run("check", "--host", H100, "--policy", file)[1]
     data = json.loads(run("check", "--host", H100, "--policy", file, "--format", "json")[1])
-    assert (data["hosts"][0]["policy_file"], data["hosts"][0]["policy_sections"]) == (file, ["h100-*"])
+    assert (data["hosts"][0]["policy_file"], data["hosts"][0]["policy_sections"]) == (
+        file,
+        ["h100-*"],
+    )
 
 
 def test_host_that_no_section_fits_does_not_run_base_in_silence(run, policy):
@@ -173,7 +186,9 @@ def test_policy_command_tells_what_is_said_for_nothing_too(run, policy):
 
 
 def test_policy_command_tells_every_fault_and_that_there_is_no_policy(run, policy):
-    status, _, err = run("policy", policy("profil: base\nignore: [memory-swapines]\n"), "--host", H100)
+    status, _, err = run(
+        "policy", policy("profil: base\nignore: [memory-swapines]\n"), "--host", H100
+    )
     assert status == 2
     assert "unknown key" in err
     status, _, err = run("policy", "--host", H100)
@@ -200,7 +215,9 @@ def test_policy_in_an_image_is_named_with_the_folder_of_the_image(run, tmp_path)
 
 def test_only_leaves_every_other_rule_out(run):
     for command in ("plan", "apply", "check"):
-        _, out, _ = run(command, "--host", H100, "--only", "memory-swappiness", "--only", "memory-max-map-count")
+        _, out, _ = run(
+            command, "--host", H100, "--only", "memory-swappiness", "--only", "memory-max-map-count"
+        )
         assert "storage-noatime" not in out, command
         assert "memory-swappiness" in out, command
         if command != "check":
@@ -233,7 +250,9 @@ def test_only_does_not_bring_back_a_rule_that_is_off(run, policy):
     status, _, err = run("plan", "--host", H100, "--policy", file, "--only", "memory-swappiness")
     assert status == 2
     assert f"--only memory-swappiness: the rule is off by {file}" in err
-    status, _, err = run("plan", "--host", H100, "--only", "memory-swappiness", "--ignore", "memory-swappiness")
+    status, _, err = run(
+        "plan", "--host", H100, "--only", "memory-swappiness", "--ignore", "memory-swappiness"
+    )
     assert (status, "the rule is off by --ignore" in err) == (2, True)
 
 
@@ -252,8 +271,14 @@ def test_only_keeps_waivers_and_says_nothing_of_what_other_rules_left(policy):
 
 
 def test_way_out_of_the_risk_names_the_key_of_the_policy():
-    policy = Policy(today="2026-01-01", max_risk=Policy().max_risk.__class__("low"), select=("storage-tmp-tmpfs",))
-    held = [f for f in examine(read_record(H100), CATALOG, policy).plan(prove=False).findings if f.hold]
+    policy = Policy(
+        today="2026-01-01",
+        max_risk=Policy().max_risk.__class__("low"),
+        select=("storage-tmp-tmpfs",),
+    )
+    held = [
+        f for f in examine(read_record(H100), CATALOG, policy).plan(prove=False).findings if f.hold
+    ]
     todos = " ".join(f.todo for f in held if f.hold.kind is HoldKind.ABOVE_MAX_RISK)
     assert "--max-risk medium (policy: max_risk: medium)" in todos
 

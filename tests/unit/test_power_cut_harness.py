@@ -1,4 +1,6 @@
-"""The parts of the power-cut proof that need no machine: the log's format, the states, the judgement."""
+"""The parts of the power-cut proof that need no machine: the log's format, the states, the
+judgement.
+"""
 
 import base64
 import json
@@ -18,7 +20,9 @@ from tests.vm.powercut_states import Epoch, State, epochs, states, untorn
 SECTOR = 512
 
 
-def log_file(folder: Path, entries: list[tuple[int, int, int, bytes]], sector: int = SECTOR) -> Path:
+def log_file(
+    folder: Path, entries: list[tuple[int, int, int, bytes]], sector: int = SECTOR
+) -> Path:
     """A log of (sector, flags, length of inline data, data or inline data)."""
     parts = [struct.pack("<QQQI", 0x6A736677736872, 1, len(entries), sector).ljust(sector, b"\0")]
     for at, flags, inline, data in entries:
@@ -33,7 +37,11 @@ def log_file(folder: Path, entries: list[tuple[int, int, int, bytes]], sector: i
 @pytest.mark.parametrize("sector", [512, 4096])
 def test_log_every_kind_of_entry_is_read(tmp_path: Path, sector: int) -> None:
     marked = (0, Flag.MARK, 5, b"begin")
-    path = log_file(tmp_path, [marked, (7, 0, 0, b"x" * 2 * sector), (0, 1, 0, b""), (9, 2, 0, b"y" * sector)], sector)
+    path = log_file(
+        tmp_path,
+        [marked, (7, 0, 0, b"x" * 2 * sector), (0, 1, 0, b""), (9, 2, 0, b"y" * sector)],
+        sector,
+    )
     log = Log(path)
     assert count(path) == 4
     assert [(one.flags, one.offset, one.size, one.is_write) for one in log.entries] == [
@@ -68,7 +76,9 @@ def test_log_discard_has_no_data(tmp_path: Path) -> None:
         (512 + 8, b"\xff", "ends"),
     ],
 )
-def test_log_damaged_is_refused_with_the_place(tmp_path: Path, at: int, new: bytes, message: str) -> None:
+def test_log_damaged_is_refused_with_the_place(
+    tmp_path: Path, at: int, new: bytes, message: str
+) -> None:
     path = log_file(tmp_path, [(0, 0, 0, b"a" * 512), (0, 1, 0, b"")])
     data = bytearray(path.read_bytes())
     data[at : at + len(new)] = new
@@ -126,16 +136,23 @@ def test_states_keep_the_order_of_writes_and_whole_sectors() -> None:
 
 def test_states_never_tear_a_superblock_or_a_commit_record(tmp_path: Path) -> None:
     commit = bytes.fromhex("c03b399800000002").ljust(4096, b"c")
-    log = Log(log_file(tmp_path, [(0, 0, 0, b"s" * 4096), (80, 0, 0, commit), (160, 0, 0, b"d" * 4096)]))
+    log = Log(
+        log_file(tmp_path, [(0, 0, 0, b"s" * 4096), (80, 0, 0, commit), (160, 0, 0, b"d" * 4096)])
+    )
     found = epochs(log.entries, 0, 3)
     assert untorn(log, found) == {(0, 0, 4096), (1, 0, 4096)}
     for at in range(3):
-        torn = {state.kept for state in states([Epoch(at, found[0].pieces[at : at + 1])], None, untorn(log, found))}
+        torn = {
+            state.kept
+            for state in states([Epoch(at, found[0].pieces[at : at + 1])], None, untorn(log, found))
+        }
         assert any(size < 4096 for kept in torn for _, _, size in kept) is (at == 2)
 
 
 def test_states_limited_keep_every_boundary_and_never_change() -> None:
-    found = [Epoch(at, tuple((at + number, 0, 4096) for number in range(6))) for at in range(0, 100, 10)]
+    found = [
+        Epoch(at, tuple((at + number, 0, 4096) for number in range(6))) for at in range(0, 100, 10)
+    ]
     limited = states(found, 50)
     assert len(limited) == 50
     assert [state.first for state in limited if not state.kept] == list(range(0, 100, 10))
@@ -148,33 +165,60 @@ OLD, TUNED = b"UUID=1 /data ext4 defaults 0 2\n", b"UUID=1 /data ext4 defaults,n
 DROPIN = b"vm.swappiness = 10\n"
 PATH = "sysctl.d/60-hosttune-memory-swappiness.conf"
 CHANGES = (
-    Change(Address("file", f"/etc/{PATH}"), Action.CREATE, ABSENT, FileValue(DROPIN), rule="memory-swappiness"),
+    Change(
+        Address("file", f"/etc/{PATH}"),
+        Action.CREATE,
+        ABSENT,
+        FileValue(DROPIN),
+        rule="memory-swappiness",
+    ),
     Change(Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", rule="memory-swappiness"),
-    Change(Address("fstab", "/data"), Action.UPDATE, "defaults", "defaults,noatime", rule="storage-noatime"),
+    Change(
+        Address("fstab", "/data"),
+        Action.UPDATE,
+        "defaults",
+        "defaults,noatime",
+        rule="storage-noatime",
+    ),
 )
 RUN = "20260101-000000-abcd"
 
 
 def journal_lines() -> list[bytes]:
-    head = {"format_version": 1, "id": RUN, "command": "apply", "started_at": "2026-01-01T00:00:00+00:00"}
-    entries: list[dict[str, Any]] = [{**head, "who": "root", "boot_id": "b", "digest": "d", "tool_version": "1"}]
+    head = {
+        "format_version": 1,
+        "id": RUN,
+        "command": "apply",
+        "started_at": "2026-01-01T00:00:00+00:00",
+    }
+    entries: list[dict[str, Any]] = [
+        {**head, "who": "root", "boot_id": "b", "digest": "d", "tool_version": "1"}
+    ]
     for seq, change in enumerate(CHANGES, 1):
         entries += [{"seq": seq, "phase": "intent", "at": 1.0, "change": change_to_json(change)}]
         entries += [{"seq": seq, "phase": "done", "at": 1.0}]
-    return [json.dumps(entry).encode() + b"\n" for entry in (*entries, {"finished": True, "at": 1.0})]
+    return [
+        json.dumps(entry).encode() + b"\n" for entry in (*entries, {"finished": True, "at": 1.0})
+    ]
 
 
 LINES = journal_lines()
 
 
 def flights() -> tuple[Flight, ...]:
-    return ladder({f"{RUN}.jsonl": b"".join(LINES)}, {frozenset(): OLD, frozenset({"fstab:/data"}): TUNED})
+    return ladder(
+        {f"{RUN}.jsonl": b"".join(LINES)}, {frozenset(): OLD, frozenset({"fstab:/data"}): TUNED}
+    )
 
 
 def seen(journal: bytes | None = None, *, error: str = "", **etc: bytes | None) -> Verdict:
-    """The judgement of a disk with this journal, this `fstab`, this `dropin`, and temp or other files by their path."""
+    """The judgement of a disk with this journal, this `fstab`, this `dropin`, and temp or other
+    files by their path.
+    """
     names = {"dropin": PATH}
-    files = {names.get(name, name): text and [0o100644, 0, 0, encode(text)] for name, text in etc.items()}
+    files = {
+        names.get(name, name): text and [0o100644, 0, 0, encode(text)] for name, text in etc.items()
+    }
     files |= {name: [0o100644, 0, 0, ""] for name, text in files.items() if text == b""}
     runs = {} if journal is None else {f"{RUN}.jsonl": [0o100600, 0, 0, encode(journal)]}
     return judge({"etc": files, "runs": runs, "error": error}, flights())
@@ -218,12 +262,16 @@ def test_ladder_of_a_run_without_its_end_is_refused() -> None:
         (lines(8), {"dropin": DROPIN, "fstab": TUNED}, ("apply", 3, 3, False)),
     ],
 )
-def test_judge_an_honest_state_finds_nothing(journal: bytes | None, etc: dict[str, bytes], situation: tuple) -> None:
+def test_judge_an_honest_state_finds_nothing(
+    journal: bytes | None, etc: dict[str, bytes], situation: tuple
+) -> None:
     verdict = seen(journal, **etc)
     assert verdict.faults == ()
     found = verdict.situation
     assert (found.command, found.announced, found.done, found.made) == situation
-    assert found.is_interrupted is (journal is not None and b"\n" in journal and b"finished" not in journal)
+    assert found.is_interrupted is (
+        journal is not None and b"\n" in journal and b"finished" not in journal
+    )
     assert found.is_torn is (journal is not None and not journal.endswith(b"\n"))
 
 
@@ -238,19 +286,29 @@ def test_judge_a_temp_file_of_ours_is_no_damage() -> None:
         (lines(6), {"dropin": DROPIN, "fstab": b""}, "/etc/fstab is torn: 0 bytes"),
         (lines(6), {"dropin": DROPIN, "fstab": TUNED[:20]}, "/etc/fstab is torn: 20 bytes"),
         (lines(6), {"dropin": DROPIN, "fstab": None}, "/etc/fstab is torn: absent"),
-        (lines(5), {"dropin": DROPIN, "fstab": TUNED}, "/etc/fstab is another version than its journal says"),
+        (
+            lines(5),
+            {"dropin": DROPIN, "fstab": TUNED},
+            "/etc/fstab is another version than its journal says",
+        ),
         (None, {"dropin": DROPIN}, f"/etc/{PATH} is another version than its journal says"),
         (lines(7), {"dropin": DROPIN}, "/etc/fstab is another version than its journal says"),
         (lines(6), {"fstab": TUNED}, f"/etc/{PATH} is another version than its journal says"),
         (lines(2), {"hosts": b"127.0.0.1\n"}, "/etc/hosts is not as it was"),
         (lines(2), {"hosts": None}, "/etc/hosts is gone"),
-        (lines(2), {".hosts.hosttune-0123456789abcdef": b""}, "/etc/.hosts.hosttune-0123456789abcdef is not as it was"),
+        (
+            lines(2),
+            {".hosts.hosttune-0123456789abcdef": b""},
+            "/etc/.hosts.hosttune-0123456789abcdef is not as it was",
+        ),
         (lines(2) + b"\0\0\0\n" + lines(1), {}, "hosttune cannot read its journal"),
         (lines(2) + LINES[3], {}, "went on after a step that is not done"),
         (lines(1) + LINES[3], {}, "tells other changes than it made"),
     ],
 )
-def test_judge_a_broken_state_is_named(journal: bytes | None, etc: dict[str, bytes | None], fault: str) -> None:
+def test_judge_a_broken_state_is_named(
+    journal: bytes | None, etc: dict[str, bytes | None], fault: str
+) -> None:
     assert any(fault in one for one in seen(journal, **etc).faults)
 
 
@@ -261,7 +319,9 @@ def test_judge_a_disk_that_cannot_be_mounted_says_why() -> None:
 def test_judge_a_run_that_had_returned_must_be_whole() -> None:
     disk = {"etc": {}, "runs": {}, "error": ""}
     assert judge(disk, flights()).faults == ()
-    assert any("its journal is lost" in fault for fault in judge(disk, flights(), finished=1).faults)
+    assert any(
+        "its journal is lost" in fault for fault in judge(disk, flights(), finished=1).faults
+    )
     half = {**disk, "runs": {f"{RUN}.jsonl": [0o100600, 0, 0, encode(lines(1))]}}
     assert any("has lost that" in fault for fault in judge(half, flights(), finished=1).faults)
 
@@ -269,16 +329,24 @@ def test_judge_a_run_that_had_returned_must_be_whole() -> None:
 def test_judge_a_mode_that_is_not_ours_is_named() -> None:
     disk = {"etc": {"fstab": [0o100600, 0, 0, encode(OLD)]}, "runs": {}, "error": ""}
     assert "/etc/fstab has mode" in judge(disk, flights()).faults[0]
-    open_run = {"etc": {}, "runs": {f"{RUN}.jsonl": [0o100644, 0, 0, encode(lines(1))]}, "error": ""}
+    open_run = {
+        "etc": {},
+        "runs": {f"{RUN}.jsonl": [0o100644, 0, 0, encode(lines(1))]},
+        "error": "",
+    }
     assert "has mode" in judge(open_run, flights()).faults[0]
 
 
 def test_to_boot_spreads_over_interrupted_situations() -> None:
     situations = [
-        Situation("apply", announced, done) for announced in range(1, 9) for done in (announced - 1, announced)
+        Situation("apply", announced, done)
+        for announced in range(1, 9)
+        for done in (announced - 1, announced)
     ]
     judged = [
-        Judged(State(at, ()), Verdict((), situation)) for at, situation in enumerate(situations) for _ in range(3)
+        Judged(State(at, ()), Verdict((), situation))
+        for at, situation in enumerate(situations)
+        for _ in range(3)
     ]
     ended = Judged(State(99, ()), Verdict((), Situation("apply", 8, 8, is_finished=True)))
     broken = Judged(State(98, ()), Verdict(("torn",), Situation("undo", 1, 0)))

@@ -1,4 +1,6 @@
-"""Who counts over whom among files of settings, whose they are, and the way out that edits no package's file."""
+"""Who counts over whom among files of settings, whose they are, and the way out that edits no
+package's file.
+"""
 
 import hashlib
 import re
@@ -20,7 +22,8 @@ SESSION = (
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 SCHEDULER = "/sys/block/sda/queue/scheduler"
 UNIT = "/usr/lib/systemd/system/slurmd.service"
-# kind of file: the wish, what the host has, the file of a package that counts over ours, and what it says
+# kind of file: the wish, what the host has, the file of a package that counts over ours, and what
+# it says
 CASES = {
     "sysctl.d": (
         "- sysctl: vm.swappiness\n  at_most: 10",
@@ -68,9 +71,13 @@ CASES = {
 
 
 def machine(want, files, path, text):
-    """A host on which dpkg says that the file is of the package vendor, below /usr/lib and as configuration."""
+    """A host on which dpkg says that the file is of the package vendor, below /usr/lib and as
+    configuration.
+    """
     digest = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
-    status = f"Package: vendor\nStatus: install ok installed\nVersion: 1\nConffiles:\n {path} {digest}\n"
+    status = (
+        f"Package: vendor\nStatus: install ok installed\nVersion: 1\nConffiles:\n {path} {digest}\n"
+    )
     answers = {("dpkg-query", "--search", path): f"vendor: {path}\n"}
     base = {"/proc/cmdline": "quiet\n", "/proc/stat": "btime 1700000000\n", DATABASE: status}
     return One(host({**base, **files, path: text}, queries=answers), want)
@@ -83,7 +90,9 @@ def test_package_that_counts_over_ours_is_named_and_the_way_out_leads_to_ok(case
     assert (found.verdict, found.hold.kind, found.changes) == (Verdict.DIFFERS, HoldKind.OWNED, ())
     assert f"{path}:" in found.hold.detail
     assert "of the package vendor" in found.hold.detail
-    line, section, place = re.match(r"put `([^`]+)`(?:, below `([^`]+)`,)? into (\S+), which", found.todo).groups()
+    line, section, place = re.match(
+        r"put `([^`]+)`(?:, below `([^`]+)`,)? into (\S+), which", found.todo
+    ).groups()
     assert place.startswith("/etc/")
     assert place != path
     taken = f"{section}\n{line}\n" if section else f"{line}\n"
@@ -102,9 +111,14 @@ def test_file_of_an_administrator_is_changed_where_it_is(case):
 
 
 def test_file_of_a_tool_is_changed_where_the_tool_takes_it_from():
-    files = {"/proc/sys/vm/swappiness": "60\n", "/etc/sysctl.d/99-a.conf": "# Ansible managed\nvm.swappiness = 60\n"}
+    files = {
+        "/proc/sys/vm/swappiness": "60\n",
+        "/etc/sysctl.d/99-a.conf": "# Ansible managed\nvm.swappiness = 60\n",
+    }
     found = One(host(files), "- sysctl: vm.swappiness\n  at_most: 10").finding()
-    assert found.todo.startswith("change it where Ansible takes it from; it writes /etc/sysctl.d/99-a.conf, or ignore")
+    assert found.todo.startswith(
+        "change it where Ansible takes it from; it writes /etc/sysctl.d/99-a.conf, or ignore"
+    )
 
 
 def test_own_file_that_loses_to_a_package_is_named_in_the_hold_and_in_the_evidence():
@@ -122,16 +136,25 @@ def test_own_file_that_loses_to_a_package_is_named_in_the_hold_and_in_the_eviden
 
 def test_own_file_that_loses_is_not_the_obstacle_where_a_package_is():
     case = CASES["sysctl.d"]
-    found = machine(case[0], {**case[1], "/etc/sysctl.d/30-site.conf": "vm.swappiness = 50\n"}, *case[2:]).finding()
+    found = machine(
+        case[0], {**case[1], "/etc/sysctl.d/30-site.conf": "vm.swappiness = 50\n"}, *case[2:]
+    ).finding()
     assert found.hold.detail.startswith("/usr/lib/sysctl.d/99-vendor.conf:1 of the package vendor")
     assert found.todo.startswith("put `vm.swappiness = 10` into /etc/sysctl.d/zz-local.conf")
 
 
 def test_value_of_sysctl_conf_that_nothing_reads_is_named_and_respected():
-    files = {"/run/systemd/system/x": "", "/proc/sys/vm/swappiness": "60\n", "/etc/sysctl.conf": "vm.swappiness = 60\n"}
+    files = {
+        "/run/systemd/system/x": "",
+        "/proc/sys/vm/swappiness": "60\n",
+        "/etc/sysctl.conf": "vm.swappiness = 60\n",
+    }
     found = One(host(files, queries={}), "- sysctl: vm.swappiness\n  at_most: 10").finding()
     assert "/etc/sysctl.conf:1 (vm.swappiness = 60) is not read at boot" in found.evidence
-    assert str(found.hold) == "managed by /etc/sysctl.conf:1 (vm.swappiness = 60), which is not read at boot"
+    assert (
+        str(found.hold)
+        == "managed by /etc/sysctl.conf:1 (vm.swappiness = 60), which is not read at boot"
+    )
     assert "move it to /etc/sysctl.d if it is meant" in found.todo
 
 
@@ -140,7 +163,11 @@ def test_value_of_sysctl_conf_that_nothing_reads_is_named_and_respected():
     [
         ("/usr/lib/sysctl.d/50-x.conf", False, "/etc/f.d/zz-local.conf"),
         ("/usr/lib/sysctl.d/zz-x.conf", False, "/etc/f.d/zzzz-x.conf"),
-        ("/usr/lib/sysctl.d/{.conf", False, "/etc/f.d/{.conf"),  # no name that anyone would choose: the same name
+        (
+            "/usr/lib/sysctl.d/{.conf",
+            False,
+            "/etc/f.d/{.conf",
+        ),  # no name that anyone would choose: the same name
         ("/usr/lib/tmpfiles.d/tmp.conf", True, "/etc/f.d/00-local.conf"),
         ("/usr/lib/tmpfiles.d/00-a.conf", True, "/etc/f.d/00-a.conf"),
         ("/usr/lib/tmpfiles.d/!.conf", True, "/etc/f.d/!.conf"),
@@ -156,9 +183,14 @@ def test_no_name_counts_over_the_file_that_tuned_reads_last():
 
 def test_owners():
     digest = hashlib.md5(b"a", usedforsecurity=False).hexdigest()
-    shipped, foreign, unasked = (f"/usr/lib/sysctl.d/{name}.conf" for name in ("50-a", "50-b", "50-c"))
+    shipped, foreign, unasked = (
+        f"/usr/lib/sysctl.d/{name}.conf" for name in ("50-a", "50-b", "50-c")
+    )
     files = {
-        **dict.fromkeys((shipped, foreign, unasked, "/usr/local/lib/sysctl.d/a.conf", "/run/sysctl.d/a.conf"), "x"),
+        **dict.fromkeys(
+            (shipped, foreign, unasked, "/usr/local/lib/sysctl.d/a.conf", "/run/sysctl.d/a.conf"),
+            "x",
+        ),
         "/etc/sysctl.d/10-as-it-came.conf": "a",
         "/etc/sysctl.d/10-changed.conf": "b",
         "/etc/sysctl.d/20-site.conf": "x",
@@ -172,11 +204,22 @@ def test_owners():
     }
     none = Completed(1, b"", b"no path found")
     answers = {
-        ("dpkg-query", "--search", shipped): f"diversion by x from: {shipped}\nsystemd:amd64: {shipped}\n",
-        **{("dpkg-query", "--search", name): none for name in (foreign, foreign.removeprefix("/usr"))},
+        (
+            "dpkg-query",
+            "--search",
+            shipped,
+        ): f"diversion by x from: {shipped}\nsystemd:amd64: {shipped}\n",
+        **{
+            ("dpkg-query", "--search", name): none
+            for name in (foreign, foreign.removeprefix("/usr"))
+        },
     }
     owners = Facts(FakeReader(files, queries=answers)).file_owners
-    told = {path: (owners[path].name, owners[path].kind, owners[path].decides) for path in files if path != DATABASE}
+    told = {
+        path: (owners[path].name, owners[path].kind, owners[path].decides)
+        for path in files
+        if path != DATABASE
+    }
     assert told == {
         shipped: ("the package systemd", "package", False),
         foreign: ("no package", "unpackaged", False),
@@ -184,7 +227,11 @@ def test_owners():
         "/usr/local/lib/sysctl.d/a.conf": ("the administrator", "administrator", True),
         "/run/sysctl.d/a.conf": ("a program that made it since the boot", "runtime", False),
         "/etc/sysctl.d/10-as-it-came.conf": ("the package procps", "configuration", False),
-        "/etc/sysctl.d/10-changed.conf": ("the package procps (changed here)", "configuration", True),
+        "/etc/sysctl.d/10-changed.conf": (
+            "the package procps (changed here)",
+            "configuration",
+            True,
+        ),
         "/etc/sysctl.d/20-site.conf": ("the administrator", "administrator", True),
         "/etc/sysctl.d/20-ansible.conf": ("Ansible", "tool", True),
         "/etc/sysctl.d/90-cloudimg.conf": ("the cloud image", "tool", False),
@@ -215,11 +262,16 @@ def test_link_to_the_configuration_of_a_package_is_of_that_package():
 
 
 def test_words_of_the_kernel_command_line_lose_nothing():
-    files = {"/proc/cmdline": "sysctl.vm.swappiness=7\n", "/etc/sysctl.d/a.conf": "vm.swappiness = 5\n"}
+    files = {
+        "/proc/cmdline": "sysctl.vm.swappiness=7\n",
+        "/etc/sysctl.d/a.conf": "vm.swappiness = 5\n",
+    }
     facts = Facts(FakeReader(files))
     settings = facts.sysctl_at_boot["vm.swappiness"].settings
     assert lost_words(settings, SYSCTL, facts.file_owners, "vm.swappiness") == ()
-    assert way_over(settings[0], SYSCTL, facts.file_owners, "`x`").startswith("change the kernel command line")
+    assert way_over(settings[0], SYSCTL, facts.file_owners, "`x`").startswith(
+        "change the kernel command line"
+    )
 
 
 def lost(files, **kwargs):
@@ -286,7 +338,10 @@ def test_limit_that_loses_to_the_configuration_of_a_package_is_found():
     ],
 )
 def test_lines_of_tmpfiles_that_do_not_compete(other):
-    files = {"/etc/tmpfiles.d/zz.conf": other, "/usr/lib/tmpfiles.d/a.conf": "q /srv/x 0700 root root 1d\n"}
+    files = {
+        "/etc/tmpfiles.d/zz.conf": other,
+        "/usr/lib/tmpfiles.d/a.conf": "q /srv/x 0700 root root 1d\n",
+    }
     assert lost(files) == ()
 
 
@@ -334,7 +389,11 @@ def test_sysctl_conf_is_read_by_a_link_and_without_systemd():
 
 
 def test_what_could_not_be_read_is_unknown():
-    facts = Facts(FakeReader({"/etc/sysctl.d/a.conf": "a.b=1\n"}, unreadable={"/etc/modprobe.d": "needs root"}))
+    facts = Facts(
+        FakeReader(
+            {"/etc/sysctl.d/a.conf": "a.b=1\n"}, unreadable={"/etc/modprobe.d": "needs root"}
+        )
+    )
     with pytest.raises(UnknownFact, match="needs root"):
         _ = facts.lost_settings.files
 
@@ -347,9 +406,15 @@ def test_image_is_judged_without_its_run():
         **UNREAD,
     }
     reader = FakeReader(
-        files, links={"/sbin/init": "/usr/lib/systemd/systemd"}, unreadable={"/run": "no kernel"}, persistent_only=True
+        files,
+        links={"/sbin/init": "/usr/lib/systemd/systemd"},
+        unreadable={"/run": "no kernel"},
+        persistent_only=True,
     )
-    assert [one.path for one in Facts(reader).lost_settings.files] == ["/etc/sysctl.conf", "/etc/systemd/logind.conf"]
+    assert [one.path for one in Facts(reader).lost_settings.files] == [
+        "/etc/sysctl.conf",
+        "/etc/systemd/logind.conf",
+    ]
 
 
 def test_order_of_tmpfiles_is_the_other_way_round():
@@ -360,4 +425,6 @@ def test_order_of_tmpfiles_is_the_other_way_round():
 def test_masked_unit_has_nothing_to_lose():
     mask = {"/etc/systemd/system/slurmd.service": "/dev/null"}
     files = {"/usr/lib/systemd/system/slurmd.service": "[Service]\nType=simple\n"}
-    assert lost(files, links=mask, unreadable={"/dev/null": "/dev/null is not a regular file"}) == ()
+    assert (
+        lost(files, links=mask, unreadable={"/dev/null": "/dev/null is not a regular file"}) == ()
+    )

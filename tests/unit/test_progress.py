@@ -74,7 +74,9 @@ def test_nothing_of_it_is_in_a_pipe_or_on_a_dumb_terminal(where):
 
 
 def test_what_is_too_long_is_cut_before_the_time_of_it():
-    line = format_line("looking at the image in /a/very/long/folder/of/images", "rule 3", 72, "about 2:00", "x", 60)
+    line = format_line(
+        "looking at the image in /a/very/long/folder/of/images", "rule 3", 72, "about 2:00", "x", 60
+    )
 
     assert line.endswith("..., 1:12 of about 2:00 (x)")
 

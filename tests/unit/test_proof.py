@@ -18,7 +18,9 @@ from tests.hosts.built import BUILT
 @pytest.mark.parametrize("host", BUILT, ids=lambda path: path.stem)
 def test_plan_is_tried_with_the_rules_that_can_change_something_alone(host, monkeypatch):
     looked, evaluate = [], passes.evaluate
-    monkeypatch.setattr(passes, "evaluate", lambda rule, *rest: looked.append(rule) or evaluate(rule, *rest))
+    monkeypatch.setattr(
+        passes, "evaluate", lambda rule, *rest: looked.append(rule) or evaluate(rule, *rest)
+    )
     session = examine.examine(read_record(str(host)), builtin_catalog(), Policy(today="2026-01-01"))
     plan = session.plan()
     every, wishing = list(session.selected), [rule for rule in session.selected if rule.want]
@@ -42,7 +44,9 @@ class Guarded(RecordReader):
     refused: tuple[str, ...] = ()
 
     def refused_write(self, path):
-        return Refused(f"{path} is immutable (chattr +i)") if path.startswith(self.refused) else None
+        return (
+            Refused(f"{path} is immutable (chattr +i)") if path.startswith(self.refused) else None
+        )
 
 
 def planned(*refused):

@@ -35,7 +35,11 @@ def proposed(name: str, rdma: Answer[tuple[str, ...]], **files: str):
 @pytest.mark.parametrize(
     ("name", "files", "expected"),
     [
-        ("a100-cloud-vm", {"/run/cloud-init/cloud-id": "azure\n"}, ("cloud-vm", "virtual machine of azure")),
+        (
+            "a100-cloud-vm",
+            {"/run/cloud-init/cloud-id": "azure\n"},
+            ("cloud-vm", "virtual machine of azure"),
+        ),
         ("workstation-rtx4090", {}, ("workstation", "gdm3.service")),
         ("h100-8x-2socket", {}, ("train-single", "8 GPUs are joined by NVSwitches")),
         ("h100-8x-2socket", {}, ("train-multinode", "mlx5_0 and 1 more")),
@@ -90,7 +94,9 @@ def test_display_manager_is_the_one_that_starts_with_the_machine(links, expected
 
 
 def test_role_that_cannot_be_read_is_unread():
-    role = Facts(FakeReader(unreadable={"/sys/class/infiniband": "no", "/etc/systemd/system": "no"})).role
+    role = Facts(
+        FakeReader(unreadable={"/sys/class/infiniband": "no", "/etc/systemd/system": "no"})
+    ).role
     assert isinstance(get_raw(role, "rdma_devices"), Unreadable)
     assert isinstance(get_raw(role, "display_manager"), Unreadable)
     assert isinstance(get_raw(role, "is_seated"), bool)
@@ -107,20 +113,35 @@ SEAT_OF = "IS_SEAT0=1\nCAN_GRAPHICAL=1\nACTIVE=c1\nACTIVE_UID={uid}\nSESSIONS=c1
         (GDM, {CHASSIS: "3\n"}, True, False),
         (GDM, {CHASSIS: "3\n", SEAT: SEAT_OF.format(uid=1000)}, True, True),
         (GDM, {CHASSIS: "3\n", SEAT: SEAT_OF.format(uid=120)}, True, False),  # the login screen
-        (GDM, {CHASSIS: "3\n", SEAT: SEAT_OF.format(uid=60578)}, True, False),  # of GDM 49, made for it
+        (
+            GDM,
+            {CHASSIS: "3\n", SEAT: SEAT_OF.format(uid=60578)},
+            True,
+            False,
+        ),  # of GDM 49, made for it
         (GDM, {CHASSIS: "23\n"}, False, False),  # a server that was installed from desktop media
         (GDM, {CHASSIS: "23\n", SEAT: SEAT_OF.format(uid=1001)}, True, True),
         (GDM, {}, False, False),
-        ({}, {CHASSIS: "10\n", SEAT: SEAT_OF.format(uid=1000)}, False, False),  # a laptop that serves
+        (
+            {},
+            {CHASSIS: "10\n", SEAT: SEAT_OF.format(uid=1000)},
+            False,
+            False,
+        ),  # a laptop that serves
     ],
 )
-def test_desktop_is_told_by_its_display_manager_and_chassis_or_seat(links, files, is_desktop, has_somebody):
+def test_desktop_is_told_by_its_display_manager_and_chassis_or_seat(
+    links, files, is_desktop, has_somebody
+):
     role = Facts(FakeReader(files, links=links)).role
     assert (role.is_desktop, role.has_somebody) == (is_desktop, has_somebody)
 
 
 def packages(*names: str) -> dict[str, str]:
-    rows = (f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n" for name in names)
+    rows = (
+        f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n"
+        for name in names
+    )
     return {"/var/lib/dpkg/status": "\n".join(rows), "/etc/systemd/system/x": ""}
 
 

@@ -1,4 +1,6 @@
-"""The snippets of playbooks/provisioning: their form, and the scripts with stand-ins for what they call."""
+"""The snippets of playbooks/provisioning: their form, and the scripts with stand-ins for what they
+call.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ SCRIPTS = sorted(
     if path.is_file() and path.read_bytes().startswith((b"#!/bin/sh", b"#!/bin/bash"))
 )
 YAMLS = sorted(
-    path for path in FOLDER.rglob("*") if path.suffix in {".yaml", ".yml", ".cfg"} or path.name == "user-data"
+    path
+    for path in FOLDER.rglob("*")
+    if path.suffix in {".yaml", ".yml", ".cfg"} or path.name == "user-data"
 )
 
 
@@ -34,7 +38,13 @@ def put(path: Path, text: str) -> None:
 def run(path: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     given = {"PATH": "/usr/bin:/bin", **environment}
     return subprocess.run(
-        (path, *words), env=given, capture_output=True, text=True, timeout=60, check=False, cwd=environment.get("HOME")
+        (path, *words),
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=environment.get("HOME"),
     )
 
 
@@ -66,7 +76,9 @@ def test_policies_in_them_are_policies(tmp_path, capsys):
     for text in found:
         policy = tmp_path / "policy.yaml"
         policy.write_text(text)
-        assert app.run(["check", "--host", str(H100), "--policy", str(policy)]) in {0, 1}, capsys.readouterr().err
+        assert app.run(["check", "--host", str(H100), "--policy", str(policy)]) in {0, 1}, (
+            capsys.readouterr().err
+        )
         capsys.readouterr()
 
 
@@ -79,17 +91,38 @@ METADATA = re.compile(
 def test_maas_script_tells_what_maas_reads(tmp_path):
     script = FOLDER / "maas/60-hosttune.sh"
     found = METADATA.search(script.read_text())
-    metadata = yaml.safe_load("\n".join(line.removeprefix("# ") for line in found["yaml"].splitlines()))
-    assert (found["version"], metadata["script_type"], metadata["hardware_type"]) == ("1.0", "testing", "node")
+    metadata = yaml.safe_load(
+        "\n".join(line.removeprefix("# ") for line in found["yaml"].splitlines())
+    )
+    assert (found["version"], metadata["script_type"], metadata["hardware_type"]) == (
+        "1.0",
+        "testing",
+        "node",
+    )
     assert metadata["parallel"] in {"disabled", "instance", "any"}
     assert metadata["packages"].keys() <= {"apt", "snap", "url"}
     for record, word in (("h100-8x-2socket", "passed"), ("a100-cloud-vm", "failed")):
         out = tmp_path / f"{record}.health"
-        app.run(["health", "--host", str(HOSTS / f"{record}.json"), "--format", "json", "--output", str(out)])
+        app.run(
+            [
+                "health",
+                "--host",
+                str(HOSTS / f"{record}.json"),
+                "--format",
+                "json",
+                "--output",
+                str(out),
+            ]
+        )
         status = int(json.loads(out.read_text())["fitness"] != "fit")
         put(tmp_path / "sudo", '#!/bin/sh\nshift\nexec "$@"\n')
         put(tmp_path / "hosttune", f"#!/bin/sh\ncat {out}\nexit {status}\n")
-        done = run(script, PATH=f"{tmp_path}:/usr/bin:/bin", RESULT_PATH=str(tmp_path / "result"), HOME=str(tmp_path))
+        done = run(
+            script,
+            PATH=f"{tmp_path}:/usr/bin:/bin",
+            RESULT_PATH=str(tmp_path / "result"),
+            HOME=str(tmp_path),
+        )
         assert done.returncode == 0, done.stderr
         result = yaml.safe_load((tmp_path / "result").read_text())
         assert result["status"] == word
@@ -103,7 +136,10 @@ def test_warewulf_script_changes_the_image_and_builds_it(tmp_path):
         tmp_path / "wwctl",
         f'#!/bin/sh\necho "wwctl $*" >> {tmp_path}/calls\n[ "$2" != show ] || echo /images/rocky/rootfs\n',
     )
-    put(tmp_path / "hosttune", f'#!/bin/sh\necho "hosttune $*" >> {tmp_path}/calls\nexit "${{STATUS:-1}}"\n')
+    put(
+        tmp_path / "hosttune",
+        f'#!/bin/sh\necho "hosttune $*" >> {tmp_path}/calls\nexit "${{STATUS:-1}}"\n',
+    )
     script = FOLDER / "warewulf/apply-to-image.sh"
     assert run(script, "rocky", "node.json", PATH=f"{tmp_path}:/usr/bin:/bin").returncode == 0
     assert (tmp_path / "calls").read_text().splitlines() == [
@@ -112,12 +148,18 @@ def test_warewulf_script_changes_the_image_and_builds_it(tmp_path):
         "wwctl image build rocky",
     ]
     (tmp_path / "calls").unlink()
-    assert run(script, "rocky", "node.json", PATH=f"{tmp_path}:/usr/bin:/bin", STATUS="2").returncode != 0
+    assert (
+        run(script, "rocky", "node.json", PATH=f"{tmp_path}:/usr/bin:/bin", STATUS="2").returncode
+        != 0
+    )
     assert "build" not in (tmp_path / "calls").read_text()
 
 
 def test_warewulf_hook_takes_a_record_of_the_node(tmp_path):
-    put(tmp_path / "hosttune", f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n[ "$1" = record ] || exit 1\n')
+    put(
+        tmp_path / "hosttune",
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n[ "$1" = record ] || exit 1\n',
+    )
     done = run(FOLDER / "warewulf/50-hosttune", PATH=f"{tmp_path}:/usr/bin:/bin")
     recorded, applied = (tmp_path / "calls").read_text().splitlines()
     record = recorded.removeprefix("record ")

@@ -1,4 +1,6 @@
-"""A list of a dozen characters names more numbers than memory holds: it is refused, with its place."""
+"""A list of a dozen characters names more numbers than memory holds: it is refused, with its
+place.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_list_of_numbers_is_written_out_to_a_limit():
     assert parse_ranges(ENDLESS) == ((0, 99999999999),)
 
 
-@pytest.mark.parametrize("text", ["a", "1-", "-1", "1--2", "3-1", "1;2", "\u0661-\u0663", "1" * 30, "0-" + "9" * 5000])
+@pytest.mark.parametrize(
+    "text", ["a", "1-", "-1", "1--2", "3-1", "1;2", "\u0661-\u0663", "1" * 30, "0-" + "9" * 5000]
+)
 def test_text_that_is_not_a_list_of_numbers_is_refused(text):
     with pytest.raises(ValueError, match=r"not a list of numbers|ends before it begins") as refused:
         number_list(text)
@@ -57,7 +61,9 @@ def test_endless_list_costs_no_memory(text):
 
 def test_endless_list_of_cpus_is_unknown_and_names_the_file():
     folder = "/sys/devices/system/node/node0"
-    reader = FakeReader({f"{folder}/cpulist": f"{ENDLESS}\n", f"{folder}/meminfo": "Node 0 MemTotal: 1 kB\n"})
+    reader = FakeReader(
+        {f"{folder}/cpulist": f"{ENDLESS}\n", f"{folder}/meminfo": "Node 0 MemTotal: 1 kB\n"}
+    )
     with pytest.raises(UnknownFact, match=rf"{folder}/cpulist: '{ENDLESS}' names more than"):
         _ = Facts(reader).numa.nodes[0].cpus
 
@@ -77,7 +83,9 @@ def test_endless_list_of_hosts_is_refused(expression):
         hosts_in(expression)
 
 
-@pytest.mark.parametrize("expression", ["n[3-1]", "n[]", "n[1" + "0" * 30 + "]", "n" + "[1]" * 1000, "n[a-b]"])
+@pytest.mark.parametrize(
+    "expression", ["n[3-1]", "n[]", "n[1" + "0" * 30 + "]", "n" + "[1]" * 1000, "n[a-b]"]
+)
 def test_text_that_is_not_a_list_of_hosts_is_refused(expression):
     for ask in (hosts_in, lambda one: names_host(one, "n1")):
         with pytest.raises(ValueError, match="not a list of hosts"):
@@ -86,7 +94,13 @@ def test_text_that_is_not_a_list_of_hosts_is_refused(expression):
 
 @pytest.mark.parametrize(
     ("host", "is_named"),
-    [("node7", True), ("node07", False), ("node99999999998", True), ("node", False), ("nodex", False)],
+    [
+        ("node7", True),
+        ("node07", False),
+        ("node99999999998", True),
+        ("node", False),
+        ("nodex", False),
+    ],
 )
 def test_host_is_found_in_an_endless_list_without_writing_it_out(host, is_named):
     assert names_host(f"node[{ENDLESS}]", host) is is_named
@@ -127,7 +141,9 @@ def test_record_with_an_endless_list_is_looked_at_to_its_end(typed, tmp_path):
 def test_record_that_makes_hosttune_fail_hides_no_other(typed, monkeypatch, form, error):
     real = reports.check_host
     monkeypatch.setattr(
-        reports, "check_host", lambda look, show, host: fail(error) if host == "bad" else real(look, show, host)
+        reports,
+        "check_host",
+        lambda look, show, host: fail(error) if host == "bad" else real(look, show, host),
     )
     status, out, err = typed("check", "--host", "bad", "--host", H100, "--format", form)
     assert status == 2

@@ -1,4 +1,6 @@
-"""What is made of a host before work: approved or held, one reboot, no loop, and what is told of it."""
+"""What is made of a host before work: approved or held, one reboot, no loop, and what is told of
+it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,17 @@ from hosttune.values import (
 )
 from hosttune.views.prometheus import render_metrics
 from hosttune.views.ready import READY_METRICS
-from tests.unit.gate_host import ALL, BOOT, CHANGE, FAULT, LATER, STARTING, Host, plan_of, receipt_of
+from tests.unit.gate_host import (
+    ALL,
+    BOOT,
+    CHANGE,
+    FAULT,
+    LATER,
+    STARTING,
+    Host,
+    plan_of,
+    receipt_of,
+)
 
 
 def brought(
@@ -84,9 +96,12 @@ def brought(
     monkeypatch.setattr(module, "plan_without_users", lambda _: whole or plan)
     host = host or Host()
     kinds = (mounts or {"/": "ext4"}).items()
-    visible = tuple(SimpleNamespace(target=at, fstype=fstype, source=source) for at, fstype in kinds)
+    visible = tuple(
+        SimpleNamespace(target=at, fstype=fstype, source=source) for at, fstype in kinds
+    )
     facts = SimpleNamespace(
-        mounts=SimpleNamespace(root=visible[0], visible=visible), after_boot=SimpleNamespace(lost=(), failed=())
+        mounts=SimpleNamespace(root=visible[0], visible=visible),
+        after_boot=SimpleNamespace(lost=(), failed=()),
     )
     rules = (
         SimpleNamespace(id="wishing", want=("a wish",), can_drain=False),
@@ -94,7 +109,11 @@ def brought(
         SimpleNamespace(id="looking", want=(), can_drain=False),
     )
     session = SimpleNamespace(
-        reader=host, policy=Policy(at_boot=at_boot, disturb=disturb), plan=lambda: plan, facts=facts, selected=rules
+        reader=host,
+        policy=Policy(at_boot=at_boot, disturb=disturb),
+        plan=lambda: plan,
+        facts=facts,
+        selected=rules,
     )
     state = state or ReadyState(Standing.WORKING, BOOT, "")
     covered = Approvals("apply --yes --reboot", ("d" * 12,)) if goes_on else Approvals("")
@@ -104,7 +123,9 @@ def brought(
 
 def test_gate_waits_for_what_a_young_boot_may_still_bring_and_then_judges_it(monkeypatch):
     slept, told = [], []
-    facts = SimpleNamespace(asked=None, after_boot=AfterBoot(True, make_unread("/data is not there"), ()))
+    facts = SimpleNamespace(
+        asked=None, after_boot=AfterBoot(True, make_unread("/data is not there"), ())
+    )
     later = iter([facts, SimpleNamespace(after_boot=AfterBoot(True, (), ()))])
     monkeypatch.setattr(module, "Facts", lambda *_: next(later))
     monkeypatch.setattr(module.time, "sleep", slept.append)
@@ -127,14 +148,25 @@ def test_plan_that_is_not_approved_is_not_made_and_says_which_line_approves_it(m
 @pytest.mark.parametrize(
     ("changes", "is_made"), [((CHANGE,), True), ((replace(CHANGE, after="x"),), False), ((), False)]
 )
-def test_plan_of_which_users_hold_a_part_is_made_where_the_whole_is_approved(monkeypatch, changes, is_made):
-    """A crontab that deletes by access time takes a change out of the plan, which has another digest then."""
+def test_plan_of_which_users_hold_a_part_is_made_where_the_whole_is_approved(
+    monkeypatch, changes, is_made
+):
+    """A crontab that deletes by access time takes a change out of the plan, which has another
+    digest then.
+    """
     whole = replace(plan_of(*changes, replace(CHANGE, rule="other")), digest="e" * 64)
     approvals = Approvals("approved", ("e" * 12,))
     state, was_made = brought(
-        monkeypatch, plan_of(CHANGE), receipt_of(), at_boot=AtBoot(), approvals=approvals, whole=whole
+        monkeypatch,
+        plan_of(CHANGE),
+        receipt_of(),
+        at_boot=AtBoot(),
+        approvals=approvals,
+        whole=whole,
     )
-    assert (state.standing, was_made) == ((Standing.READY, True) if is_made else (Standing.HELD, False))
+    assert (state.standing, was_made) == (
+        (Standing.READY, True) if is_made else (Standing.HELD, False)
+    )
 
 
 def test_approved_plan_is_made_and_work_comes_in(monkeypatch):
@@ -154,7 +186,9 @@ def test_runs_before_and_after_its_reboot_are_one_intention(monkeypatch):
     state, _ = brought(monkeypatch, plan_of(LATER), receipt, at_boot=ALL, state=was, known=known)
     assert (state.standing, state.run, known) == (Standing.REBOOTING, "run", [""])
     again = replace(state, standing=Standing.WORKING, boot_id="boot-b")
-    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt_of(), at_boot=ALL, state=again, known=known)
+    state, _ = brought(
+        monkeypatch, plan_of(CHANGE), receipt_of(), at_boot=ALL, state=again, known=known
+    )
     assert (state.standing, state.run, known) == (Standing.READY, "", ["", "run"])
 
 
@@ -165,7 +199,10 @@ def test_run_that_a_signal_stopped_leaves_the_boot_to_be_looked_at_again(monkeyp
 
 def test_host_on_which_nothing_differs_is_ready_without_an_approval(monkeypatch):
     state, _ = brought(monkeypatch, plan_of(), receipt_of(), at_boot=AtBoot())
-    assert (state.standing, state.sentence) == (Standing.READY, "as its plan says; nothing had to be changed")
+    assert (state.standing, state.sentence) == (
+        Standing.READY,
+        "as its plan says; nothing had to be changed",
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +219,9 @@ def test_host_on_which_nothing_differs_is_ready_without_an_approval(monkeypatch)
 def test_what_keeps_work_away(monkeypatch, receipt, words):
     state, _ = brought(monkeypatch, plan_of(CHANGE), receipt)
     assert (state.standing, state.sentence) == (Standing.HELD, words)
-    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt, at_boot=AtBoot(plans="all", on_failure="go"))
+    state, _ = brought(
+        monkeypatch, plan_of(CHANGE), receipt, at_boot=AtBoot(plans="all", on_failure="go")
+    )
     assert (state.standing, state.sentence) == (Standing.LET_GO, words)
 
 
@@ -199,15 +238,30 @@ def test_what_waits_for_a_boot_has_one_and_not_a_second(monkeypatch):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"at_boot": AtBoot(plans="all", reboot="never")}, "the policy allows none (at_boot: reboot)"),
+        (
+            {"at_boot": AtBoot(plans="all", reboot="never")},
+            "the policy allows none (at_boot: reboot)",
+        ),
         ({"mounts": {"/": "tmpfs"}}, "would lose what was made, because / is tmpfs"),
-        ({"mounts": {"/": "ext4", "/var": "tmpfs"}}, "would lose what was made, because /var is tmpfs"),
-        ({"mounts": {"/": "ext4", "/var": "ext4", "/var/lib": "ramfs"}}, "because /var/lib is ramfs"),
+        (
+            {"mounts": {"/": "ext4", "/var": "tmpfs"}},
+            "would lose what was made, because /var is tmpfs",
+        ),
+        (
+            {"mounts": {"/": "ext4", "/var": "ext4", "/var/lib": "ramfs"}},
+            "because /var/lib is ramfs",
+        ),
         ({"mounts": {"/": "ext4", "/etc": "overlay"}}, "because /etc is overlay"),
         ({"mounts": {"/": "ext4", "/etc/machine-id": "tmpfs"}}, "because /etc/machine-id is tmpfs"),
-        ({"mounts": {"/": "ext4"}, "source": "/dev/mapper/live-rw"}, "because / is /dev/mapper/live-rw"),
+        (
+            {"mounts": {"/": "ext4"}, "source": "/dev/mapper/live-rw"},
+            "because / is /dev/mapper/live-rw",
+        ),
         ({"mounts": {"/": "ext4"}, "source": "/dev/zram0"}, "because / is /dev/zram0"),
-        ({"host": Host(queries={("systemctl", "is-system-running"): "running\n"})}, "this is not the boot"),
+        (
+            {"host": Host(queries={("systemctl", "is-system-running"): "running\n"})},
+            "this is not the boot",
+        ),
         ({"host": Host(queries={})}, "this is not the boot"),
     ],
 )
@@ -220,30 +274,56 @@ def test_reboots_that_are_not_asked_for(monkeypatch, more, words):
 
 def test_no_reboot_while_something_has_to_be_solved_before():
     state = ReadyState(Standing.WORKING, BOOT, "")
-    why = why_no_reboot(state, ["a-rule: host"], ["no module"], allowed=1, is_boot=True, volatile="")
-    assert why == "a reboot is required (a-rule: host), and something has to be solved before: no module"
+    why = why_no_reboot(
+        state, ["a-rule: host"], ["no module"], allowed=1, is_boot=True, volatile=""
+    )
+    assert (
+        why
+        == "a reboot is required (a-rule: host), and something has to be solved before: no module"
+    )
 
 
 def test_apply_that_goes_on_boots_as_often_as_its_plan_said_and_stops_then(monkeypatch):
     receipt = receipt_of(reasons=("a-rule: host",))
-    going = ReadyState(Standing.WORKING, BOOT, "", reboots=("boot-0",), allowed=2, approval="a line")
+    going = ReadyState(
+        Standing.WORKING, BOOT, "", reboots=("boot-0",), allowed=2, approval="a line"
+    )
     never = AtBoot(plans="all", reboot="never")
-    state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=going, at_boot=never, goes_on=True)
-    assert (state.standing, state.reboots, state.goes_on) == (Standing.REBOOTING, ("boot-0", BOOT), True)
-    state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=replace(state, boot_id="boot-b"), goes_on=True)
+    state, _ = brought(
+        monkeypatch, plan_of(LATER), receipt, state=going, at_boot=never, goes_on=True
+    )
+    assert (state.standing, state.reboots, state.goes_on) == (
+        Standing.REBOOTING,
+        ("boot-0", BOOT),
+        True,
+    )
+    state, _ = brought(
+        monkeypatch, plan_of(LATER), receipt, state=replace(state, boot_id="boot-b"), goes_on=True
+    )
     # the gate after it has no boot of its own for the same
-    assert (state.standing, state.reboots, state.goes_on) == (Standing.STOPPED, ("boot-0", BOOT), False)
+    assert (state.standing, state.reboots, state.goes_on) == (
+        Standing.STOPPED,
+        ("boot-0", BOOT),
+        False,
+    )
     assert state.sentence == "2 reboots did not bring: a-rule: host"
     held, _ = brought(monkeypatch, plan_of(LATER), receipt, state=replace(state, boot_id="boot-b"))
-    assert (held.standing, held.sentence) == (Standing.HELD, "2 reboots did not bring: a-rule: host")
+    assert (held.standing, held.sentence) == (
+        Standing.HELD,
+        "2 reboots did not bring: a-rule: host",
+    )
 
 
 def test_gate_does_not_boot_by_what_an_apply_that_was_cut_off_had_approved(monkeypatch):
     receipt = receipt_of(reasons=("a-rule: host",))
-    going = ReadyState(Standing.WORKING, "boot-b", "", reboots=("boot-0",), allowed=2, approval="a line")
+    going = ReadyState(
+        Standing.WORKING, "boot-b", "", reboots=("boot-0",), allowed=2, approval="a line"
+    )
     by_day = Host(queries={("systemctl", "is-system-running"): "running\n"})
     for goes_on, standing in ((False, Standing.HELD), (True, Standing.STOPPED)):
-        state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=going, host=by_day, goes_on=goes_on)
+        state, _ = brought(
+            monkeypatch, plan_of(LATER), receipt, state=going, host=by_day, goes_on=goes_on
+        )
         assert (state.standing, state.reboots) == (standing, ("boot-0",))
         assert "users may be at work here" in state.sentence
     never = AtBoot(plans="all", reboot="never")
@@ -254,7 +334,9 @@ def test_gate_does_not_boot_by_what_an_apply_that_was_cut_off_had_approved(monke
 
 def test_boot_that_has_not_come_yet_is_not_told_as_one_that_was_of_no_use(monkeypatch):
     asked = ReadyState(Standing.WORKING, BOOT, "", reboots=(BOOT,))
-    state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), state=asked)
+    state, _ = brought(
+        monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), state=asked
+    )
     assert (state.standing, state.reboots) == (Standing.HELD, (BOOT,))
     assert state.sentence == "the reboot that was asked for has not come yet: a-rule: host"
 
@@ -269,15 +351,23 @@ def test_what_waits_for_work_to_end_is_in_force_after_a_boot_and_not_before(monk
     assert state.standing is Standing.HELD
 
 
-def test_what_goes_on_ends_well_where_a_starting_manager_alone_is_waited_for_and_its_boots_are_over(monkeypatch):
+def test_what_goes_on_ends_well_where_a_starting_manager_alone_is_waited_for_and_its_boots_are_over(
+    monkeypatch,
+):
     waits = "daemon-reload waits: the service manager is still starting"
-    going = ReadyState(Standing.WORKING, "boot-b", "", reboots=(BOOT,), allowed=1, approval="a line")
-    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt_of(waiting=(waits,)), state=going, goes_on=True)
+    going = ReadyState(
+        Standing.WORKING, "boot-b", "", reboots=(BOOT,), allowed=1, approval="a line"
+    )
+    state, _ = brought(
+        monkeypatch, plan_of(CHANGE), receipt_of(waiting=(waits,)), state=going, goes_on=True
+    )
     assert (state.standing, state.sentence) == (
         Standing.READY, f"as its plan says; 1 made now, after 1 reboot; in force after a boot: {waits}",
     )  # fmt: skip
     two = replace(going, allowed=2)
-    state, _ = brought(monkeypatch, plan_of(CHANGE), receipt_of(waiting=(waits,)), state=two, goes_on=True)
+    state, _ = brought(
+        monkeypatch, plan_of(CHANGE), receipt_of(waiting=(waits,)), state=two, goes_on=True
+    )
     assert state.standing is Standing.REBOOTING
     both = receipt_of(waiting=(waits,), reasons=("a-rule: host",))
     state, _ = brought(monkeypatch, plan_of(CHANGE), both, state=going, goes_on=True)
@@ -294,12 +384,16 @@ def test_plan_that_may_lack_changes_opens_nothing(monkeypatch):
     hangs = Finding("judging", "", Verdict.UNKNOWN, reason="nvidia-smi: no answer in 10 s")
     state, _ = brought(monkeypatch, plan_of(findings=(hangs,)), receipt_of())
     assert (state.standing, "judging: nvidia-smi" in state.sentence) == (Standing.HELD, True)
-    state, _ = brought(monkeypatch, plan_of(findings=(replace(unread, rule="looking"),)), receipt_of())
+    state, _ = brought(
+        monkeypatch, plan_of(findings=(replace(unread, rule="looking"),)), receipt_of()
+    )
     assert state.standing is Standing.READY
 
 
 def test_log_that_a_user_has_flooded_holds_no_work(monkeypatch):
-    """Any user who is there before the gate opens can have the kernel log more than journald reads."""
+    """Any user who is there before the gate opens can have the kernel log more than journald
+    reads.
+    """
     why = "the journal missed lines of the kernel log 0.1 hours ago, which came faster than it reads them"
     flooded = Finding("judging", "", Verdict.UNKNOWN, reason=why)
     state, _ = brought(monkeypatch, plan_of(findings=(flooded,)), receipt_of())
@@ -337,7 +431,9 @@ def test_reboot_that_brought_what_it_was_for_is_not_counted_against_the_next_cha
 
 
 def test_nobody_is_booted_away_from_a_gpu(monkeypatch):
-    job = Process(77, "python3", "ann", ("python3", "train.py"), 0, 0, ("/dev/nvidia0",), "/user.slice", 0.0)
+    job = Process(
+        77, "python3", "ann", ("python3", "train.py"), 0, 0, ("/dev/nvidia0",), "/user.slice", 0.0
+    )
     host = Host({"/dev/nvidia0": ""}, folders=("/run", "/run/systemd/system", "/proc/1"))
     host.base._processes = (job,)
     for goes_on in (False, True):
@@ -346,7 +442,14 @@ def test_nobody_is_booted_away_from_a_gpu(monkeypatch):
         assert state.standing is (Standing.STOPPED if goes_on else Standing.HELD)
         assert state.reboots == ()
         assert "something has to be solved before: " in state.sentence
-        state, _ = brought(monkeypatch, plan_of(LATER), receipt, host=host, goes_on=goes_on, disturb=Disturbs.GPU_WORK)
+        state, _ = brought(
+            monkeypatch,
+            plan_of(LATER),
+            receipt,
+            host=host,
+            goes_on=goes_on,
+            disturb=Disturbs.GPU_WORK,
+        )
         assert state.standing is Standing.REBOOTING
 
 
@@ -354,22 +457,38 @@ def test_nobody_is_booted_away_from_a_gpu(monkeypatch):
     ("devices", "cgroup", "words"),
     [
         ((), "/system.slice/slurmstepd.scope/job_42/step_0", "slurm job 42 runs here"),
-        (("/dev/kfd", "/dev/dri/renderD128"), "/user.slice", "process 77 (python3, ann) holds a GPU"),
+        (
+            ("/dev/kfd", "/dev/dri/renderD128"),
+            "/user.slice",
+            "process 77 (python3, ann) holds a GPU",
+        ),
     ],
 )
 def test_nobody_is_booted_away_where_no_gpu_is_of_nvidia(monkeypatch, devices, cgroup, words):
     host = Host()
-    host.base._processes = (Process(77, "python3", "ann", ("python3",), 0, 0, devices, cgroup, 0.0, uid=1000),)
+    host.base._processes = (
+        Process(77, "python3", "ann", ("python3",), 0, 0, devices, cgroup, 0.0, uid=1000),
+    )
     host.base.files |= dict.fromkeys(devices, "")
-    state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=host)
+    state, _ = brought(
+        monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=host
+    )
     assert (state.standing, words in state.sentence) == (Standing.HELD, True)
 
 
 def test_what_goes_on_is_covered_by_its_yes_alone(monkeypatch):
-    going = ReadyState(Standing.WORKING, "boot-b", "", reboots=(BOOT,), allowed=2, approval="e" * 12)
+    going = ReadyState(
+        Standing.WORKING, "boot-b", "", reboots=(BOOT,), allowed=2, approval="e" * 12
+    )
     approvals = Approvals("apply --yes --reboot", ("e" * 12,))
     state, was_made = brought(
-        monkeypatch, plan_of(CHANGE), receipt_of(), state=going, approvals=approvals, goes_on=True, at_boot=ALL
+        monkeypatch,
+        plan_of(CHANGE),
+        receipt_of(),
+        state=going,
+        approvals=approvals,
+        goes_on=True,
+        at_boot=ALL,
     )
     assert (state.standing, was_made) == (Standing.STOPPED, False)
     assert state.sentence == (
@@ -383,11 +502,14 @@ def test_set_of_packages_that_stopped_half_way_needs_an_approval_too(monkeypatch
     monkeypatch.setattr(module, "find_half_done", lambda *_: (half,))
     journal = SimpleNamespace(run=lambda name: SimpleNamespace(id=name, digest="a" * 64))
     session = SimpleNamespace(journal=journal, policy=Policy(at_boot=AtBoot()), selected=())
-    other, own = (PolicyApproval(one, "2026.1", Risk.LOW) for one in ("c" * 12, Policy().digest[:12]))
+    other, own = (
+        PolicyApproval(one, "2026.1", Risk.LOW) for one in ("c" * 12, Policy().digest[:12])
+    )
     require_begun(session, Host(), Approvals("x", (), (other, own)), goes_on=False)
     for approvals in (Approvals(""), Approvals("x", ("b" * 12,)), Approvals("x", (), (other,))):
         with pytest.raises(
-            Refused, match="run r1 stopped half-way in a set of packages, and its plan aaaaaaaaaaaa is not"
+            Refused,
+            match="run r1 stopped half-way in a set of packages, and its plan aaaaaaaaaaaa is not",
         ):
             require_begun(session, Host(), approvals, goes_on=False)
     require_begun(session, Host(), Approvals("x", ("a" * 12,)), goes_on=False)
@@ -401,7 +523,10 @@ FINAL = ("systemctl", "show", "cloud-final.service", "--property=ActiveState", "
 
 
 def test_boot_waits_until_it_cuts_nothing_off(monkeypatch):
-    receipt, said = receipt_of(reasons=("a-rule: host",)), ["activating\n", "activating\n", "inactive\n"]
+    receipt, said = (
+        receipt_of(reasons=("a-rule: host",)),
+        ["activating\n", "activating\n", "inactive\n"],
+    )
 
     class Ending(Host):
         def query(self, argv, *, timeout_s=10.0):
@@ -411,7 +536,9 @@ def test_boot_waits_until_it_cuts_nothing_off(monkeypatch):
 
     waited = []
     monkeypatch.setattr(module.time, "sleep", waited.append)
-    state, _ = brought(monkeypatch, plan_of(LATER), receipt, host=Ending(queries={**STARTING, FINAL: ""}))
+    state, _ = brought(
+        monkeypatch, plan_of(LATER), receipt, host=Ending(queries={**STARTING, FINAL: ""})
+    )
     assert (state.standing, len(waited)) == (Standing.REBOOTING, 2)
 
 
@@ -435,21 +562,29 @@ def test_boot_that_would_cut_off_who_waits_for_the_gate_is_none(monkeypatch):
     busy = Host(queries={**STARTING, FINAL: "activating\n"})
     busy.base._processes = (replace(SYSTEMCTL, command=start),)
     monkeypatch.setattr(module.time, "sleep", lambda _: pytest.fail("waits for who waits for it"))
-    state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=busy)
+    state, _ = brought(
+        monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=busy
+    )
     assert (state.standing, state.reboots) == (Standing.HELD, ())
-    assert state.sentence.endswith("something has to be solved before: cloud-init is at work (cloud-final.service)")
+    assert state.sentence.endswith(
+        "something has to be solved before: cloud-init is at work (cloud-final.service)"
+    )
     ends = iter((0.0, 1.0, 601.0))
     monkeypatch.setattr(module.time, "monotonic", lambda: next(ends))
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
     busy.base._processes = ()
-    state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=busy)
+    state, _ = brought(
+        monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=busy
+    )
     assert state.standing is Standing.HELD
 
 
 def test_state_survives_being_written_and_is_read_strictly():
     host = Host()
     assert read_state(host) is None
-    state = ReadyState(Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 12, ("boot-0",), 2, "a line", "")
+    state = ReadyState(
+        Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 12, ("boot-0",), 2, "a line", ""
+    )
     keep_state(host, state)
     assert read_state(host) == state
     assert host.logged == ["ready: rebooting: reboots for: x"]
@@ -480,7 +615,9 @@ def test_boot_begins_with_what_is_known_of_earlier_ones():
 
 def test_who_logs_in_is_told_until_the_host_is_ready():
     host = Host()
-    keep_state(host, not_ready(ReadyState(Standing.WORKING, BOOT, ""), "hold", "the plan is not approved"))
+    keep_state(
+        host, not_ready(ReadyState(Standing.WORKING, BOOT, ""), "hold", "the plan is not approved")
+    )
     assert host.read(MOTD) == b"hosttune: held: the plan is not approved\n"
     keep_state(host, ReadyState(Standing.READY, BOOT, "as its plan says"))
     assert host.read(MOTD).__class__.__name__ == "Absent"
@@ -504,8 +641,16 @@ def hooks(host, standing, **more):
 
 
 def test_hooks_are_told_in_order_and_those_that_others_can_write_are_not_run():
-    modes = {"50-b": 0o755, "10-a": 0o700, "README.md": 0o755, "60-not-executable": 0o644, "70-open": 0o777}
-    host = Host({f"{HOOKS}/{name}": FileValue(b"#!/bin/sh\n", mode) for name, mode in modes.items()})
+    modes = {
+        "50-b": 0o755,
+        "10-a": 0o700,
+        "README.md": 0o755,
+        "60-not-executable": 0o644,
+        "70-open": 0o777,
+    }
+    host = Host(
+        {f"{HOOKS}/{name}": FileValue(b"#!/bin/sh\n", mode) for name, mode in modes.items()}
+    )
     host.refuses = {f"{HOOKS}/10-a"}
     said = hooks(host, Standing.HELD)
     assert host.ran == [(f"{HOOKS}/10-a", "leave", "why"), (f"{HOOKS}/50-b", "leave", "why")]

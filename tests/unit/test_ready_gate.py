@@ -1,4 +1,6 @@
-"""`hosttune ready` and `hosttune status`: the lock, every trouble, and whether work may start in this boot."""
+"""`hosttune ready` and `hosttune status`: the lock, every trouble, and whether work may start in
+this boot.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ RUNNING = GateUnits(holds=True, is_running=True)
 
 
 def test_status_says_where_it_is():
-    state = ReadyState(Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 0, (BOOT,), 2, "a line")
+    state = ReadyState(
+        Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 0, (BOOT,), 2, "a line"
+    )
     assert status_text(state, "boot-b", read_outlook(state, "boot-b", GateUnits(goes_on=True))) == (
         "an apply --yes --reboot goes on, and has not begun in this boot\n"
         "rebooting: reboots for: x\n"
@@ -64,7 +68,9 @@ def test_status_says_where_it_is():
         "  an apply --yes --reboot goes on after the boot\n"
     )
     assert "in this boot" in status_text(state, BOOT, read_outlook(state, BOOT, OFF))
-    assert status_text(state, BOOT, read_outlook(state, BOOT, OFF), "no metrics").endswith("\n  no metrics\n")
+    assert status_text(state, BOOT, read_outlook(state, BOOT, OFF), "no metrics").endswith(
+        "\n  no metrics\n"
+    )
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -93,7 +99,13 @@ def test_status_says_that_the_metrics_are_not_of_this_boot(monkeypatch, capsys, 
         (Standing.READY, BOOT, RUNNING, False, "is being brought to its plan"),
         (Standing.WORKING, BOOT, RUNNING, False, "is being brought to its plan"),
         (Standing.READY, BOOT, FAILED, False, "was ended before it was done, and holds work"),
-        (Standing.READY, BOOT, AHEAD, False, "this boot was not looked at yet"),  # by what went on before the gate
+        (
+            Standing.READY,
+            BOOT,
+            AHEAD,
+            False,
+            "this boot was not looked at yet",
+        ),  # by what went on before the gate
         (Standing.WORKING, BOOT, AHEAD, False, "not looked at yet"),
         (Standing.WORKING, BOOT, OFF, False, "ended before it was done"),
         (Standing.REBOOTING, BOOT, GateUnits(goes_on=True), False, ""),
@@ -102,8 +114,20 @@ def test_status_says_that_the_metrics_are_not_of_this_boot(monkeypatch, capsys, 
         (Standing.STOPPED, BOOT, OFF, False, ""),
         (Standing.READY, "boot-b", AHEAD, False, "this boot was not looked at yet"),
         (Standing.READY, "boot-b", ON, True, "what it said then is lost"),
-        (Standing.READY, "boot-b", OFF, True, "jobs may start: the boot gate (hosttune-ready.service) is off"),
-        (Standing.REBOOTING, "boot-b", GateUnits(goes_on=True), False, "has not begun in this boot"),
+        (
+            Standing.READY,
+            "boot-b",
+            OFF,
+            True,
+            "jobs may start: the boot gate (hosttune-ready.service) is off",
+        ),
+        (
+            Standing.REBOOTING,
+            "boot-b",
+            GateUnits(goes_on=True),
+            False,
+            "has not begun in this boot",
+        ),
         (Standing.HELD, "boot-b", replace(AHEAD, is_left_out=True), True, "left out in this boot"),
         (Standing.READY, "boot-b", FAILED, False, "failed before it could say why"),
         (None, BOOT, AHEAD, False, "this boot was not looked at yet"),
@@ -129,15 +153,29 @@ def test_gate_is_asked_of_systemd():
     with pytest.raises(HosttuneError, match="systemd does not report"):
         module.gate_units(host)
     asked = host.base.asked[-1]
-    for wrong in ("", Completed(1, shown.encode(), b""), Unreadable("no answer in 10 s"), shown.partition("\n\n")[0]):
+    for wrong in (
+        "",
+        Completed(1, shown.encode(), b""),
+        Unreadable("no answer in 10 s"),
+        shown.partition("\n\n")[0],
+    ):
         with pytest.raises(HosttuneError, match="systemd does not report"):
             module.gate_units(Host(queries={asked: wrong}))
     assert module.gate_units(Host(queries={asked: shown})) == GateUnits(
         holds=True, has_failed=True, is_running=True, goes_on=True
     )
-    left = shown.replace("Monotonic=0", "Monotonic=7").replace("=enabled", "=disabled").replace("=failed", "=active")
+    left = (
+        shown.replace("Monotonic=0", "Monotonic=7")
+        .replace("=enabled", "=disabled")
+        .replace("=failed", "=active")
+    )
     found = module.gate_units(Host(queries={asked: left.replace("dBy=", "dBy=slurmd.service")}))
-    assert (found.is_left_out, found.holds, found.is_open, found.goes_on) == (True, True, True, False)
+    assert (found.is_left_out, found.holds, found.is_open, found.goes_on) == (
+        True,
+        True,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,14 +191,21 @@ def test_gate_is_asked_of_systemd():
 def test_policy_that_is_wrong_about_boots_is_told(tmp_path, capsys, text, words):
     policy = tmp_path / "policy.yaml"
     policy.write_text(f"{text}\n")
-    assert app.run(["check", "--host", str(HOSTS / "h100-8x-2socket.json"), "--policy", str(policy)]) == 2
+    assert (
+        app.run(["check", "--host", str(HOSTS / "h100-8x-2socket.json"), "--policy", str(policy)])
+        == 2
+    )
     assert words in capsys.readouterr().err
 
 
 def test_section_for_a_host_changes_what_it_names(tmp_path, capsys):
     policy = tmp_path / "policy.yaml"
-    policy.write_text("at_boot: {plans: all, reboot: never}\nhosts: {'*': {at_boot: {reboot: once}}}\n")
-    assert app.run(["check", "--host", str(HOSTS / "h100-8x-2socket.json"), "--policy", str(policy)]) in {0, 1}
+    policy.write_text(
+        "at_boot: {plans: all, reboot: never}\nhosts: {'*': {at_boot: {reboot: once}}}\n"
+    )
+    assert app.run(
+        ["check", "--host", str(HOSTS / "h100-8x-2socket.json"), "--policy", str(policy)]
+    ) in {0, 1}
     assert capsys.readouterr().err == ""
 
 
@@ -178,7 +223,10 @@ def test_what_is_not_of_the_running_host_is_refused(capsys, words, said):
 
 
 def test_document_of_a_status_is_the_state():
-    assert json.loads(json.dumps(state_to_json(ReadyState(Standing.READY, BOOT, "x"))))["standing"] == "ready"
+    assert (
+        json.loads(json.dumps(state_to_json(ReadyState(Standing.READY, BOOT, "x"))))["standing"]
+        == "ready"
+    )
 
 
 @pytest.fixture
@@ -186,7 +234,9 @@ def gate(monkeypatch):
     """`hosttune ready` on a host whose plan comes to `becomes`; what happened is in `did`."""
     did, session = [], SimpleNamespace(policy=Policy(at_boot=ALL))
     host = Host({"/etc/machine-id": "1" * 32}, folders=("/run", METRICS.rpartition("/")[0]))
-    case = SimpleNamespace(host=host, did=did, session=session, becomes={"standing": Standing.READY}, trouble=None)
+    case = SimpleNamespace(
+        host=host, did=did, session=session, becomes={"standing": Standing.READY}, trouble=None
+    )
 
     @contextmanager
     def holding(wait_s=0.0):
@@ -210,7 +260,9 @@ def gate(monkeypatch):
     monkeypatch.setattr("hosttune.host.writing.lock.hold_lock", holding)
     monkeypatch.setattr("hosttune.actions.run.open_for_change", opened)
     monkeypatch.setattr(module, "bring_up", bring)
-    monkeypatch.setattr(module, "tell_hooks", lambda _, state, __: did.append(f"hooks {state.standing}"))
+    monkeypatch.setattr(
+        module, "tell_hooks", lambda _, state, __: did.append(f"hooks {state.standing}")
+    )
     monkeypatch.setattr(cli_ready, "await_end", lambda: did.append("awaits"))
     case.bring = lambda made: monkeypatch.setattr(module, "bring_up", made)
     case.run = lambda go_on=False: cli_ready.ready(LookOnly(), DisplayOptions(), go_on=go_on)
@@ -247,15 +299,22 @@ def test_metrics_say_that_it_has_begun_and_are_never_of_another_boot(gate, capsy
         publishing(path, new)
 
     gate.host.publish = full
-    gate.bring(lambda *_, goes_on: (_ for _ in ()).throw(UnknownFact("trial.json: Input/output error")))
+    gate.bring(
+        lambda *_, goes_on: (_ for _ in ()).throw(UnknownFact("trial.json: Input/output error"))
+    )
     assert gate.run() == 1
     assert not isinstance(gate.host.read(METRICS), bytes)
     assert gate.host.read(MOTD) == b"hosttune: held: trial.json: Input/output error\n"
     assert gate.did[-1] == "hooks held"
-    assert "hosttune: the metrics were not written: No space left on device\n" in capsys.readouterr().err
+    assert (
+        "hosttune: the metrics were not written: No space left on device\n"
+        in capsys.readouterr().err
+    )
 
 
-@pytest.mark.parametrize("chosen", [{"only": ["a-rule"]}, {"ignore": ["a-rule"]}, {"policy": "x"}, {"profile": "base"}])
+@pytest.mark.parametrize(
+    "chosen", [{"only": ["a-rule"]}, {"ignore": ["a-rule"]}, {"policy": "x"}, {"profile": "base"}]
+)
 def test_gate_looks_at_the_whole_policy_of_its_host(gate, chosen):
     with pytest.raises(HosttuneError, match="only by its own policy"):
         cli_ready.ready(LookOnly(**chosen), DisplayOptions())
@@ -263,7 +322,9 @@ def test_gate_looks_at_the_whole_policy_of_its_host(gate, chosen):
 
 
 def trouble_of_the_lock(gate):
-    gate.trouble = Refused("another run of hosttune is at work (process 7)", hint="wait for it to end")
+    gate.trouble = Refused(
+        "another run of hosttune is at work (process 7)", hint="wait for it to end"
+    )
     return "another run of hosttune is at work (process 7) (wait for it to end)"
 
 
@@ -327,7 +388,11 @@ def test_unit_that_has_nothing_to_go_on_with_is_no_gate_and_goes(gate):
 
 def test_unit_that_goes_on_waits_for_the_boot_and_goes_at_its_end(gate):
     arrange_going_on(
-        gate.host, ("ready", "--go-on"), "policy aaaaaaaaaaaa edition 2026.1 risk low", ["a-rule: host"], 2
+        gate.host,
+        ("ready", "--go-on"),
+        "policy aaaaaaaaaaaa edition 2026.1 risk low",
+        ["a-rule: host"],
+        2,
     )
     assert gate.run(go_on=True) == 1  # in the boot before
     assert isinstance(gate.host.read(UNIT), bytes)

@@ -1,4 +1,6 @@
-"""The hooks that are shipped for Slurm and Kubernetes, with programs of ours in place of scontrol and kubectl."""
+"""The hooks that are shipped for Slurm and Kubernetes, with programs of ours in place of scontrol
+and kubectl.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,14 @@ class Called(NamedTuple):
 
 
 def called(
-    tmp_path: Path, hook: str, words: list[str], answer: str = "", *, fails: int = 0, shell: str = "dash", **more: str
+    tmp_path: Path,
+    hook: str,
+    words: list[str],
+    answer: str = "",
+    *,
+    fails: int = 0,
+    shell: str = "dash",
+    **more: str,
 ) -> Called:
     stub = tmp_path / {"slurm": "scontrol", "kubernetes": "kubectl"}[hook]
     stub.write_text(STUB.format(folder=tmp_path, fails=fails))
@@ -41,15 +50,27 @@ def called(
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_NODE": "gpu01", "NODE_NAME": "gpu01"}
     environment |= {"KUBECONFIG": f"{tmp_path}/kubeconfig", **more}
     done = subprocess.run(
-        [shell, HOOKS / hook, *words], env=environment, timeout=20, check=False, capture_output=True, text=True
+        [shell, HOOKS / hook, *words],
+        env=environment,
+        timeout=20,
+        check=False,
+        capture_output=True,
+        text=True,
     )
     calls = tmp_path / "calls"
-    return Called(done.returncode, calls.read_text().splitlines() if calls.exists() else [], done.stdout + done.stderr)
+    return Called(
+        done.returncode,
+        calls.read_text().splitlines() if calls.exists() else [],
+        done.stdout + done.stderr,
+    )
 
 
 def node(state: str = "IDLE", reason: str = "", comment: str = "") -> str:
     """A part of what `scontrol show node` says."""
-    lines = ["NodeName=gpu01 Arch=x86_64 CoresPerSocket=64 ", f"State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 "]
+    lines = [
+        "NodeName=gpu01 Arch=x86_64 CoresPerSocket=64 ",
+        f"State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 ",
+    ]
     lines += [f"Reason={reason} [root@2026-11-24T10:00:00]"] if reason else []
     lines += [f"Comment={comment}"] if comment else []
     return "\n   ".join(lines) + "\n\n"
@@ -73,7 +94,11 @@ UNDRAIN, RESUME = "update NodeName=gpu01 State=UNDRAIN", "update NodeName=gpu01 
             node("IDLE+DRAIN", "hosttune: gpu-errors: GPU lost"),
             "",
         ),  # of the HealthCheckProgram, which takes it back
-        ("leave", node("IDLE+DRAIN"), ""),  # somebody's drain, by another way than scontrol, which asks for a reason
+        (
+            "leave",
+            node("IDLE+DRAIN"),
+            "",
+        ),  # somebody's drain, by another way than scontrol, which asks for a reason
         ("leave", node("DOWN*", "Not responding"), ""),  # ReturnToService=1 looks for this reason
         ("leave", node("IDLE", "Node unexpectedly rebooted"), DRAIN),  # of Slurm, and no drain
         ("leave", node(comment="rack 7 Reason=hosttune ready: x"), DRAIN),
@@ -107,7 +132,10 @@ def test_slurm_touches_its_own_drain_alone(tmp_path, shell, word, answer, expect
 )
 def test_slurm_is_told_one_line_of_plain_text(tmp_path, sentence, reason):
     done = called(tmp_path, "slurm", ["leave", sentence], node())
-    assert (done.status, done.calls[1:]) == (0, [f"update NodeName=gpu01 State=DRAIN Reason={reason}"])
+    assert (done.status, done.calls[1:]) == (
+        0,
+        [f"update NodeName=gpu01 State=DRAIN Reason={reason}"],
+    )
 
 
 TAINT = "hosttune/not-ready:NoSchedule"
@@ -125,7 +153,11 @@ TAKE = f"--request-timeout=10s taint node gpu01 {TAINT}-"
         ("join", f"gpu01\nother/key:NoExecute\n{TAINT}\n", TAKE),
         ("join", "gpu01\nother/key:NoSchedule\n", ""),
         ("join", "gpu01\nhosttune/not-ready-yet:NoSchedule\n", ""),
-        ("join", "gpu01\nhosttune/not-ready:NoExecute\n", ""),  # somebody's: taking it away is an error of kubectl
+        (
+            "join",
+            "gpu01\nhosttune/not-ready:NoExecute\n",
+            "",
+        ),  # somebody's: taking it away is an error of kubectl
         ("join", "", ""),  # it has not joined yet
     ],
 )
@@ -167,7 +199,9 @@ def test_kubernetes_asks_nobody_without_a_kubeconfig(tmp_path):
         ("kubernetes", "join", f"gpu01\n{TAINT}\n"),
     ],
 )
-def test_each_step_that_fails_ends_the_hook_with_one_sentence(tmp_path, shell, fails, hook, word, answer):
+def test_each_step_that_fails_ends_the_hook_with_one_sentence(
+    tmp_path, shell, fails, hook, word, answer
+):
     done = called(tmp_path, hook, [word, WHY], answer, fails=fails, shell=shell)
     assert (done.status, len(done.calls)) == (1, fails)
     assert done.said.startswith(f"{hook}: {word}: ")
@@ -222,9 +256,15 @@ def test_program_that_is_missing_is_named(tmp_path, hook, program):
 
 @pytest.mark.parametrize(("hook", "program"), [("slurm", "scontrol"), ("kubernetes", "kubectl")])
 def test_program_that_hangs_is_ended_before_the_hook_is(tmp_path, hook, program):
-    """Two of them, each with the time that the hook gives it, within what hosttune gives the hook."""
+    """Two of them, each with the time that the hook gives it, within what hosttune gives the
+    hook.
+    """
     text = (HOOKS / hook).read_text()
-    (limit,) = {line.split("timeout -k 1 ")[1].split()[0] for line in text.splitlines() if "timeout -k" in line}
+    (limit,) = {
+        line.split("timeout -k 1 ")[1].split()[0]
+        for line in text.splitlines()
+        if "timeout -k" in line
+    }
     assert 2 * (int(limit) + 1) < HOOK_S
     (tmp_path / "kubeconfig").touch()
     stub = tmp_path / program
@@ -236,7 +276,12 @@ def test_program_that_hangs_is_ended_before_the_hook_is(tmp_path, hook, program)
         "PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_NODE": "gpu01", "NODE_NAME": "gpu01", "KUBECONFIG": f"{tmp_path}/kubeconfig",
     }  # fmt: skip
     done = subprocess.run(
-        ["dash", quick, "join", WHY], env=environment, timeout=20, check=False, capture_output=True, text=True
+        ["dash", quick, "join", WHY],
+        env=environment,
+        timeout=20,
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     assert "did not answer within" in done.stderr

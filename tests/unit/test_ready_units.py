@@ -1,5 +1,6 @@
-"""hosttune-ready.service and hosttune-continue.service: what waits for them and requires them, in one list; how they end.
-Whether systemd finds a circle in it stands in tests/live/test_live_gate_order.py.
+"""hosttune-ready.service and hosttune-continue.service: what waits for them and requires them, in
+one list; how they end. Whether systemd finds a circle in it stands in
+tests/live/test_live_gate_order.py.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ BOTH = pytest.mark.parametrize("text", [READY, CONTINUE], ids=["ready", "continu
 
 
 def words(text: str, key: str) -> list[str]:
-    return [word for line in text.splitlines() if line.startswith(f"{key}=") for word in line.partition("=")[2].split()]
+    return [
+        word
+        for line in text.splitlines()
+        if line.startswith(f"{key}=")
+        for word in line.partition("=")[2].split()
+    ]
 
 
 def seconds(text: str, key: str) -> int:
@@ -45,7 +51,9 @@ def test_all_that_takes_work_requires_the_gate_and_waits_for_it():
 
 
 @pytest.mark.parametrize("place", ["etc", "run"])
-def test_node_agents_require_the_gate_while_it_is_enabled_and_enabling_makes_one_link(place, tmp_path):
+def test_node_agents_require_the_gate_while_it_is_enabled_and_enabling_makes_one_link(
+    place, tmp_path
+):
     assert words(READY, "WantedBy") == ["multi-user.target"]
     assert words(READY, "RequiredBy") == []
     script = GENERATOR.read_text().replace("in /etc /run", f"in {tmp_path}/etc {tmp_path}/run")
@@ -77,8 +85,8 @@ def test_the_page_names_each_of_them():
 
 @BOTH
 def test_nothing_holds_a_boot_for_ever(text):
-    """Its own times (systemd counts ExecStartPre= apart), that in which it ends, those of the unit before the gate, and a
-    quarter of an hour for what it waits for, within that of its job.
+    """Its own times (systemd counts ExecStartPre= apart), that in which it ends, those of the unit
+    before the gate, and a quarter of an hour for what it waits for, within that of its job.
     """
 
     def own(unit: str) -> int:
@@ -97,9 +105,12 @@ def test_apt_comes_to_its_end_whatever_ends_the_unit(text):
 
 @BOTH
 def test_it_waits_for_nothing_that_may_wait_for_it(text):
-    assert not {"cloud-config.service", "cloud-final.service", "cloud-init.target", "snapd.seeded.service"} & set(
-        words(text, "After")
-    )
+    assert not {
+        "cloud-config.service",
+        "cloud-final.service",
+        "cloud-init.target",
+        "snapd.seeded.service",
+    } & set(words(text, "After"))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +130,9 @@ def test_it_waits_while_cloud_config_has_a_job(tmp_path, says, waits):
     )
     stub.chmod(0o755)
     script = line.partition("/bin/sh -c ")[2].strip("'").replace("sleep 1", "sleep 0")
-    subprocess.run(["sh", "-c", script], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=20, check=True)
+    subprocess.run(
+        ["sh", "-c", script], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=20, check=True
+    )
     calls = (tmp_path / "calls").read_text().splitlines()
     assert set(calls) == {"--no-legend list-jobs cloud-config.service"}
     assert len(calls) == (3 if waits else 1)
@@ -135,7 +148,9 @@ def test_removal_takes_each_link_away_and_names_what_a_person_wrote(tmp_path):
         ):
             (system / place).mkdir(parents=True, exist_ok=True)
             (system / place / unit).symlink_to("/usr/lib/systemd/system/" + unit)
-    (system / "multi-user.target.wants/ssh.service").symlink_to("/usr/lib/systemd/system/ssh.service")
+    (system / "multi-user.target.wants/ssh.service").symlink_to(
+        "/usr/lib/systemd/system/ssh.service"
+    )
     for name, text in (
         ("slurmd", "[Unit]\nRequires=hosttune-ready.service\n"),
         ("other", "[Unit]\nAfter=hosttune-ready.service\n"),
@@ -143,7 +158,11 @@ def test_removal_takes_each_link_away_and_names_what_a_person_wrote(tmp_path):
         (system / f"{name}.service.d").mkdir()
         (system / f"{name}.service.d/10-hosttune.conf").write_text(text)
     script = tmp_path / "prerm"
-    script.write_text(re.sub(r"(?<=[ \"'])/(etc|run|var|usr)/", rf"{tmp_path}/\1/", (DEBIAN / "prerm").read_text()))
+    script.write_text(
+        re.sub(
+            r"(?<=[ \"'])/(etc|run|var|usr)/", rf"{tmp_path}/\1/", (DEBIAN / "prerm").read_text()
+        )
+    )
     (tmp_path / "py3clean").write_text("#!/bin/sh\n")
     (tmp_path / "py3clean").chmod(0o755)
     done = subprocess.run(
@@ -154,7 +173,9 @@ def test_removal_takes_each_link_away_and_names_what_a_person_wrote(tmp_path):
         timeout=20,
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
     )
-    left = sorted(path.relative_to(system).as_posix() for path in system.rglob("*") if not path.is_dir())
+    left = sorted(
+        path.relative_to(system).as_posix() for path in system.rglob("*") if not path.is_dir()
+    )
     assert left == [
         "multi-user.target.wants/ssh.service",
         "other.service.d/10-hosttune.conf",

@@ -16,7 +16,9 @@ from tests.unit.schemas import faults
 
 CATALOG = load_catalog(FakeReader({}))
 TMPFS, SWAPPINESS = CATALOG.rules["storage-tmp-tmpfs"], CATALOG.rules["memory-swappiness"]
-WAITS = Finding(TMPFS.id, "/tmp", Verdict.DIFFERS, Hold(HoldKind.WAITING, "a reboot"), reason="/tmp is set up")
+WAITS = Finding(
+    TMPFS.id, "/tmp", Verdict.DIFFERS, Hold(HoldKind.WAITING, "a reboot"), reason="/tmp is set up"
+)
 BLOCKS = Finding("gpu-driver", "", Verdict.DIFFERS, reason="no module", blocks_reboot=True)
 
 
@@ -43,7 +45,10 @@ def test_unknown_counts_where_the_rule_can_wait_for_a_boot():
 
 
 def test_nothing_that_waits_is_no():
-    assert required(Finding(TMPFS.id, "", Verdict.DIFFERS), Finding(SWAPPINESS.id, "", Verdict.OK)) is False
+    assert (
+        required(Finding(TMPFS.id, "", Verdict.DIFFERS), Finding(SWAPPINESS.id, "", Verdict.OK))
+        is False
+    )
     assert required() is False
 
 

@@ -1,4 +1,6 @@
-"""What hosttune knows to make the next boot fail keeps it from every reboot and from editing the line."""
+"""What hosttune knows to make the next boot fail keeps it from every reboot and from editing the
+line.
+"""
 
 from dataclasses import replace
 
@@ -61,7 +63,11 @@ def test_plan_that_leads_to_no_boot_says_nothing_of_rules_that_were_not_selected
 
 def test_line_is_not_edited():
     session, _ = broken(sole=("storage-noatime",))
-    finding = next(one for one in session.plan().findings if one.subject == "/data" and one.rule == "storage-noatime")
+    finding = next(
+        one
+        for one in session.plan().findings
+        if one.subject == "/data" and one.rule == "storage-noatime"
+    )
     assert finding.changes == ()
     assert finding.hold.kind is HoldKind.REFUSED
     assert "has an option `defautls`: the mount fails" in finding.hold.detail

@@ -1,4 +1,6 @@
-"""A record of an older version: one sentence says what it lacks; each rule keeps its verdict and the exit status."""
+"""A record of an older version: one sentence says what it lacks; each rule keeps its verdict and
+the exit status.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_verbose_and_json_keep_each_reason(run, command):
 
 
 def test_driver_says_once_what_the_record_lacks(run, tmp_path):
-    status, text = run("driver", "--host", lacking(HOSTS / "gh200-arm64.json", tmp_path, "nvidia-smi"))
+    status, text = run(
+        "driver", "--host", lacking(HOSTS / "gh200-arm64.json", tmp_path, "nvidia-smi")
+    )
     assert (status, text.count(SENTENCE), text.count("not in this record")) == (1, 1, 0)
     assert "nvidia-smi --query-gpu=" in text
 
@@ -76,10 +80,13 @@ def test_missing_answer_is_typed_so_that_a_command_may_hold_anything():
 
 
 @pytest.mark.parametrize(
-    ("version", "is_lenient"), [("0.1.0", True), ("0.1.9", True), (__version__, False), ("99.0", False), ("", False)]
+    ("version", "is_lenient"),
+    [("0.1.0", True), ("0.1.9", True), (__version__, False), ("99.0", False), ("", False)],
 )
 def test_answer_that_is_not_there_is_one_that_an_older_version_did_not_ask_for(version, is_lenient):
-    """What was taken out of a record of this version is unknown, as where the host did not answer."""
+    """What was taken out of a record of this version is unknown, as where the host did not
+    answer.
+    """
     record = json.loads(OLD[0].read_text(encoding="utf-8")) | {"tool_version": version}
     answer = RecordReader(record).query(("nvidia-smi", "-x"))
     assert is_unrecorded(answer) is is_lenient

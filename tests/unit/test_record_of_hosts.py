@@ -39,20 +39,32 @@ OF_PROCESSES = {"namespaces"}  # of single processes a record keeps nothing
 @pytest.mark.parametrize("path", BUILT, ids=lambda path: path.stem)
 def test_rules_say_of_a_record_what_they_say_of_the_host(path):
     host = read_record(str(path))
-    data = take_record(host, lambda door: examine_everything(door, CATALOG, NONE), share=False, tool_version="0")
+    data = take_record(
+        host, lambda door: examine_everything(door, CATALOG, NONE), share=False, tool_version="0"
+    )
     record = RecordReader(json.loads(json.dumps(data)))
     live, replayed = examine(host, CATALOG, ALL), examine(record, CATALOG, ALL)
     for subject in sorted(set(SUBJECTS) - OF_PROCESSES):
-        assert to_json(getattr(replayed.facts, subject)) == to_json(getattr(live.facts, subject)), subject
-    findings = [[finding_to_json(one) for one in session.plan(prove=False).findings] for session in (replayed, live)]
+        assert to_json(getattr(replayed.facts, subject)) == to_json(getattr(live.facts, subject)), (
+            subject
+        )
+    findings = [
+        [finding_to_json(one) for one in session.plan(prove=False).findings]
+        for session in (replayed, live)
+    ]
     assert findings[0] == findings[1]
 
 
 def _verdicts(record, *, share: bool) -> list[tuple[str, str, str, int]]:
-    data = take_record(record, lambda door: examine_everything(door, CATALOG, NONE), share=share, tool_version="0")
-    findings = examine(RecordReader(json.loads(json.dumps(data))), CATALOG, ALL).plan(prove=False).findings
+    data = take_record(
+        record, lambda door: examine_everything(door, CATALOG, NONE), share=share, tool_version="0"
+    )
+    findings = (
+        examine(RecordReader(json.loads(json.dumps(data))), CATALOG, ALL).plan(prove=False).findings
+    )
     told = (
-        (one.rule, one.verdict.value, one.hold.kind.value if one.hold else "", len(one.changes)) for one in findings
+        (one.rule, one.verdict.value, one.hold.kind.value if one.hold else "", len(one.changes))
+        for one in findings
     )
     return sorted(told)
 
@@ -66,13 +78,18 @@ def test_rules_decide_on_a_shared_record_as_on_one_that_is_not(path):
 
 
 def test_shared_record_keeps_the_keys_of_units_that_rules_ask_for():
-    rules = "".join(path.read_text(encoding="utf-8") for path in Path(hosttune.rules.__path__[0]).glob("*/*.yaml"))
+    rules = "".join(
+        path.read_text(encoding="utf-8")
+        for path in Path(hosttune.rules.__path__[0]).glob("*/*.yaml")
+    )
     asked = set(ASKED.findall(rules))
     assert asked
     assert asked <= UNIT_KEYS
 
 
-def test_record_leaves_out_the_longest_listing_rather_than_be_longer_than_its_reader_takes(monkeypatch):
+def test_record_leaves_out_the_longest_listing_rather_than_be_longer_than_its_reader_takes(
+    monkeypatch,
+):
     monkeypatch.setattr(record_encode, "LIMIT", 20_000)
     names = {f"/dev/shm/{number:0200}": "" for number in range(200)}
     host = FakeReader({"/etc/hostname": "a" * 9000, "/etc/fstab": "", **names})
@@ -92,7 +109,9 @@ def test_record_leaves_out_the_longest_listing_rather_than_be_longer_than_its_re
     assert isinstance(RecordingReader(host).list("/dev/shm"), Unreadable)
     monkeypatch.setattr(record_encode, "LIMIT", 1000)
     with pytest.raises(HosttuneError, match="larger"):
-        record_text(take_record(host, lambda door: door.list("/etc"), share=False, tool_version="0"))
+        record_text(
+            take_record(host, lambda door: door.list("/etc"), share=False, tool_version="0")
+        )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +132,9 @@ def test_asset_tag_stays_in_a_record_where_it_names_a_cloud_and_is_no_serial_num
 
 def test_every_reader_of_the_kernel_log_finds_its_lines_in_a_record():
     names = (one.name for one in pkgutil.walk_packages(hosttune.facts.__path__, "hosttune.facts."))
-    choosers = {getattr(importlib.import_module(name), "choose_lines", None) for name in names} - {None}
+    choosers = {getattr(importlib.import_module(name), "choose_lines", None) for name in names} - {
+        None
+    }
     assert len(choosers) > 2
     assert choosers <= set(record_encode._CHOOSERS)
 
@@ -121,7 +142,10 @@ def test_every_reader_of_the_kernel_log_finds_its_lines_in_a_record():
 def test_a_record_keeps_how_often_a_drive_was_reset_and_that_a_table_was_full():
     now = 1_780_000_000
     lines = [
-        *(f"{now - 4000 + 900 * n}.1 kernel: nvme nvme1: controller is down; will reset: CSTS=0x3" for n in range(3)),
+        *(
+            f"{now - 4000 + 900 * n}.1 kernel: nvme nvme1: controller is down; will reset: CSTS=0x3"
+            for n in range(3)
+        ),
         f"{now - 60}.1 kernel: nf_conntrack: nf_conntrack: table full, dropping packet",
     ]
     journal = "".join(f"{line}\n" for line in reversed(lines))

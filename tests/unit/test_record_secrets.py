@@ -15,7 +15,8 @@ from hosttune.host.record.record import RecordReader
 from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 
-# {} is the secret. A line that begins with `~` says by nothing that it is one: it may be in a record that is not shared.
+# {} is the secret. A line that begins with `~` says by nothing that it is one: it may be in a
+# record that is not shared.
 COMMANDS = """
 mysqldump -p{} db
 mysql -u root -p{} -e 'select 1'
@@ -302,7 +303,9 @@ class Planter:
         return text.removeprefix("~").replace("{}", secret).replace("{{", "{").replace("}}", "}")
 
     def commands(self, before: str, *, pipes: bool = True) -> str:
-        return "".join(f"{before}{self.plant(one)}\n" for one in (*COMMANDS, *(PIPES if pipes else ())))
+        return "".join(
+            f"{before}{self.plant(one)}\n" for one in (*COMMANDS, *(PIPES if pipes else ()))
+        )
 
 
 def _processes(planter: Planter) -> tuple[Process, ...]:
@@ -317,21 +320,33 @@ def _host(planter: Planter) -> FakeReader:
     files: dict[str, str] = {}
     for path, text in FILES:
         files[path] = files.get(path, "") + planter.plant(text)
-    files["/var/spool/cron/crontabs/alice"] = planter.commands("0 1 * * * find /s -atime +3 -delete; ")
+    files["/var/spool/cron/crontabs/alice"] = planter.commands(
+        "0 1 * * * find /s -atime +3 -delete; "
+    )
     files["/etc/crontab"] = planter.commands("0 1 * * * root ")
     files["/etc/cron.d/a"] = planter.commands("0 1 * * * root cd /x && ")
     files["/etc/cron.daily/a"] = "#!/bin/sh\n" + files["/etc/cron.daily/a"] + planter.commands("")
     files["/opt/site/purge.sh"] = (
-        "#!/bin/bash\n" + files["/opt/site/purge.sh"] + planter.commands("find /scratch -atime +30 -delete && ")
+        "#!/bin/bash\n"
+        + files["/opt/site/purge.sh"]
+        + planter.commands("find /scratch -atime +30 -delete && ")
     )
-    files["/etc/systemd/system/a.service"] = "[Service]\n" + planter.commands("ExecStart=/bin/env ", pipes=False)
-    files["/etc/systemd/system/b.service.d/a.conf"] = "[Service]\n" + planter.commands("ExecStartPre=-", pipes=False)
-    files["/home/alice/.config/systemd/user/a.service"] = "[Service]\n" + planter.commands("ExecStop=", pipes=False)
+    files["/etc/systemd/system/a.service"] = "[Service]\n" + planter.commands(
+        "ExecStart=/bin/env ", pipes=False
+    )
+    files["/etc/systemd/system/b.service.d/a.conf"] = "[Service]\n" + planter.commands(
+        "ExecStartPre=-", pipes=False
+    )
+    files["/home/alice/.config/systemd/user/a.service"] = "[Service]\n" + planter.commands(
+        "ExecStop=", pipes=False
+    )
     queries = {
         ("ps", "-C", "slurmd", "-o", "args="): planter.commands("", pipes=False),
         ("dmesg",): planter.plant("[    1.0] Kernel command line: quiet agent.token={}\n")
         + planter.plant("[    2.0] NVRM: Xid (PCI:0000:1b:00): 31, pid=1, name=train --token={}\n"),
-        ("apt-config", "dump"): Completed(0, planter.plant('Acquire::https::Proxy "https://b:{}@p";\n').encode(), b""),
+        ("apt-config", "dump"): Completed(
+            0, planter.plant('Acquire::https::Proxy "https://b:{}@p";\n').encode(), b""
+        ),
     }
     return FakeReader(files, processes=_processes(planter), queries=queries)
 
@@ -352,7 +367,9 @@ SHARED = {
 
 @pytest.mark.parametrize("path", SHARED)
 def test_no_secret_is_left_in_a_shared_record(path):
-    data = take_record(FakeReader(SHARED), lambda door: door.read(path), share=True, tool_version="0")
+    data = take_record(
+        FakeReader(SHARED), lambda door: door.read(path), share=True, tool_version="0"
+    )
     assert data["files"][path] == SHARED[path]
 
 
@@ -376,7 +393,9 @@ def test_no_planted_secret_is_in_a_record(share):
 
 def test_shared_record_removes_by_age_what_the_host_removes():
     host = _host(Planter())
-    data = json.loads(json.dumps(take_record(host, lambda door: Facts(door).ageing, share=True, tool_version="0")))
+    data = json.loads(
+        json.dumps(take_record(host, lambda door: Facts(door).ageing, share=True, tool_version="0"))
+    )
     live, replayed = (Facts(one).ageing.rules for one in (host, RecordReader(data)))
     assert [(one.path, one.age, one.source.partition(":")[2]) for one in replayed] == [
         (one.path, one.age, one.source.partition(":")[2]) for one in live
@@ -385,16 +404,22 @@ def test_shared_record_removes_by_age_what_the_host_removes():
 
 @pytest.mark.parametrize("share", [False, True])
 def test_file_that_is_no_utf_8_is_replayed_to_the_byte_and_without_secrets(share):
-    """Latin-1, as in comments of old configurations. In a record for others nothing of it is kept."""
+    """Latin-1, as in comments of old configurations. In a record for others nothing of it is
+    kept.
+    """
     path, content = "/etc/modprobe.d/l.conf", b"# caf\xe9\noptions x psk=geheim\n"
     host = FakeReader({path: FileValue(content, 0o644)}, links={"/lib": "usr/lib"})
-    data = json.loads(json.dumps(take_record(host, lambda door: door.read(path), share=share, tool_version="0")))
+    data = json.loads(
+        json.dumps(take_record(host, lambda door: door.read(path), share=share, tool_version="0"))
+    )
     kept = RecordReader(data).read(path)
     assert kept == (b"# caf\xe9\noptions x psk=(masked)\n" if not share else kept)
     assert b"geheim" not in (kept if isinstance(kept, bytes) else b"")
 
 
-@pytest.mark.parametrize("line", ["ImportCredential=tty.virtual.%I.agetty.*:agetty.", "LoadCredential=a:/etc/a"])
+@pytest.mark.parametrize(
+    "line", ["ImportCredential=tty.virtual.%I.agetty.*:agetty.", "LoadCredential=a:/etc/a"]
+)
 def test_credential_that_a_unit_names_is_no_secret(line):
     assert mask_secrets(line) == line
     assert mask_secrets("SetCredential=a:geheim") == "SetCredential=(masked)"

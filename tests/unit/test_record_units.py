@@ -1,4 +1,6 @@
-"""Units in a record answer to whoever asks for them, whatever was asked together when it was made."""
+"""Units in a record answer to whoever asks for them, whatever was asked together when it was
+made.
+"""
 
 import pytest
 
@@ -21,7 +23,9 @@ QUERIES = {
     show_command(("a.service", "b.timer")): answer(
         (), block("a.service", "active") + "\n" + block("b.timer", "failed")
     ),
-    show_command(("c.service",)): answer((), block("real.service", "active", "c.service real.service")),
+    show_command(("c.service",)): answer(
+        (), block("real.service", "active", "c.service real.service")
+    ),
     ("systemctl", "show", "--property=Id", "--", "d.service"): answer((), "Id=d.service\n"),
     show_command(("e.service",)): {"argv": [], "absent": True},
 }
@@ -39,7 +43,10 @@ def record():
 
 def test_units_asked_for_apart_answer_together():
     units = read_units(record(), ("a.service", "c.service"))
-    assert (units["a.service"].active_state, units["c.service"].active_state) == ("active", "active")
+    assert (units["a.service"].active_state, units["c.service"].active_state) == (
+        "active",
+        "active",
+    )
 
 
 def test_unit_that_nobody_asked_about_is_not_in_the_record():
@@ -54,7 +61,9 @@ def test_other_options_and_other_programs_are_not_mixed_in():
 
 
 def test_line_of_many_kernel_values_is_kept_in_time_that_grows_with_it():
-    """Each value is joined once: of a user's line of 500 KiB the whole row was split and joined anew for each."""
+    """Each value is joined once: of a user's line of 500 KiB the whole row was split and joined
+    anew for each.
+    """
     joined = []
 
     class Row(str):
@@ -65,7 +74,9 @@ def test_line_of_many_kernel_values_is_kept_in_time_that_grows_with_it():
             return super().split(*words)
 
     values = "; ".join(f"sysctl -w vm.a{number}=1" for number in range(2000))
-    rows = record_commands._merge_rows([Row("first")], [(1, f"value {number}") for number in (*range(2000), 0)])
+    rows = record_commands._merge_rows(
+        [Row("first")], [(1, f"value {number}") for number in (*range(2000), 0)]
+    )
     assert rows == ["; ".join(["first", *(f"value {number}" for number in range(2000))])]
     assert joined == [5]
     assert record_commands.short_job(values, "script").count("sysctl -w") == 2000

@@ -32,7 +32,9 @@ def change(address, before, after):
 
 def begun(host, one, *, undoes=None, superseded=False):
     """A run that ended after the intent of its only change."""
-    recorder = JournalWriter.start(host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d"))
+    recorder = JournalWriter.start(
+        host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d")
+    )
     return recorder, recorder.intent(one, undoes, superseded=superseded)
 
 
@@ -61,7 +63,11 @@ def test_undo_that_ended_half_way_is_failed_and_its_step_stands_at_what_was_foun
     begun(host, change(UNIT, ("enabled", "active"), ("disabled", "inactive")), undoes=step)
     recover(host)
     (last,) = read_journal(host).runs[-1].steps
-    assert (last.phase, last.error, last.left.after) == (Phase.FAILED, "interrupted half-way", ("enabled", "inactive"))
+    assert (last.phase, last.error, last.left.after) == (
+        Phase.FAILED,
+        "interrupted half-way",
+        ("enabled", "inactive"),
+    )
     (open_still,) = read_journal(host).in_force
     assert (open_still.id, open_still.change.after) == (step, ("enabled", "inactive"))
 
@@ -116,7 +122,9 @@ def test_half_a_line_is_cut_off_and_every_whole_line_stays(torn):
     host.replace(path, FileValue(whole + torn, 0o600), expected=whole)
     written = []
     plain = host.replace
-    host.replace = lambda path, value, **more: (written.append(value), plain(path, value, **more))[1]
+    host.replace = lambda path, value, **more: (written.append(value), plain(path, value, **more))[
+        1
+    ]
     recover(host)
     assert host.read(path).startswith(whole + b'{"seq":1,"phase":"failed"')
     assert written == ([FileValue(whole, 0o600)] if torn else [])
@@ -127,7 +135,9 @@ def test_nothing_is_looked_at_for_a_change_before_the_first_boot_has_ended(monke
     reader = FakeReader({"/run/cloud-init/enabled": ""}, queries={wait: Unreadable("timed out")})
     monkeypatch.setattr(running, "open_writer", lambda **_: Overlay(reader))
     monkeypatch.setattr(running, "hold_lock", lambda **_: nullcontext())
-    monkeypatch.setattr(running, "open_session", lambda **_: pytest.fail("looked at a host that changes"))
+    monkeypatch.setattr(
+        running, "open_session", lambda **_: pytest.fail("looked at a host that changes")
+    )
     with pytest.raises(Refused, match="cloud-init"), running.open_for_change({}, lambda _: None):
         pass
 

@@ -1,4 +1,6 @@
-"""What other versions wrote is read: all that older ones kept, as files, and of a newer one whatever can be told."""
+"""What other versions wrote is read: all that older ones kept, as files, and of a newer one
+whatever can be told.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from tests.unit.fake_reader import FakeReader
 from tests.unit.schemas import faults
 
 RELEASED = Path(__file__).parent / "released"
-VERSIONS = sorted(path.name for path in RELEASED.iterdir() if path.is_dir() and path.name != "__pycache__")
+VERSIONS = sorted(
+    path.name for path in RELEASED.iterdir() if path.is_dir() and path.name != "__pycache__"
+)
 NEWER = {"tool_version": "9.1.0"}
 
 
@@ -43,7 +47,9 @@ def kept(name: str) -> list[Path]:
 
 
 def of_version(version: str) -> dict[str, bytes]:
-    return {path.stem: path.read_bytes() for path in sorted((RELEASED / version / "runs").iterdir())}
+    return {
+        path.stem: path.read_bytes() for path in sorted((RELEASED / version / "runs").iterdir())
+    }
 
 
 def with_runs(writer, runs: dict[str, bytes]):
@@ -55,15 +61,29 @@ def with_runs(writer, runs: dict[str, bytes]):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_journal_of_every_version_tells_what_is_in_force(version):
     journal = read_journal(with_runs(Overlay(FakeReader()), of_version(version)))
-    assert (journal.problem, [one.command for one in journal.runs]) == ("", ["apply", "undo", "apply", "apply"])
-    in_force = ["file:/etc/sysctl.d/60-hosttune-memory-swappiness.conf", "package-set:a,b", "sysctl:vm.max_map_count"]
+    assert (journal.problem, [one.command for one in journal.runs]) == (
+        "",
+        ["apply", "undo", "apply", "apply"],
+    )
+    in_force = [
+        "file:/etc/sysctl.d/60-hosttune-memory-swappiness.conf",
+        "package-set:a,b",
+        "sysctl:vm.max_map_count",
+    ]
     if version == "0.1.0-first":
         in_force.remove("package-set:a,b")
     assert [str(step.change.address) for step in journal.in_force] == in_force
     assert [one.id for one in journal.interrupted] == ["20261124-080000-0004"]
-    states = ["partly undone", "finished", "half-way" if len(in_force) == 3 else "nothing taken", "interrupted"]
+    states = [
+        "partly undone",
+        "finished",
+        "half-way" if len(in_force) == 3 else "nothing taken",
+        "interrupted",
+    ]
     assert [journal.status(one) for one in journal.runs] == states
-    assert [step.planned.after for step in journal.in_force if step.planned] == [("a=2", "b=2")] * (len(in_force) - 2)
+    assert [step.planned.after for step in journal.in_force if step.planned] == [("a=2", "b=2")] * (
+        len(in_force) - 2
+    )
     assert [str(one) for one in journal.pending_triggers("boot-1")] == []
 
 
@@ -96,15 +116,28 @@ def test_bench_of_every_version_is_read_or_passed_over(path):
 def changed_lines(data: bytes, change) -> bytes:
     """A run's file with each line changed: `change` gets its number and its object."""
     entries = [json.loads(line) for line in data.splitlines()]
-    return b"".join(json.dumps(change(number, entry)).encode() + b"\n" for number, entry in enumerate(entries, 1))
+    return b"".join(
+        json.dumps(change(number, entry)).encode() + b"\n"
+        for number, entry in enumerate(entries, 1)
+    )
 
 
 def newer_format(number, entry):
-    return entry | {"format_version": 2, "tool_version": "9.1.0", "who": {"user": "root"}} if number == 1 else entry
+    return (
+        entry | {"format_version": 2, "tool_version": "9.1.0", "who": {"user": "root"}}
+        if number == 1
+        else entry
+    )
 
 
 def newer_field(number, entry):
-    return entry | NEWER if number == 1 else entry | {"change": entry["change"] | {"x": 1}} if number == 2 else entry
+    return (
+        entry | NEWER
+        if number == 1
+        else entry | {"change": entry["change"] | {"x": 1}}
+        if number == 2
+        else entry
+    )
 
 
 def newer_field_of_a_line(number, entry):
@@ -127,7 +160,9 @@ def newer_value(number, entry):
 
 @pytest.fixture
 def tuned(run, changed):
-    """A host with one run of apply, one drop-in of which is not as that run left it, and the run's file."""
+    """A host with one run of apply, one drop-in of which is not as that run left it, and the run's
+    file.
+    """
     assert run("apply", "--yes", "--only", "memory-swappiness")[0] == 0
     (name,) = changed.list(FOLDER)
     return changed, f"{FOLDER}/{name}"
@@ -139,14 +174,22 @@ def rewritten(host, path, change):
 
 
 @pytest.mark.parametrize(
-    "change", [newer_format, newer_field, newer_field_of_a_line, newer_kind, newer_word, newer_value]
+    "change",
+    [newer_format, newer_field, newer_field_of_a_line, newer_kind, newer_word, newer_value],
 )
 def test_journal_of_a_newer_version_never_stops_a_look_and_is_never_built_upon(run, tuned, change):
     host, path = tuned
     rewritten(host, path, change)
     data = host.read(path)
     needs = "undo, and apply where something is to change, need hosttune 9.1.0"
-    for words in (["check"], ["plan"], ["apply"], ["history"], ["history", "-v"], ["check", "--format", "markdown"]):
+    for words in (
+        ["check"],
+        ["plan"],
+        ["apply"],
+        ["history"],
+        ["history", "-v"],
+        ["check", "--format", "markdown"],
+    ):
         status, out, err = run(*words)
         assert (status < 2, err) == (True, ""), words
         assert needs in " ".join(out.split()), words
@@ -156,12 +199,20 @@ def test_journal_of_a_newer_version_never_stops_a_look_and_is_never_built_upon(r
     told = json.loads(run("history", "--format", "json")[1])
     assert faults(told, "history") == []
     assert needs in told["runs"][0]["unread"]
-    for words in (["undo"], ["undo", "--yes"], ["undo", "--rule", "memory-swappiness", "--yes"], ["apply", "--yes"]):
+    for words in (
+        ["undo"],
+        ["undo", "--yes"],
+        ["undo", "--rule", "memory-swappiness", "--yes"],
+        ["apply", "--yes"],
+    ):
         status, out, err = run(*words)
         assert (status, out) == (2, "")
         assert needs in err
         assert "move" not in err
-    assert run("apply", "--yes", "--only", "memory-swappiness")[::2] == (0, "")  # it has nothing to change
+    assert run("apply", "--yes", "--only", "memory-swappiness")[::2] == (
+        0,
+        "",
+    )  # it has nothing to change
     prune(host, read_journal(host))
     assert (host.list(FOLDER), host.read(path)) == ((path.rpartition("/")[2],), data)
 
@@ -189,16 +240,23 @@ def test_unknown_field_of_this_version_is_carried_along_and_undo_goes_on(run, tu
 
 
 def with_field(entry):
-    return {"change": entry["change"] | {"note": {"of": ["a later", 1]}}} if "change" in entry else {}
+    return (
+        {"change": entry["change"] | {"note": {"of": ["a later", 1]}}} if "change" in entry else {}
+    )
 
 
 def test_unknown_field_of_a_change_is_written_again_with_what_it_left():
     (data,) = [one for name, one in of_version("0.1.0").items() if name.endswith("3")]
-    read = parse_run(changed_lines(data, lambda _, entry: entry | with_field(entry)), "/x/20261123-080000-0003.jsonl")
+    read = parse_run(
+        changed_lines(data, lambda _, entry: entry | with_field(entry)),
+        "/x/20261123-080000-0003.jsonl",
+    )
     (step,) = read.steps
     writer = Overlay(FakeReader())
     JournalWriter(writer, read).done(step.id, "", step.planned)
-    assert json.loads(writer.read(f"{FOLDER}/{read.id}.jsonl"))["left"]["note"] == {"of": ["a later", 1]}
+    assert json.loads(writer.read(f"{FOLDER}/{read.id}.jsonl"))["left"]["note"] == {
+        "of": ["a later", 1]
+    }
     assert change_from_json(change_to_json(step.planned)) == step.planned
 
 
@@ -206,7 +264,10 @@ def test_damaged_journal_stops_no_look_and_names_file_and_line(run, tuned):
     host, path = tuned
     data = host.read(path)
     lines = data.splitlines(keepends=True)
-    for broken in (b"\0\0\0\n" + b"".join(lines[1:]), b"".join([*lines[:2], b'{"seq":\n', *lines[2:]])):
+    for broken in (
+        b"\0\0\0\n" + b"".join(lines[1:]),
+        b"".join([*lines[:2], b'{"seq":\n', *lines[2:]]),
+    ):
         host.replace(path, FileValue(broken, 0o600), expected=host.read(path))
         line = 1 if broken.startswith(b"\0") else 3
         status, out, err = run("check")
@@ -217,7 +278,10 @@ def test_damaged_journal_stops_no_look_and_names_file_and_line(run, tuned):
 
 
 def test_other_files_of_a_newer_version_are_named_and_their_new_fields_passed_over(run, tmp_path):
-    (record, check) = (json.loads((RELEASED / "0.1.0" / name).read_bytes()) for name in ("record.json", "check.json"))
+    (record, check) = (
+        json.loads((RELEASED / "0.1.0" / name).read_bytes())
+        for name in ("record.json", "check.json")
+    )
     newer = tmp_path / "newer.json"
     newer.write_text(json.dumps(record | NEWER | {"format_version": 2}))
     status, _, err = run("check", "--host", newer)

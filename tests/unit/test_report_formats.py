@@ -12,7 +12,14 @@ from tests.hosts.built import BUILT, HOSTS
 
 H100 = str(HOSTS / "h100-8x-2socket.json")
 MICRO = str(HOSTS / "microvm-debian12.json")
-BEGINS = {"text": "", "json": "{", "markdown": "#", "html": "<!DOCTYPE html>", "junit": "<?xml", "prometheus": "# HELP"}
+BEGINS = {
+    "text": "",
+    "json": "{",
+    "markdown": "#",
+    "html": "<!DOCTYPE html>",
+    "junit": "<?xml",
+    "prometheus": "# HELP",
+}
 
 
 @pytest.fixture
@@ -33,7 +40,11 @@ def test_all_records_in_one_check(run, form):
     if form not in {"prometheus", "markdown", "html"}:
         assert out.index(BUILT[0].name) < out.index(BUILT[-1].name)
     if form in {"markdown", "html"}:  # the worst first
-        assert out.index("workstation-rtx4090") < out.index("h100-8x-2socket") < out.index("container-docker")
+        assert (
+            out.index("workstation-rtx4090")
+            < out.index("h100-8x-2socket")
+            < out.index("container-docker")
+        )
     if form == "junit":
         assert out.count("<testsuite ") == len(BUILT)
 
@@ -80,7 +91,9 @@ def test_output_of_a_terminal_has_no_colour(run, tmp_path, monkeypatch):
     from hosttune.cli import common
     from hosttune.host.console import Console
 
-    monkeypatch.setattr(common, "make_console", lambda _: Console(200, is_terminal=True, has_colour=True))
+    monkeypatch.setattr(
+        common, "make_console", lambda _: Console(200, is_terminal=True, has_colour=True)
+    )
     file = tmp_path / "report"
     run("plan", "--host", H100, "--output", file)
     assert "\x1b" not in file.read_text()
@@ -90,7 +103,11 @@ def test_output_of_a_terminal_has_no_colour(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["link", "folder", "fifo"])
 def test_save_replaces_regular_files_alone(tmp_path, kind):
     target = tmp_path / "x"
-    {"link": lambda: target.symlink_to("/dev/null"), "folder": target.mkdir, "fifo": lambda: os.mkfifo(target)}[kind]()
+    {
+        "link": lambda: target.symlink_to("/dev/null"),
+        "folder": target.mkdir,
+        "fifo": lambda: os.mkfifo(target),
+    }[kind]()
     with pytest.raises(HosttuneError, match="is not a regular file"):
         save(str(target), b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]

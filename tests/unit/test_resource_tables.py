@@ -22,7 +22,11 @@ MODULES = {name: import_module(f"hosttune.resources.{name}") for name in NAMES}
 
 
 def exported(what):
-    return {getattr(module, what).kind: name for name, module in MODULES.items() if hasattr(module, what)}
+    return {
+        getattr(module, what).kind: name
+        for name, module in MODULES.items()
+        if hasattr(module, what)
+    }
 
 
 @pytest.mark.parametrize(("what", "kinds"), [("WISH", wish_kinds()), ("ADDRESS", address_kinds())])
@@ -40,7 +44,11 @@ def test_names_are_those_of_all_modules():
 
 
 def test_no_two_modules_have_one_name():
-    assert [name for name, times in Counter(name.rpartition(".")[2] for name in MODULES).items() if times > 1] == []
+    assert [
+        name
+        for name, times in Counter(name.rpartition(".")[2] for name in MODULES).items()
+        if times > 1
+    ] == []
 
 
 def test_module_without_a_kind_is_none():
@@ -54,7 +62,9 @@ def test_kind_is_found_without_importing_others():
         "import sys; from hosttune.resources import wish_kinds; wish_kinds()['limit'];"
         "print(*(name for name in sys.modules if name.startswith('hosttune.resources.')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
     assert "hosttune.resources.limits.limit" in done.stdout.split()
     assert not {name for name in done.stdout.split() if ".storage" in name or ".packages" in name}
 
@@ -63,7 +73,9 @@ def test_self_contained_file_carries_the_list(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER.parent.parent / "playbooks" / "packaging"))
     listed = import_module("bundle").package()["hosttune/resources/modules.txt"]
     assert listed.decode().split() == NAMES
-    monkeypatch.setattr("hosttune.resources.own_file", lambda name: b"far.away" if name == resources.LIST else None)
+    monkeypatch.setattr(
+        "hosttune.resources.own_file", lambda name: b"far.away" if name == resources.LIST else None
+    )
     list_modules.cache_clear()
     try:
         assert list_modules() == {"away": "far.away"}

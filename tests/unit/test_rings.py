@@ -18,9 +18,17 @@ def user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ring_that_lacks_programs_and_root_names_the_packages_and_the_command(user, tmp_path: Path):
-    needs = {"no-such-program": "its-package", f"{tmp_path}/absent": "other", sys.executable: "python3", "sh": "dash"}
+    needs = {
+        "no-such-program": "its-package",
+        f"{tmp_path}/absent": "other",
+        sys.executable: "python3",
+        "sh": "dash",
+    }
     ring = Ring("live", "", needs_root=True, packages=needs)
-    assert ring.why_not() == "needs packages: apt-get install its-package other; needs root: sudo ./run test live"
+    assert (
+        ring.why_not()
+        == "needs packages: apt-get install its-package other; needs root: sudo ./run test live"
+    )
 
 
 def test_ring_with_all_it_needs_has_no_reason(user):
@@ -28,7 +36,10 @@ def test_ring_with_all_it_needs_has_no_reason(user):
 
 
 def test_ring_whose_check_fails_says_why():
-    assert Ring("live", "", checks=(lambda: "no loop devices", lambda: "")).why_not() == "no loop devices"
+    assert (
+        Ring("live", "", checks=(lambda: "no loop devices", lambda: "")).why_not()
+        == "no loop devices"
+    )
 
 
 def test_every_ring_is_a_folder_of_tests():
@@ -42,7 +53,9 @@ def test_optional_ring_that_cannot_run_is_no_failure(monkeypatch: pytest.MonkeyP
     assert outcome == Outcome("live", "not run", note="no loop devices")
 
 
-def test_required_ring_that_cannot_run_exits_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_required_ring_that_cannot_run_exits_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.setattr(rings, "RINGS", (Ring("live", "", checks=(lambda: "no loop devices",)),))
     assert rings.main(["live"]) == 2
     assert capsys.readouterr().out.splitlines()[-1] == "FAIL: 0 passed, 1 failed, 0 skipped"
@@ -72,9 +85,15 @@ def test_ring_counts_what_passed_failed_and_was_skipped(tree: Path):
 
 
 def test_ring_with_a_skipped_test_fails_where_none_may_be(tree: Path):
-    (tree / "test_one.py").write_text("import pytest\ndef test_a(): pass\ndef test_c(): pytest.skip('no')\n")
+    (tree / "test_one.py").write_text(
+        "import pytest\ndef test_a(): pass\ndef test_c(): pytest.skip('no')\n"
+    )
     outcome = rings.run_ring(Ring("unit", ""), [], may_skip=False)
-    assert (outcome.result, outcome.failed, outcome.note) == ("failed", 1, "1 skipped, where none may be")
+    assert (outcome.result, outcome.failed, outcome.note) == (
+        "failed",
+        1,
+        "1 skipped, where none may be",
+    )
 
 
 def test_ring_without_tests_fails(tree: Path):
@@ -89,8 +108,12 @@ def test_two_rings_run_side_by_side_and_each_prints_when_it_ends(
     os.mkfifo(pipe)
     (tree.parent / "vm").mkdir()
     (tree / "test_one.py").write_text(f"def test_a(): open({str(pipe)!r}).read()\n")
-    (tree.parent / "vm" / "test_two.py").write_text(f"def test_b(): open({str(pipe)!r}, 'w').close()\n")
-    monkeypatch.setattr(rings, "RINGS", (Ring("vm", "guests", is_long=True), Ring("unit", "values")))
+    (tree.parent / "vm" / "test_two.py").write_text(
+        f"def test_b(): open({str(pipe)!r}, 'w').close()\n"
+    )
+    monkeypatch.setattr(
+        rings, "RINGS", (Ring("vm", "guests", is_long=True), Ring("unit", "values"))
+    )
     monkeypatch.setattr(rings, "NAMES", ("unit", "vm"))
     outcomes = rings.run_rings(["unit", "vm"], [], required=True, skip_none=True)
     assert [(one.name, one.result) for one in outcomes] == [("unit", "passed"), ("vm", "passed")]
@@ -113,7 +136,9 @@ def lanes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(rings, "LANES", 1)
     monkeypatch.setattr(rings, "run_ring", run_ring)
-    monkeypatch.setattr(rings, "RINGS", tuple(Ring(name, "") for name in ("unit", "golden", "fleet", "vm", "gpu")))
+    monkeypatch.setattr(
+        rings, "RINGS", tuple(Ring(name, "") for name in ("unit", "golden", "fleet", "vm", "gpu"))
+    )
     return begun
 
 
@@ -123,7 +148,9 @@ def test_longest_part_begins_first_so_that_no_lane_waits_for_it(
     (tree.parent / "vm").mkdir()
     for name in ("test_boot", "test_main_job"):
         (tree.parent / "vm" / f"{name}.py").touch()
-    monkeypatch.setattr(rings, "RINGS", (Ring("golden", ""), Ring("live", ""), Ring("vm", "", is_by_file=True)))
+    monkeypatch.setattr(
+        rings, "RINGS", (Ring("golden", ""), Ring("live", ""), Ring("vm", "", is_by_file=True))
+    )
     golden, live, vm = rings.run_rings(["golden", "live", "vm"], [], required=True, skip_none=True)
     assert lanes == ["live", "vm/test_main_job.py", "golden", "vm/test_boot.py"]
     assert (golden.name, live.name) == ("golden", "live")
@@ -131,12 +158,16 @@ def test_longest_part_begins_first_so_that_no_lane_waits_for_it(
 
 
 def test_order_of_parts_names_none_that_is_gone():
-    assert {*rings.LONGEST_FIRST} <= {part for ring in rings.RINGS for part in (ring.name, *ring.parts())}
+    assert {*rings.LONGEST_FIRST} <= {
+        part for ring in rings.RINGS for part in (ring.name, *ring.parts())
+    }
 
 
 def test_shares_of_a_ring_are_all_of_its_files_each_once():
     (unit,) = [ring for ring in rings.RINGS if ring.name == "unit"]
-    files = sorted(f"tests/unit/{path.name}" for path in (rings.ROOT / "tests" / "unit").glob("test_*.py"))
+    files = sorted(
+        f"tests/unit/{path.name}" for path in (rings.ROOT / "tests" / "unit").glob("test_*.py")
+    )
     for shares in (2, 3):
         parts = unit.parts(shares)
         assert [*parts] == [f"unit/{place} of {shares}" for place in range(1, shares + 1)]
@@ -156,18 +187,28 @@ def test_quick_run_bounds_each_test_and_leaves_the_slow_ring_to_its_name(
 
     monkeypatch.setattr(rings, "run_ring", run_ring)
     monkeypatch.setattr(rings, "CORES", 2)
-    monkeypatch.setattr(rings, "RINGS", (Ring("unit", "", is_spread=True), Ring("install", "", is_quick=False)))
-    unit, install = rings.run_rings(["unit", "install"], [], required=False, skip_none=False, cap_s=0.5)
+    monkeypatch.setattr(
+        rings, "RINGS", (Ring("unit", "", is_spread=True), Ring("install", "", is_quick=False))
+    )
+    unit, install = rings.run_rings(
+        ["unit", "install"], [], required=False, skip_none=False, cap_s=0.5
+    )
     assert sorted(words_of) == [
         ("unit/1 of 2", False, ("--cap-s=0.5",), ("tests/unit/test_a.py",)),
         ("unit/2 of 2", False, ("--cap-s=0.5",), ("tests/unit/test_b.py",)),
     ]
-    assert (unit.passed, install.result, install.note) == (2, "not run", "takes about a minute: ./run test install")
+    assert (unit.passed, install.result, install.note) == (
+        2,
+        "not run",
+        "takes about a minute: ./run test install",
+    )
     rings.run_rings(["unit"], [], required=True, skip_none=True)
     assert words_of[2:] == [("unit", True, (), ("tests/unit",))]
 
 
-def test_words_for_pytest_go_to_one_call_of_the_whole_ring(lanes: list[str], monkeypatch: pytest.MonkeyPatch):
+def test_words_for_pytest_go_to_one_call_of_the_whole_ring(
+    lanes: list[str], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(rings, "RINGS", (Ring("live", ""), Ring("vm", "", is_by_file=True)))
     rings.run_rings(["live", "vm"], ["-k", "boot"], required=True, skip_none=False)
     assert lanes == ["live", "vm"]
@@ -176,15 +217,28 @@ def test_words_for_pytest_go_to_one_call_of_the_whole_ring(lanes: list[str], mon
 def test_ring_fails_with_one_of_its_parts_and_names_it():
     parts = [
         Outcome("vm/test_a.py", "passed", passed=3, seconds=1.5),
-        Outcome("vm/test_b.py", "failed", passed=1, failed=2, seconds=2.5, note="stopped after 40 minutes"),
+        Outcome(
+            "vm/test_b.py",
+            "failed",
+            passed=1,
+            failed=2,
+            seconds=2.5,
+            note="stopped after 40 minutes",
+        ),
         Outcome("vm/test_c.py", "failed", failed=1),
     ]
     note = "test_b.py: stopped after 40 minutes; test_c.py"
-    assert rings.merged("vm", parts) == Outcome("vm", "failed", passed=4, failed=3, seconds=4.0, note=note)
-    assert rings.merged("unit", [Outcome("unit", "failed", note="no test ran")]).note == "no test ran"
+    assert rings.merged("vm", parts) == Outcome(
+        "vm", "failed", passed=4, failed=3, seconds=4.0, note=note
+    )
+    assert (
+        rings.merged("unit", [Outcome("unit", "failed", note="no test ran")]).note == "no test ran"
+    )
 
 
-def test_spread_ring_runs_in_as_many_processes_as_there_are_cores(tree: Path, monkeypatch: pytest.MonkeyPatch):
+def test_spread_ring_runs_in_as_many_processes_as_there_are_cores(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(rings, "CORES", 2)
     (tree / "test_one.py").write_text(
         "def test_a(worker_id, testrun_uid): assert worker_id in ('gw0', 'gw1')\n"
@@ -198,7 +252,10 @@ def test_spread_ring_runs_in_as_many_processes_as_there_are_cores(tree: Path, mo
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_ring_that_cannot_be_run_at_all_is_a_failure(lanes: list[str]):
     outcomes = rings.run_rings(["unit", "gpu"], [], required=True, skip_none=True)
-    assert [(one.name, one.result, one.failed) for one in outcomes] == [("unit", "passed", 0), ("gpu", "failed", 1)]
+    assert [(one.name, one.result, one.failed) for one in outcomes] == [
+        ("unit", "passed", 0),
+        ("gpu", "failed", 1),
+    ]
 
 
 @pytest.fixture
@@ -210,7 +267,9 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     rings.folder_of_bytecode.cache_clear()
 
 
-def test_bytecode_is_kept_from_call_to_call_where_no_other_user_can_write(kept: Path, monkeypatch: pytest.MonkeyPatch):
+def test_bytecode_is_kept_from_call_to_call_where_no_other_user_can_write(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+):
     assert rings.folder_of_bytecode() == kept
     assert kept.stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr("os.geteuid", lambda: 4711)
@@ -257,7 +316,11 @@ def test_summary_ends_with_the_line_that_decides():
     lines = summary(outcomes).splitlines()
     assert lines[-1] == "PASS: 13 passed, 0 failed, 1 skipped"
     assert any(line.startswith("vm") and line.endswith("sudo ./run test vm") for line in lines)
-    assert summary([*outcomes, Outcome("live", "failed", failed=2)]).splitlines()[-1].startswith("FAIL: 13 passed, 2 f")
+    assert (
+        summary([*outcomes, Outcome("live", "failed", failed=2)])
+        .splitlines()[-1]
+        .startswith("FAIL: 13 passed, 2 f")
+    )
 
 
 def test_unknown_ring_exits_2_and_names_the_rings(capsys: pytest.CaptureFixture[str]):

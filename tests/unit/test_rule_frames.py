@@ -1,5 +1,5 @@
-"""A rule is begun for its kind of wish or for advice; lint finds what is not written yet; `explain --source` shows the
-file of a finished one; `rules parts` and `facts` list what a rule is made of.
+"""A rule is begun for its kind of wish or for advice; lint finds what is not written yet; `explain
+--source` shows the file of a finished one; `rules parts` and `facts` list what a rule is made of.
 """
 
 from __future__ import annotations
@@ -66,9 +66,13 @@ def test_frame_is_a_rule_of_that_kind_and_lint_finds_all_that_is_to_be_written(k
 def test_frame_tells_every_key_of_its_kind_and_a_rule_that_has_it():
     for name, kind in wish_kinds().items():
         text = new_rule("site-example", name)["hosttune/rules/site/site-example.yaml"]
-        assert [key for key in kind.fields if not re.search(rf"^    (# )?{key}: ", text, re.MULTILINE)] == [], name
+        assert [
+            key for key in kind.fields if not re.search(rf"^    (# )?{key}: ", text, re.MULTILINE)
+        ] == [], name
         named = re.findall(r"hosttune explain ([\w-]+) --source", text)
-        assert all(any(wish.kind == name for wish in builtin_catalog().rules[one].want) for one in named)
+        assert all(
+            any(wish.kind == name for wish in builtin_catalog().rules[one].want) for one in named
+        )
 
 
 def test_rules_new_takes_a_kind_or_advice(run):
@@ -91,12 +95,16 @@ def test_placeholder_stops_no_command_but_lint(tmp_path, run):
 def test_source_of_a_rule_is_its_file_and_its_cases(run):
     status, out, _ = run("explain", "memory-max-map-count", "--source", "--host", H100)
     assert status == 0
-    assert out.startswith("# hosttune/rules/memory/memory-max-map-count.yaml\nid: memory-max-map-count\n")
+    assert out.startswith(
+        "# hosttune/rules/memory/memory-max-map-count.yaml\nid: memory-max-map-count\n"
+    )
     assert "\n# tests/rules/memory-max-map-count.yaml\n- name: " in out
 
 
 def test_source_is_shown_as_it_is(run):
-    status, out, err = run("explain", "memory-max-map-count", "--source", "--host", H100, "--format", "json")
+    status, out, err = run(
+        "explain", "memory-max-map-count", "--source", "--host", H100, "--format", "json"
+    )
     assert (status, out) == (2, "")
     assert "in no other format" in err
 
@@ -136,14 +144,20 @@ def test_parts_are_those_of_the_rules(run):
     parts = json.loads(run("rules", "parts", "--format", "json")[1])
     assert faults(parts, "rules-parts") == []
     assert sum(parts["domains"].values()) == len(rules)
-    assert "{if: gpus.has_gpu, else: there is no NVIDIA GPU on the PCI bus}" in " ".join(out.split())
+    assert "{if: gpus.has_gpu, else: there is no NVIDIA GPU on the PCI bus}" in " ".join(
+        out.split()
+    )
 
 
 def test_facts_without_a_name_lists_subjects_and_with_one_tells_types_values_and_meanings(run):
     listed = run("facts", "--host", H100)[1]
-    assert {line.split()[0] for line in listed.splitlines()[:-2] if line[:1].strip()} == set(fact_types())
+    assert {line.split()[0] for line in listed.splitlines()[:-2] if line[:1].strip()} == set(
+        fact_types()
+    )
     told = run("facts", "memory", "--host", H100)[1]
-    assert re.search(r"^  gpu_bytes +int +0 \(0.0 GiB\)\n +\(Memory of GPUs that ", told, re.MULTILINE)
+    assert re.search(
+        r"^  gpu_bytes +int +0 \(0.0 GiB\)\n +\(Memory of GPUs that ", told, re.MULTILINE
+    )
     assert re.search(r"^  has_swap +bool +yes$", told, re.MULTILINE)
     assert re.search(r"^    \[\]\.path +str +of the device or the file", told, re.MULTILINE)
 
@@ -152,8 +166,12 @@ def test_everything_that_an_expression_can_ask_is_told(run):
     told = run("facts", "all", "--host", H100)[1]
     for subject, kind in fact_types().items():
         fields = {name.split(".")[0].split("[")[0] for name in field_words(subject, kind)} - {""}
-        block = told.partition(f"\n\n{subject}: ")[2].partition("\n\n")[0] or told.partition("\n\n")[0]
-        assert [one for one in fields if not re.search(rf"^  {one}( |$)", block, re.MULTILINE)] == [], subject
+        block = (
+            told.partition(f"\n\n{subject}: ")[2].partition("\n\n")[0] or told.partition("\n\n")[0]
+        )
+        assert [
+            one for one in fields if not re.search(rf"^  {one}( |$)", block, re.MULTILINE)
+        ] == [], subject
 
 
 def test_property_that_cannot_be_worked_out_says_why(run, tmp_path):

@@ -92,7 +92,13 @@ class Checkout:
     ) -> subprocess.CompletedProcess[str]:
         argv = [str(script or self.root / "run"), *words]
         return subprocess.run(
-            argv, cwd=cwd or self.root, env=self.env() | more, capture_output=True, text=True, timeout=60, check=False
+            argv,
+            cwd=cwd or self.root,
+            env=self.env() | more,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
 
@@ -126,7 +132,9 @@ def ready(bare: Checkout) -> Checkout:
 
 def test_run_script_is_posix_sh_and_executable():
     shell = shutil.which("dash") or "sh"
-    done = subprocess.run([shell, "-n", str(RUN)], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(
+        [shell, "-n", str(RUN)], capture_output=True, text=True, timeout=20, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert RUN.read_text().startswith("#!/bin/sh\n")
     assert RUN.stat().st_mode & stat.S_IXUSR
@@ -136,7 +144,10 @@ def test_run_user_without_venv_and_pip_gets_the_apt_line_and_exit_2(bare: Checko
     done = bare.run("check")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1] == "sudo apt-get update && sudo apt-get install --yes python3-venv"
+    assert (
+        done.stderr.splitlines()[-1]
+        == "sudo apt-get update && sudo apt-get install --yes python3-venv"
+    )
     assert bare.lines("apt") == []
 
 
@@ -144,7 +155,10 @@ def test_run_user_without_any_python_gets_the_apt_line_and_exit_2(bare: Checkout
     (bare.state / "bin" / "python3").unlink()
     done = bare.run("check")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "sudo apt-get update && sudo apt-get install --yes python3 python3-venv"
+    assert (
+        done.stderr.splitlines()[-1]
+        == "sudo apt-get update && sudo apt-get install --yes python3 python3-venv"
+    )
 
 
 def test_run_root_without_venv_and_pip_installs_the_package_and_goes_on(bare: Checkout):
@@ -170,9 +184,13 @@ def test_run_installs_what_the_lock_pins_by_hash_and_the_package_without_an_inde
     bare.flag("has-venv")
     assert bare.run("check").returncode == 0
     packages, own = bare.calls("-m pip install")
-    assert packages.endswith(f"--require-hashes --only-binary=:all: --no-deps --requirement {bare.root}/.venv/.lock")
+    assert packages.endswith(
+        f"--require-hashes --only-binary=:all: --no-deps --requirement {bare.root}/.venv/.lock"
+    )
     assert own.endswith(f"--no-index --no-deps --no-build-isolation --editable {bare.root}")
-    assert (bare.root / ".venv/.lock").read_text() == (bare.root / LOCK).read_text().partition(TESTS)[0]
+    assert (bare.root / ".venv/.lock").read_text() == (bare.root / LOCK).read_text().partition(
+        TESTS
+    )[0]
 
 
 def test_run_builds_from_hashed_sources_what_has_no_wheel_after_the_wheels(bare: Checkout):
@@ -207,7 +225,9 @@ def test_run_package_that_is_not_pinned_for_this_machine_says_for_which_it_is(ba
 def test_run_words_go_to_hosttune_as_they_are(ready: Checkout):
     words = ("explain", "a b", "", "*", "--x=$HOME", "'")
     done = ready.run(*words)
-    assert done.stdout.splitlines()[0] == "".join(f"<{word}>" for word in ("-I", "-m", "hosttune", *words))
+    assert done.stdout.splitlines()[0] == "".join(
+        f"<{word}>" for word in ("-I", "-m", "hosttune", *words)
+    )
 
 
 def test_run_test_words_go_to_the_rings(ready: Checkout):
@@ -222,8 +242,12 @@ def test_run_builds_what_is_carried_to_other_machines(what: str, ready: Checkout
     assert done.stdout.splitlines()[0] == f"<-I><{ready.root}/playbooks/packaging/{what}.py><a b>"
 
 
-@pytest.mark.parametrize(("word", "module"), [("generate", "tests.generated"), ("hosts", "tests.hosts.make")])
-def test_run_programs_of_the_checkout_get_their_words_and_where_it_lies(word: str, module: str, ready: Checkout):
+@pytest.mark.parametrize(
+    ("word", "module"), [("generate", "tests.generated"), ("hosts", "tests.hosts.make")]
+)
+def test_run_programs_of_the_checkout_get_their_words_and_where_it_lies(
+    word: str, module: str, ready: Checkout
+):
     done = ready.run(word, "a b")
     *_, last = done.stdout.splitlines()[:-1]
     assert last.endswith(f"<{ready.root}><{module}><a b>")
@@ -285,13 +309,17 @@ def test_run_failed_install_exits_2_keeps_the_environment_and_tries_again(ready:
     assert ready.calls("-m venv") == []
 
 
-def test_run_without_a_network_names_the_way_within_seconds_and_spares_the_lines_of_pip(bare: Checkout):
+def test_run_without_a_network_names_the_way_within_seconds_and_spares_the_lines_of_pip(
+    bare: Checkout,
+):
     bare.flag("has-venv")
     bare.flag("no-network")
     done = bare.run("check")
     assert done.returncode == 2
     assert bare.lines("patience") == ["1 5"]  # two looks of five seconds, no minute
-    assert "no package index answers ([Errno -3] Temporary failure in name resolution)" in done.stderr
+    assert (
+        "no package index answers ([Errno -3] Temporary failure in name resolution)" in done.stderr
+    )
     assert "./run deb" in done.stderr
     assert "./run pyz" in done.stderr
     assert "PIP_INDEX_URL" in done.stderr
@@ -316,7 +344,9 @@ def test_run_without_a_network_says_so_before_it_makes_an_environment(bare: Chec
     assert bare.run("check").returncode == 0  # whoever wrote that has an index perhaps
 
 
-@pytest.mark.parametrize("name", ["PIP_INDEX_URL", "PIP_FIND_LINKS", "https_proxy", "PIP_CONFIG_FILE"])
+@pytest.mark.parametrize(
+    "name", ["PIP_INDEX_URL", "PIP_FIND_LINKS", "https_proxy", "PIP_CONFIG_FILE"]
+)
 def test_run_does_not_second_guess_who_has_set_an_index(name: str, bare: Checkout):
     bare.flag("has-venv")
     bare.flag("no-route")
@@ -353,7 +383,9 @@ def test_run_read_only_checkout_says_that_it_is(tmp_path: Path):
         RUN,
         RUN.with_name("pyproject.toml"),
     ]
-    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [str(word) for word in argv], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{tmp_path} is read-only: copy it to where you may write" in done.stderr
 
@@ -380,7 +412,12 @@ def test_run_second_start_waits_for_the_first_and_does_not_install_twice(bare: C
         fcntl.flock(held, fcntl.LOCK_EX)
         argv = [str(bare.root / "run"), "check"]
         second = subprocess.Popen(
-            argv, cwd=bare.root, env=bare.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            argv,
+            cwd=bare.root,
+            env=bare.env(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         with second:
             assert "waiting" in second.stderr.readline()
@@ -403,7 +440,13 @@ def test_run_through_a_link_from_another_folder_keeps_that_folder(ready: Checkou
 
 def test_run_started_by_sh_without_a_path_works(ready: Checkout):
     done = subprocess.run(
-        ["sh", "run", "check"], cwd=ready.root, env=ready.env(), capture_output=True, text=True, timeout=60, check=False
+        ["sh", "run", "check"],
+        cwd=ready.root,
+        env=ready.env(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.stdout.startswith("<-I><-m><hosttune><check>")
 
@@ -414,7 +457,14 @@ def test_run_writes_only_in_its_own_folder(bare: Checkout, tmp_path: Path):
     home.mkdir()
     before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(bare.root)}
     env = {**bare.env(), "HOME": str(home), "TMPDIR": str(home)}
-    subprocess.run([str(bare.root / "run"), "check"], cwd=home, env=env, capture_output=True, timeout=60, check=True)
+    subprocess.run(
+        [str(bare.root / "run"), "check"],
+        cwd=home,
+        env=env,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
     after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(bare.root)}
     assert {path.name for path in after - before} <= {"calls", "id", "patience"}
     assert "--no-cache-dir" in bare.calls("-m pip install")[0]

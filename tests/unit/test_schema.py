@@ -36,13 +36,19 @@ SHAPE = TableSpec(
         "count": Integer(minimum=1, maximum=5),
         "share": Number(minimum=0),
         "flag": Boolean(),
-        "ignore": ListOf(AnyOf((Id(), TableSpec({"rule": Id(), "until": Date()}, required=("rule",))))),
+        "ignore": ListOf(
+            AnyOf((Id(), TableSpec({"rule": Id(), "until": Date()}, required=("rule",))))
+        ),
         "params": MapOf(MapOf(Scalar()), keys=Id()),
         "want": ListOf(
             FirstKey(
                 {
-                    "sysctl": TableSpec({"sysctl": String(), "at_most": OrExpression(Integer(minimum=0))}),
-                    "unit": TableSpec({"unit": String(), "enabled": Boolean()}, required=("enabled",)),
+                    "sysctl": TableSpec(
+                        {"sysctl": String(), "at_most": OrExpression(Integer(minimum=0))}
+                    ),
+                    "unit": TableSpec(
+                        {"unit": String(), "enabled": Boolean()}, required=("enabled",)
+                    ),
                 }
             ),
             least=1,
@@ -171,7 +177,9 @@ def test_json_schema_is_valid_and_tells_editors_what_a_field_is():
 
 words = st.sampled_from(["a", "a-b", "A_", "", "low", "on", "{{ x }}", "2026-01-02", "2026-1-2"])
 scalars = words | st.integers(-1, 6) | st.booleans() | st.none() | st.sampled_from([0.5, -0.5])
-wishes = st.fixed_dictionaries({}, optional={"sysctl": words, "at_most": scalars, "unit": words, "enabled": scalars})
+wishes = st.fixed_dictionaries(
+    {}, optional={"sysctl": words, "at_most": scalars, "unit": words, "enabled": scalars}
+)
 documents = st.fixed_dictionaries(
     {"id": words, "risk": st.sampled_from(["low", "high", "x"])},
     optional={
@@ -181,10 +189,12 @@ documents = st.fixed_dictionaries(
         "share": scalars,
         "flag": scalars,
         "ignore": st.lists(
-            words | st.fixed_dictionaries({}, optional={"rule": words, "until": words, "x": words}), max_size=2
+            words | st.fixed_dictionaries({}, optional={"rule": words, "until": words, "x": words}),
+            max_size=2,
         ),
         "params": st.dictionaries(
-            words.filter(bool), st.dictionaries(words.filter(bool), scalars | st.lists(scalars), max_size=2)
+            words.filter(bool),
+            st.dictionaries(words.filter(bool), scalars | st.lists(scalars), max_size=2),
         ),
         "want": st.lists(wishes, max_size=2),
         "expect": st.lists(st.fixed_dictionaries({}, optional={"if": scalars}), max_size=2),

@@ -40,7 +40,11 @@ LINES = (
     '//nas/a /m cifs user=u%a"{} 0 0', "//nas/a /m cifs user=u%a,,{} 0 0", 'https://me:a"{}@h/x /m davfs rw 0 0', "me:a'{}@h:/x /m fuse.sshfs rw 0 0",
     "# managed by ansible, NAME={}", "NAME={} /m", "LABEL=a /m ext4 x-systemd.device-timeout,NAME={} 0 0",
 )  # fmt: skip
-MOUNTS = (("me:{}@h:/x", "rw,NAME={}"), ("https://me:{}@h/", "rw"), ("curlftpfs#me:{}@h", "rw,user=me:{}"))
+MOUNTS = (
+    ("me:{}@h:/x", "rw,NAME={}"),
+    ("https://me:{}@h/", "rw"),
+    ("curlftpfs#me:{}@h", "rw,user=me:{}"),
+)
 FILES = {
     "/etc/systemd/system/srv-a.mount": "[Mount]\nWhat=//nas/a\nWhere=/srv/a\nType=cifs\nOptions=username=u,NAME={}\n",
     "/etc/systemd/system/data.mount.d/x.conf": "[Mount]\nWhat=https://u:{}@h/b\nOptions=NAME={}\n",
@@ -52,7 +56,9 @@ COMMANDS = (
     ("fstab",), ("check", "--verbose"), ("health",), ("plan", "--verbose"), ("disks", "--verbose"),
     ("facts", "fstab", "mounts", "stopped"),
 )  # fmt: skip
-SECRETS = st.text(alphabet="abcxyzABC0123456789!$%^&*()+~?<>[]{}|-._", min_size=4, max_size=20).map("Zq{}".format)
+SECRETS = st.text(alphabet="abcxyzABC0123456789!$%^&*()+~?<>[]{}|-._", min_size=4, max_size=20).map(
+    "Zq{}".format
+)
 
 
 def planted(text: str, secret: str, name: str) -> str:
@@ -66,12 +72,18 @@ def test_secret_of_a_line_is_in_nothing_that_is_said_of_it(secret, name, line):
     remarks = lint(document)
     problems = [problem for one in document.lines if (problem := line_problem(document, one))]
     text = lint_text(document, remarks, Screen(0))
-    told = (text, json.dumps(fstab_json(document, remarks, None)), *(f"{one} {one.hint}" for one in problems))
+    told = (
+        text,
+        json.dumps(fstab_json(document, remarks, None)),
+        *(f"{one} {one.hint}" for one in problems),
+    )
     assert not [one for one in told if secret in one]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(secret=SECRETS, name=st.sampled_from(NAMES))
 def test_secret_of_a_host_is_in_no_output(form, secret, name, tmp_path):
     record = tmp_path / "host.json"

@@ -8,12 +8,22 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.services.slurm import cpus_of, gpus_of, mig_of, short_of
-from hosttune.facts.slurm_conf import hosts_in, names_host, settings_of, slurm_files, slurm_rows, with_defaults
+from hosttune.facts.slurm_conf import (
+    hosts_in,
+    names_host,
+    settings_of,
+    slurm_files,
+    slurm_rows,
+    with_defaults,
+)
 from tests.unit.fake_reader import FakeReader
 
 
 def rows(files):
-    return [(row.place, row.values) for row in slurm_rows("/etc/slurm/slurm.conf", lambda path: files.get(path, ""))]
+    return [
+        (row.place, row.values)
+        for row in slurm_rows("/etc/slurm/slurm.conf", lambda path: files.get(path, ""))
+    ]
 
 
 def test_rows_have_keys_in_lower_case_and_values_in_quotes_or_without_blanks():
@@ -79,7 +89,9 @@ def test_lists_of_hosts(expression, hosts):
     assert not names_host(expression, f"{hosts[0]}0")
 
 
-@pytest.mark.parametrize("expression", ["a[1-x]", "a[1", "a[]", "a[0-99999999]", "a[1-60000]b[1-60000]"])
+@pytest.mark.parametrize(
+    "expression", ["a[1-x]", "a[1", "a[]", "a[0-99999999]", "a[1-60000]b[1-60000]"]
+)
 def test_what_is_no_list_or_too_long_is_refused(expression):
     with pytest.raises(ValueError, match="hosts"):
         hosts_in(expression)
@@ -133,7 +145,11 @@ def test_mig_devices_that_a_gres_asks_for(gres, profiles, short):
 
 @pytest.mark.parametrize("gres", ["", "Name=gpu File=/dev/nvidia0\n"])
 def test_devices_of_a_node_that_slurm_conf_does_not_name_are_unknown(gres):
-    files = {"/etc/slurm/slurm.conf": "NodeName=other\n", "/etc/slurm/gres.conf": gres, "/etc/hostname": "here\n"}
+    files = {
+        "/etc/slurm/slurm.conf": "NodeName=other\n",
+        "/etc/slurm/gres.conf": gres,
+        "/etc/hostname": "here\n",
+    }
     slurm = Facts(FakeReader(files)).slurm
 
     for name in ("missing_devices", "has_gpu_devices", "wants_plain_nvml"):

@@ -1,4 +1,6 @@
-"""The words that nvidia-smi has in the place of a value mean the same to every reader of its output."""
+"""The words that nvidia-smi has in the place of a value mean the same to every reader of its
+output.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,21 @@ ERRORS = (
     "[a word of next year]",
 )  # fmt: skip
 ABSENT = ("[N/A]", "N/A", "[Not Supported]", "[Requested functionality has been deprecated]")
-DENIED = ("[Insufficient Permissions]", "Insufficient Permissions", "[The operating system has blocked the request.]")
-VALUES = ("Enabled", "580.126.20", "0x0000000000000001", "NVIDIA H100 80GB HBM3", "Default", "GRID T4-16Q", "0", "")
+DENIED = (
+    "[Insufficient Permissions]",
+    "Insufficient Permissions",
+    "[The operating system has blocked the request.]",
+)
+VALUES = (
+    "Enabled",
+    "580.126.20",
+    "0x0000000000000001",
+    "NVIDIA H100 80GB HBM3",
+    "Default",
+    "GRID T4-16Q",
+    "0",
+    "",
+)
 SLOT, OTHER = "0000:1b:00.0", "0000:43:00.0"
 WELL = "00000000:43:00.0, 580.126.20, Enabled, NVIDIA H100 80GB HBM3\n"
 COLUMNS = ("580.126.20", "Enabled", "NVIDIA H100 80GB HBM3")
@@ -78,8 +93,12 @@ def test_error_of_a_gpu_without_its_address(error):
 
 @pytest.mark.parametrize("error", LOST + RESET + ERRORS)
 def test_error_is_no_value_of_a_gpus_health(error):
-    assert find_dead_word({"pci.bus_id": "x", "temperature.gpu": error, "memory.used": error}) == error
-    assert error_words({"temperature.gpu": error, "memory.used": "1"}) == {error: ("temperature.gpu",)}
+    assert (
+        find_dead_word({"pci.bus_id": "x", "temperature.gpu": error, "memory.used": error}) == error
+    )
+    assert error_words({"temperature.gpu": error, "memory.used": "1"}) == {
+        error: ("temperature.gpu",)
+    }
     for read in (parse_word, parse_number):
         with pytest.raises(ValueError, match="of ecc"):
             read(error, "ecc")
@@ -108,14 +127,18 @@ def test_error_is_no_value_of_a_watched_gpu(error, column):
     assert table.feed(", ".join(cells)) == 0
     sample = table.rows[0].sample
     assert sample.lost is (error in LOST + RESET)
-    assert error not in map(str, (sample.util_percent, sample.power_w, sample.memory_used_bytes, sample.name))
+    assert error not in map(
+        str, (sample.util_percent, sample.power_w, sample.memory_used_bytes, sample.name)
+    )
 
 
 SLOT = "0000:1b:00.0"
 
 
 def test_name_of_a_process_says_nothing_of_a_licence():
-    """nvidia-smi -q prints the names of programs on the GPU, which users choose, with line breaks."""
+    """nvidia-smi -q prints the names of programs on the GPU, which users choose, with line
+    breaks.
+    """
     said = (
         "GPU {}\n    vGPU Software Licensed Product\n        License Status                    : Licensed\n"
         "    Processes\n        Process ID                        : 4711\n            Name                          : {}\n"
@@ -124,7 +147,9 @@ def test_name_of_a_process_says_nothing_of_a_licence():
     first, second = "00000000:1B:00.0", "00000000:1C:00.0"
     both = [SLOT, "0000:1c:00.0"]
 
-    assert states_in(said.format(first, evil) + said.format(second, "python"), both) == ("Licensed",)
+    assert states_in(said.format(first, evil) + said.format(second, "python"), both) == (
+        "Licensed",
+    )
     assert states_in(said.format(first, f"x\nGPU 00000000:FF:00.0\n{evil}"), both) == ("Licensed",)
     forged = said.format(first, f"x\nGPU {second}\n{evil}") + said.format(second, "python")
     with pytest.raises(UnknownFact, match=r"0000:1c:00\.0 twice"):
@@ -134,7 +159,9 @@ def test_name_of_a_process_says_nothing_of_a_licence():
 def test_error_in_the_place_of_a_licence_is_no_licence():
     said = "GPU 00000000:1B:00.0\n    vGPU Software Licensed Product\n        License Status        : {}\n"
     assert states_in(said.format("N/A"), [SLOT]) == ()
-    assert states_in(said.format("Licensed (Expiry: 2027-1-1)"), [SLOT]) == ("Licensed (Expiry: 2027-1-1)",)
+    assert states_in(said.format("Licensed (Expiry: 2027-1-1)"), [SLOT]) == (
+        "Licensed (Expiry: 2027-1-1)",
+    )
     with pytest.raises(UnknownFact, match="says Unknown Error of a licence"):
         states_in(said.format("Unknown Error"), [SLOT])
 
@@ -142,6 +169,8 @@ def test_error_in_the_place_of_a_licence_is_no_licence():
 def test_sentences_that_ask_for_a_reset():
     assert asks_for_reset("does not answer nvidia-smi: GPU requires restart")
     assert asks_for_reset("nvidia-smi says [GPU requires reset] of temperature.gpu")
-    assert not asks_for_reset("does not answer nvidia-smi: GPU is lost.  Reboot the system to recover this GPU")
+    assert not asks_for_reset(
+        "does not answer nvidia-smi: GPU is lost.  Reboot the system to recover this GPU"
+    )
     assert worst_of(("[N/A]", "[Unknown Error]", "[GPU is lost]", "7")) == "[GPU is lost]"
     assert worst_of(("[N/A]", "7")) == ""

@@ -82,7 +82,10 @@ ANSWERS = {
     ("block", "ls -lanR /dev"): LS,
     ("filesys", "df -al -x autofs"): DF,
     ("filesys", "df -ali -x autofs"): INODES,
-    ("filesys", "dumpe2fs -h /dev/vda1"): "Filesystem features:      has_journal\nErrors behavior:          Continue\n",
+    (
+        "filesys",
+        "dumpe2fs -h /dev/vda1",
+    ): "Filesystem features:      has_journal\nErrors behavior:          Continue\n",
     ("dpkg", "dpkg -l"): DPKG,
     ("host", "uptime"): " 00:13:03 up 2 min,  0 user,  load average: 3.12, 1.06, 0.38\n",
     ("process", "ps -elfL"): "F S UID PID\n4 S root 1 0 1 6 1 init\n0 R root 9 1 9 0 1 ps -elfL\n",
@@ -92,7 +95,10 @@ PARTITIONS = "major minor  #blocks  name\n\n 254 0 3145728 vda\n 254 1 3144704 v
 
 def reader(files=None, answers=None, **changed):
     known = {"proc/partitions": PARTITIONS, **(files or {})}
-    return reader_of(sosreport(answers={**ANSWERS, **(answers or {})}, files=known, **changed), "sosreport.tar.xz")
+    return reader_of(
+        sosreport(answers={**ANSWERS, **(answers or {})}, files=known, **changed),
+        "sosreport.tar.xz",
+    )
 
 
 def test_devices_attributes_and_names():
@@ -112,10 +118,15 @@ def test_devices_attributes_and_names():
 
 
 def test_link_of_a_user_adds_no_name_and_hides_none():
-    """As ls(1) writes it into a file: the target of a link in /dev/shm, with lines, heads of folders and names."""
+    """As ls(1) writes it into a file: the target of a link in /dev/shm, with lines, heads of
+    folders and names.
+    """
     target = "x\n\n/dev:\ntotal 0\ncrw-rw-rw- 1 0 0 195, 0 Nov 29 00:11 nvidia0\n\n/dev/mapper:\ntotal 0\n"
     target += "lrwxrwxrwx 1 0 0 7 Nov 29 00:11 vg-data -> ../dm-7"
-    listed = LS.replace("fd\n", "fd\ndrwxrwxrwt 2 0 0 40 Nov 29 00:11 shm\ndrwxrwxrwt 2 0 0 40 Nov 29 00:11 mqueue\n")
+    listed = LS.replace(
+        "fd\n",
+        "fd\ndrwxrwxrwt 2 0 0 40 Nov 29 00:11 shm\ndrwxrwxrwt 2 0 0 40 Nov 29 00:11 mqueue\n",
+    )
     queues = "\n/dev/mqueue:\ntotal 0\n-rw------- 1 0 0 80 Nov 29 00:11 q\n"
     shm = f"\n/dev/shm:\ntotal 0\nlrwxrwxrwx 1 54321 54321 90 Nov 29 00:11 evil -> {target}\n"
     content = sosreport(answers={**ANSWERS, ("block", "ls -lanR /dev"): listed + queues + shm})
@@ -134,7 +145,13 @@ def test_file_systems_space_and_tasks():
     assert isinstance(host.space("/twice"), Unreadable)
     assert host.read("/proc/loadavg") == b"3.12 1.06 0.38 1/2 0\n"
     assert host.read("/sys/fs/ext4/vda1/errors_count") == b"0\n"
-    command = ("lsblk", "--json", "--list", "--output", "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID")
+    command = (
+        "lsblk",
+        "--json",
+        "--list",
+        "--output",
+        "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID",
+    )
     rows = json.loads(host.query(command).text)["blockdevices"]
     assert [(one["name"], one["fstype"], one["label"]) for one in rows] == [
         ("vda", None, None), ("vda1", "ext4", "two words"),
@@ -160,12 +177,18 @@ def test_sizes_of_kernels_and_images_in_boot():
 
 def test_pressure_of_the_host_is_that_of_the_uppermost_control_group():
     measured = "some avg10=1.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
-    files = {"sys/fs/cgroup/memory.pressure": measured, "sys/fs/cgroup/system.slice/io.pressure": measured}
+    files = {
+        "sys/fs/cgroup/memory.pressure": measured,
+        "sys/fs/cgroup/system.slice/io.pressure": measured,
+    }
     old = {"head": {"version": "4.0"}}  # newer ones take /proc/pressure
     assert reader(files, **old).read("/proc/pressure/memory") == measured.encode()
     assert isinstance(reader(files, **old).read("/proc/pressure/io"), Unreadable)
     assert reader(files).read("/proc/pressure/memory") is ABSENT
-    assert reader({**files, "proc/pressure/memory": "own\n"}, **old).read("/proc/pressure/memory") == b"own\n"
+    assert (
+        reader({**files, "proc/pressure/memory": "own\n"}, **old).read("/proc/pressure/memory")
+        == b"own\n"
+    )
     in_container = {("host", "hostnamectl status"): "  Chassis: container\n"}
     assert isinstance(reader(files, in_container, **old).read("/proc/pressure/memory"), Unreadable)
 
@@ -183,7 +206,9 @@ def test_packages_are_known_and_their_relations_are_not():
         _ = packages.provided
 
 
-@pytest.mark.parametrize("changed", [{"kernel": {"timeout_hit": True}}, {"head": {"version": "4.4"}}])
+@pytest.mark.parametrize(
+    "changed", [{"kernel": {"timeout_hit": True}}, {"head": {"version": "4.4"}}]
+)
 def test_what_sos_always_takes_is_absent_where_it_did_not_and_the_plugin_ended(changed):
     assert reader().list("/run/modprobe.d") is ABSENT
     assert isinstance(reader(**changed).list("/run/modprobe.d"), Unreadable)
@@ -195,12 +220,22 @@ def test_what_sos_always_takes_is_absent_where_it_did_not_and_the_plugin_ended(c
 
 @pytest.mark.parametrize("damage", ["cleaned", "cut", "filtered"])
 def test_damaged_archive_concludes_nothing_of_commands(damage):
-    content = sosreport(answers=ANSWERS, head={"cmdline": "report --skip-files /etc/x" if damage == "filtered" else ""})
+    content = sosreport(
+        answers=ANSWERS,
+        head={"cmdline": "report --skip-files /etc/x" if damage == "filtered" else ""},
+    )
     if damage == "cut":
         members = sos_members(answers=ANSWERS)
         content = pack([*members[-1:], *members[:-1]], "w")[: -(12 << 10)]
-    host = reader_of(content, "sosreport-obfuscated.tar.xz" if damage == "cleaned" else "sosreport.tar.xz")
-    for answer in (host.list("/sys/block"), host.list("/dev"), host.list("/run/modprobe.d"), host.space("/")):
+    host = reader_of(
+        content, "sosreport-obfuscated.tar.xz" if damage == "cleaned" else "sosreport.tar.xz"
+    )
+    for answer in (
+        host.list("/sys/block"),
+        host.list("/dev"),
+        host.list("/run/modprobe.d"),
+        host.space("/"),
+    ):
         assert isinstance(answer, Unreadable)
 
 
@@ -219,7 +254,10 @@ UNITS = {
         "  UNIT LOAD ACTIVE SUB DESCRIPTION\n  fstrim.timer loaded active waiting Discard\n"
         "● site.service loaded failed failed words of it\n  data.mount loaded active mounted /data\n"
     ),
-    ("systemd", "systemctl list-units --failed"): "  UNIT LOAD\n● site.service loaded failed failed words\n",
+    (
+        "systemd",
+        "systemctl list-units --failed",
+    ): "  UNIT LOAD\n● site.service loaded failed failed words\n",
     ("systemd", "systemctl show *service --all"): (
         "Id=data.service\nNames=data.service alias.service\nLoadState=loaded\nActiveState=active\n"
         "UnitFileState=enabled\nFragmentPath=/usr/lib/systemd/system/data.service\nNeedDaemonReload=no\n"
@@ -235,17 +273,31 @@ UNIT_FILES = {
 
 
 def units_reader(answers=None, files=None, **changed):
-    members = sos_members(answers={**UNITS, **(answers or {})}, files={**UNIT_FILES, **(files or {})}, **changed)
-    folders = [member(f"{TOP}/{one}", b"5") for one in (FOLDER, "etc/systemd/system", "run/systemd/system")]
+    members = sos_members(
+        answers={**UNITS, **(answers or {})}, files={**UNIT_FILES, **(files or {})}, **changed
+    )
+    folders = [
+        member(f"{TOP}/{one}", b"5") for one in (FOLDER, "etc/systemd/system", "run/systemd/system")
+    ]
     taken = json.loads(members[-1][1])
     own = taken["components"]["report"]["plugins"]["systemd"]
-    own["files"] = [{"specification": one} for one in ("/etc/systemd", "/lib/systemd/system", "/run/systemd/system")]
+    own["files"] = [
+        {"specification": one}
+        for one in ("/etc/systemd", "/lib/systemd/system", "/run/systemd/system")
+    ]
     members[-1] = member(members[-1][0].name, content=json.dumps(taken))
     return reader_of(pack([*members[:1], *folders, *members[1:]]), "sosreport.tar.xz")
 
 
 def show(host, *names):
-    command = ("systemctl", "show", "--no-pager", "--property=Id,LoadState,ActiveState,FragmentPath", "--", *names)
+    command = (
+        "systemctl",
+        "show",
+        "--no-pager",
+        "--property=Id,LoadState,ActiveState,FragmentPath",
+        "--",
+        *names,
+    )
     answer = host.query(command)
     return answer if isinstance(answer, Unreadable) else answer.text.split("\n\n")
 
@@ -259,11 +311,15 @@ def test_units_of_lists_and_of_what_systemd_showed():
         "Id=off.timer\nLoadState=loaded\nActiveState=inactive\nFragmentPath=/usr/lib/systemd/system/off.timer\n",
     ]
     assert show(host, "alias.service")[0].startswith("Id=data.service\n")
-    failed = host.query(("systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend"))
+    failed = host.query(
+        ("systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend")
+    )
     assert failed.text == "site.service loaded failed failed \n"
 
 
-@pytest.mark.parametrize("name", ["getty@tty1.service", "changed.timer", "data.mount", "site.service"])
+@pytest.mark.parametrize(
+    "name", ["getty@tty1.service", "changed.timer", "data.mount", "site.service"]
+)
 def test_units_that_templates_drop_ins_or_nothing_that_is_listed_make_are_unknown(name):
     assert isinstance(show(units_reader(), name), Unreadable)
 
@@ -271,11 +327,33 @@ def test_units_that_templates_drop_ins_or_nothing_that_is_listed_make_are_unknow
 @pytest.mark.parametrize(
     ("answers", "files"),
     [
-        ({("systemd", "systemd-delta"): "[MASKED] /usr/local/lib/systemd/system/a -> /usr/lib/systemd/system/a\n"}, {}),
+        (
+            {
+                (
+                    "systemd",
+                    "systemd-delta",
+                ): "[MASKED] /usr/local/lib/systemd/system/a -> /usr/lib/systemd/system/a\n"
+            },
+            {},
+        ),
         ({("systemd", "systemd-delta"): None}, {}),
-        ({("systemd", "systemctl status --all"): "Warning: The unit file of fstrim.timer changed on disk."}, {}),
+        (
+            {
+                (
+                    "systemd",
+                    "systemctl status --all",
+                ): "Warning: The unit file of fstrim.timer changed on disk."
+            },
+            {},
+        ),
         ({("systemd", "systemctl status --all"): None}, {}),
-        ({("systemd", "systemctl list-unit-files"): FILE_LIST + "local.service enabled enabled\n"}, {}),
+        (
+            {
+                ("systemd", "systemctl list-unit-files"): FILE_LIST
+                + "local.service enabled enabled\n"
+            },
+            {},
+        ),
         ({}, {f"{FOLDER}/timer.d/1.conf": "[Timer]\n"}),
     ],
 )
@@ -288,7 +366,9 @@ def test_folders_of_programs_that_are_not_there_are_absent():
     assert host.read("/run/cloud-init/cloud-id") is ABSENT
     assert host.list("/usr/local/lib/systemd/system") is ABSENT
     assert host.list("/proc/spl/kstat/zfs") is ABSENT
-    with_cloud = {("systemd", "systemctl list-unit-files"): FILE_LIST + "cloud-init.service enabled enabled\n"}
+    with_cloud = {
+        ("systemd", "systemctl list-unit-files"): FILE_LIST + "cloud-init.service enabled enabled\n"
+    }
     host = units_reader({("dpkg", "dpkg -l"): DPKG, **with_cloud})
     assert isinstance(host.read("/run/cloud-init/cloud-id"), Unreadable)
     assert isinstance(units_reader().read("/run/cloud-init/cloud-id"), Unreadable)

@@ -120,7 +120,9 @@ def test_healthy_archive_accuses_nothing_and_is_never_fit():
     found = findings(sosreport())
     assert [one for one in found if one.is_fault or one.verdict is Verdict.DIFFERS] == []
     assert any(one.verdict is Verdict.UNKNOWN for one in found)
-    assert {one.verdict for one in found if one.rule in ("gpu-throttle", "gpu-bar1")} == {Verdict.OK}
+    assert {one.verdict for one in found if one.rule in ("gpu-throttle", "gpu-bar1")} == {
+        Verdict.OK
+    }
 
 
 SICK = {
@@ -140,7 +142,9 @@ SICK = {
 @pytest.mark.parametrize("name", SICK)
 def test_fault_that_an_archive_proves(name):
     answers, files, expected = SICK[name]
-    assert expected in faults(sosreport(answers=answers, files=files, **{"nvidia-smi -q": {"return_code": 9}}))
+    assert expected in faults(
+        sosreport(answers=answers, files=files, **{"nvidia-smi -q": {"return_code": 9}})
+    )
 
 
 @pytest.mark.parametrize("status", [124, 137, None, True])
@@ -162,7 +166,9 @@ def test_answers_that_are_cut_or_failed_do_not_count():
 
 
 def test_what_an_archive_is_stands_before_the_answer():
-    content = sosreport(kernel={"timeout_hit": True}, dmesg={"return_code": 124}, files={"etc/fstab": "x=******\n"})
+    content = sosreport(
+        kernel={"timeout_hit": True}, dmesg={"return_code": 124}, files={"etc/fstab": "x=******\n"}
+    )
     at = read_sosreport(content, "x", "1").collected_at
     assert said(content, at + 9 * DAY_S) == [
         (
@@ -182,17 +188,28 @@ def test_what_an_archive_is_stands_before_the_answer():
 def test_what_is_not_collected_is_unknown_and_never_absent():
     door = reader(sosreport())
     assert door.read("/etc/sysctl.d/99-other.conf") is ABSENT  # sos took that folder whole
-    for path in ("/usr/local/lib/sysctl.d/x.conf", "/etc/fstab", "/proc/swaps", "/var/lib/dpkg/status"):
+    for path in (
+        "/usr/local/lib/sysctl.d/x.conf",
+        "/etc/fstab",
+        "/proc/swaps",
+        "/var/lib/dpkg/status",
+    ):
         answer = door.read(path)
         assert isinstance(answer, Unreadable), path
-        assert "sos 4.9.1 does not hold what is asked for" in answer.reason or "not" in answer.reason
+        assert (
+            "sos 4.9.1 does not hold what is asked for" in answer.reason or "not" in answer.reason
+        )
     assert isinstance(door.list("/usr/local/lib/sysctl.d"), Unreadable)
 
 
 NOT_PROVEN = {
     "the plugin timed out": {"kernel": {"timeout_hit": True}},
-    "files were left out by the command line": {"head": {"cmdline": "report --skip-files /etc/sysctl.d/*"}},
-    "files were left out by sos.conf": {"files": {"etc/sos/sos.conf": "[report]\nskip-files = /etc/sysctl.d/x\n"}},
+    "files were left out by the command line": {
+        "head": {"cmdline": "report --skip-files /etc/sysctl.d/*"}
+    },
+    "files were left out by sos.conf": {
+        "files": {"etc/sos/sos.conf": "[report]\nskip-files = /etc/sysctl.d/x\n"}
+    },
     "a path is in it twice": {"files": {"etc/./sysctl.d/10-local.conf": "x"}},
     "the folder was not taken": {"kernel": {"files": []}},
 }
@@ -200,7 +217,9 @@ NOT_PROVEN = {
 
 @pytest.mark.parametrize("name", NOT_PROVEN)
 def test_absence_is_proven_only_where_the_folder_is_whole(name):
-    assert isinstance(reader(sosreport(**NOT_PROVEN[name])).read("/etc/sysctl.d/99-other.conf"), Unreadable)
+    assert isinstance(
+        reader(sosreport(**NOT_PROVEN[name])).read("/etc/sysctl.d/99-other.conf"), Unreadable
+    )
 
 
 def test_cron_is_read_as_its_plugin_took_it_and_is_else_not_known(monkeypatch):
@@ -209,16 +228,23 @@ def test_cron_is_read_as_its_plugin_took_it_and_is_else_not_known(monkeypatch):
     assert door.read("/var/spool/cron/crontabs/root") == b"@reboot x\n"
     places = ("/etc/cron.d", "/etc/cron.daily", "/var/spool/cron/crontabs")
     assert all(isinstance(door.list(place), Unreadable) for place in places)
-    monkeypatch.setitem(sos_reports.SPECIFICATIONS, "cron", ("/etc/cron*", "/var/log/cron", "/var/spool/cron"))
+    monkeypatch.setitem(
+        sos_reports.SPECIFICATIONS, "cron", ("/etc/cron*", "/var/log/cron", "/var/spool/cron")
+    )
     door = reader(sosreport(files=files))
     assert [tuple(door.list(place)) for place in (places[0], places[2])] == [("site",), ("root",)]
-    assert isinstance(door.list("/etc/cron.daily"), Unreadable)  # it is not in it: that proves nothing
+    assert isinstance(
+        door.list("/etc/cron.daily"), Unreadable
+    )  # it is not in it: that proves nothing
     door = reader(sosreport(files=files, cron={"timeout_hit": True}))
     assert isinstance(door.list("/etc/cron.d"), Unreadable)
 
 
 def test_own_state_and_folders_of_run_count_where_they_are_in_it():
-    files = {"run/sysctl.d/x.conf": "vm.swappiness = 1\n", "var/lib/hosttune/health/baseline.json": "{}"}
+    files = {
+        "run/sysctl.d/x.conf": "vm.swappiness = 1\n",
+        "var/lib/hosttune/health/baseline.json": "{}",
+    }
     door = reader(sosreport(files=files))
     assert [door.read(f"/{place}") for place in files] == [text.encode() for text in files.values()]
     assert all(isinstance(reader(sosreport()).read(f"/{place}"), Unreadable) for place in files)
@@ -227,7 +253,9 @@ def test_own_state_and_folders_of_run_count_where_they_are_in_it():
 
 
 def test_masked_is_no_value():
-    door = reader(sosreport(files={"etc/sysctl.d/x.conf": "net.x.password = ********\n", "proc/swaps": ""}))
+    door = reader(
+        sosreport(files={"etc/sysctl.d/x.conf": "net.x.password = ********\n", "proc/swaps": ""})
+    )
     assert "sos masked values in it" in door.read("/etc/sysctl.d/x.conf").reason
     assert "empty" in door.read("/proc/swaps").reason
     assert "x.conf" in door.list("/etc/sysctl.d")
@@ -235,7 +263,10 @@ def test_masked_is_no_value():
 
 def test_of_a_cleaned_archive_only_files_of_the_kernel_count():
     content = sosreport(answers={("host", "ip -o addr"): "inet 100.0.0.1/24\n"})
-    for door in (reader(content), reader(sosreport(), "sosreport-host0-2026-11-20-abc-obfuscated.tar.xz")):
+    for door in (
+        reader(content),
+        reader(sosreport(), "sosreport-host0-2026-11-20-abc-obfuscated.tar.xz"),
+    ):
         assert isinstance(door.read("/etc/sysctl.d/10-local.conf"), Unreadable)
         assert isinstance(door.read("/etc/sysctl.d/99-other.conf"), Unreadable)
         assert door.read("/proc/sys/vm/max_map_count") == b"65530\n"
@@ -259,7 +290,11 @@ def test_file_that_was_cut_to_its_end_is_unreadable():
 
 
 def test_links_stay_in_the_host():
-    door = reader(sosreport(links={"etc/a": "../../../../../../etc/shadow", "etc/b": "sysctl.d/10-local.conf"}))
+    door = reader(
+        sosreport(
+            links={"etc/a": "../../../../../../etc/shadow", "etc/b": "sysctl.d/10-local.conf"}
+        )
+    )
     assert isinstance(door.read("/etc/a"), Unreadable)
     assert door.read("/etc/b") == b"vm.max_map_count = 65530\n"
 
@@ -269,7 +304,9 @@ def test_links_stay_in_the_host():
 
 def test_truncated_archive_is_read_as_far_as_it_goes():
     whole = sosreport(mode="w:", answers={DMESG: LOG + LOST})
-    cut = whole[: whole.rindex(b"ustar", 0, len(whole)) - 300 + 1200]  # amid the last member, the manifest
+    cut = whole[
+        : whole.rindex(b"ustar", 0, len(whole)) - 300 + 1200
+    ]  # amid the last member, the manifest
     with pytest.raises(BadInput, match=r"no readable sos_reports/manifest\.json"):
         reader(cut)
     members = sos_members(answers={DMESG: LOG + LOST})
@@ -278,7 +315,10 @@ def test_truncated_archive_is_read_as_far_as_it_goes():
     door = reader(cut)
     assert ("gpu-errors", SLOTS[1]) in faults(cut)
     assert isinstance(door.read("/etc/sysctl.d/99-other.conf"), Unreadable)
-    assert "it is not whole: the archive breaks off, so that nothing is absent because it is not in it" in said(cut)
+    assert (
+        "it is not whole: the archive breaks off, so that nothing is absent because it is not in it"
+        in said(cut)
+    )
 
 
 def test_no_cut_accuses_anything():
@@ -292,7 +332,16 @@ def test_no_cut_accuses_anything():
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc/passwd", "../x", f"{TOP}/../../x", "other/etc/x", f"{TOP}\0x/etc/a", ".", f"{TOP}/" + "a/" * 10_000]
+    "name",
+    [
+        "/etc/passwd",
+        "../x",
+        f"{TOP}/../../x",
+        "other/etc/x",
+        f"{TOP}\0x/etc/a",
+        ".",
+        f"{TOP}/" + "a/" * 10_000,
+    ],
 )
 def test_members_outside_the_one_folder_are_refused(name):
     info, data = member("x", content="x")
@@ -303,9 +352,16 @@ def test_members_outside_the_one_folder_are_refused(name):
         reader(pack([*sos_members(), (info, data)]))
 
 
-@pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE, b"Z"])
+@pytest.mark.parametrize(
+    "kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE, b"Z"]
+)
 def test_devices_and_hard_links_are_no_files(kind):
-    content = pack([*sos_members(), member(f"{TOP}/etc/sysctl.d/x", kind, target=f"{TOP}/etc/sysctl.d/10-local.conf")])
+    content = pack(
+        [
+            *sos_members(),
+            member(f"{TOP}/etc/sysctl.d/x", kind, target=f"{TOP}/etc/sysctl.d/10-local.conf"),
+        ]
+    )
     assert isinstance(reader(content).read("/etc/sysctl.d/x"), Unreadable)
     assert "x" in reader(content).list("/etc/sysctl.d")
 
@@ -320,10 +376,21 @@ def test_path_that_is_twice_does_not_count(second):
 
 def test_deep_and_many_members_take_linear_time(monkeypatch):
     before = process_time()
-    deep = [member(f"{TOP}/etc/" + "/".join("a" * number), tarfile.DIRTYPE) for number in range(1, 2000)]
+    deep = [
+        member(f"{TOP}/etc/" + "/".join("a" * number), tarfile.DIRTYPE) for number in range(1, 2000)
+    ]
     many = [member(f"{TOP}/etc/x/{number}", content="x") for number in range(10_000)]
     with pytest.raises(BadInput):
-        reader(pack([*sos_members(), *deep, *many, member(f"{TOP}/etc/" + "a/" * 10_000, tarfile.DIRTYPE)]))
+        reader(
+            pack(
+                [
+                    *sos_members(),
+                    *deep,
+                    *many,
+                    member(f"{TOP}/etc/" + "a/" * 10_000, tarfile.DIRTYPE),
+                ]
+            )
+        )
     assert reader(pack([*sos_members(), *deep, *many])).source
     assert process_time() - before < 30  # what is quadratic takes minutes
     monkeypatch.setattr(archive, "MOST_MEMBERS", 5)
@@ -373,7 +440,9 @@ def test_bomb_takes_bounded_memory_and_time(packer):
         parts += [stream.compress(bytes(16 << 20)) for _ in range(64)]
     content = b"".join([*parts, stream.flush()])
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    done = subprocess.run([sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300
+    )
     message, size = done.stdout.decode().splitlines()
     assert (message, done.stderr) == ("it holds more than any sosreport", b"")
     assert int(size) < 400
@@ -382,7 +451,9 @@ def test_bomb_takes_bounded_memory_and_time(packer):
 
 @pytest.mark.parametrize("what", ["target", "name", "key"])
 def test_names_and_targets_count_as_what_is_kept(what):
-    """Of 400 MiB in long headers; one wide character makes four bytes of each character that is kept."""
+    """Of 400 MiB in long headers; one wide character makes four bytes of each character that is
+    kept.
+    """
     stream = gzip.zlib.compressobj(1, wbits=31)
     parts = [stream.compress(info.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % 512))
              for info, data in sos_members()]  # fmt: skip
@@ -396,10 +467,16 @@ def test_names_and_targets_count_as_what_is_kept(what):
         else:
             info.pax_headers = {f"k{number}": text}
         # of pax headers one behind the other, without the member
-        head = info.tobuf(tarfile.PAX_FORMAT)[:-512] if what == "key" else info.tobuf(tarfile.GNU_FORMAT)
+        head = (
+            info.tobuf(tarfile.PAX_FORMAT)[:-512]
+            if what == "key"
+            else info.tobuf(tarfile.GNU_FORMAT)
+        )
         parts.append(stream.compress(head))
     content = b"".join([*parts, stream.flush()])
-    done = subprocess.run([sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300
+    )
     *message, size_mib = done.stdout.decode().splitlines()
     assert done.stderr == b""
     assert message == ["it holds more than any sosreport"]
@@ -414,19 +491,29 @@ MANY = {
         f"  looking at device '{DEEP}':\n",
         '    ATTR{%x}==""\n',
     ),
-    "names in one folder": ("boot", "ls -lanR /a", f"/a/{'b' * 3990}:\n", "drwxr-xr-x 2 0 0 0 Jan  1 00:00 %x\n"),
+    "names in one folder": (
+        "boot",
+        "ls -lanR /a",
+        f"/a/{'b' * 3990}:\n",
+        "drwxr-xr-x 2 0 0 0 Jan  1 00:00 %x\n",
+    ),
     "places of df": ("filesys", "df -al -x autofs", "", "d 1 1 1 1%% /%d\n"),
 }
 
 
 @pytest.mark.parametrize(
-    ("what", "message"), [*((one, ["it holds more than any sosreport"]) for one in [*MANY][:2]), ([*MANY][2], [])]
+    ("what", "message"),
+    [*((one, ["it holds more than any sosreport"]) for one in [*MANY][:2]), ([*MANY][2], [])],
 )
 def test_short_lines_that_make_long_paths_take_bounded_memory_and_time(what, message):
     plugin, command, head, row = MANY[what]
-    content = sosreport(answers={(plugin, command): head + "".join(row % number for number in range(150_000))})
+    content = sosreport(
+        answers={(plugin, command): head + "".join(row % number for number in range(150_000))}
+    )
     assert len(content) < 100_000
-    done = subprocess.run([sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=60
+    )
     *told, size_mib = done.stdout.decode().splitlines()
     assert (told, done.stderr) == (message, b"")
     assert int(size_mib) < 400
@@ -435,7 +522,9 @@ def test_short_lines_that_make_long_paths_take_bounded_memory_and_time(what, mes
 def test_folders_above_many_deep_paths_take_bounded_memory():
     files = {f"etc/{number:05d}/{'b' * 240}{'/c' * 1800}/f": "" for number in range(12_000)}
     content = gzip.compress(pack([*sos_members(files=files)], "w:"), 1)
-    done = subprocess.run([sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=120
+    )
     *told, size_mib = done.stdout.decode().splitlines()
     assert (told, done.stderr) == (["it holds more than any sosreport"], b"")
     assert int(size_mib) < 500
@@ -446,18 +535,28 @@ def test_file_that_many_commands_name_is_kept_once():
     info, data = sos_members()[-1]
     document = json.loads(data)
     document["components"]["report"]["plugins"]["kernel"]["commands"] += [
-        {"exec": f"x{number}", "filepath": "sos_commands/kernel/x", "return_code": 0} for number in range(1000)
+        {"exec": f"x{number}", "filepath": "sos_commands/kernel/x", "return_code": 0}
+        for number in range(1000)
     ]
     text = "\N{GRINNING FACE}" + "a" * (4 << 20)
-    added = [member(f"{TOP}/sos_commands/kernel/x", content=text), member(info.name, content=json.dumps(document))]
+    added = [
+        member(f"{TOP}/sos_commands/kernel/x", content=text),
+        member(info.name, content=json.dumps(document)),
+    ]
     content = gzip.compress(pack([*sos_members()[:-1], *added], "w:"), 1)
-    done = subprocess.run([sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300
+    )
     assert done.stderr == b""
     assert int(done.stdout) < 400
 
 
-@pytest.mark.parametrize(("place", "is_refused"), [("etc", True), ("", True), ("../other", False), ("..", False)])
-def test_folder_with_a_mount_that_may_be_dead_is_not_looked_into(monkeypatch, tmp_path, place, is_refused):
+@pytest.mark.parametrize(
+    ("place", "is_refused"), [("etc", True), ("", True), ("../other", False), ("..", False)]
+)
+def test_folder_with_a_mount_that_may_be_dead_is_not_looked_into(
+    monkeypatch, tmp_path, place, is_refused
+):
     top = tmp_path / "report"
     top.mkdir()
     monkeypatch.setattr(archive, "served_mounts", lambda: (os.path.normpath(top / place),))
@@ -466,7 +565,9 @@ def test_folder_with_a_mount_that_may_be_dead_is_not_looked_into(monkeypatch, tm
 
 
 def test_folder_is_looked_through_as_deep_as_any_is(tmp_path):
-    """Each folder is held open while what is in it is looked through: thousands in one another would be too many."""
+    """Each folder is held open while what is in it is looked through: thousands in one another
+    would be too many.
+    """
     for depth in (8, 40):
         below = tmp_path / f"top{depth}" / "/".join("a" * depth)
         below.mkdir(parents=True)
@@ -477,14 +578,18 @@ def test_folder_is_looked_through_as_deep_as_any_is(tmp_path):
 
 
 def test_each_folder_is_opened_once_however_many_files_are_in_it(monkeypatch, tmp_path):
-    """A report of a server has 80,000 files, ten folders deep: to walk to each from the top took 22 s."""
+    """A report of a server has 80,000 files, ten folders deep: to walk to each from the top took 22
+    s.
+    """
     for name in ("a/b/1", "a/b/2", "a/b/3", "sign"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     opened = []
     monkeypatch.setattr(named, "can_hang", lambda _: False)  # else a child looks
     monkeypatch.setattr(
-        archive, "open_folder_of_mount", lambda name, fd: opened.append(name) or paths.open_folder_of_mount(name, fd)
+        archive,
+        "open_folder_of_mount",
+        lambda name, fd: opened.append(name) or paths.open_folder_of_mount(name, fd),
     )
     found = archive.read_folder(str(tmp_path), lambda _: True, "sign")
     assert found.files == {one: one.encode() for one in ("a/b/1", "a/b/2", "a/b/3", "sign")}
@@ -499,13 +604,17 @@ def test_what_is_no_file_in_a_folder_is_not_opened(monkeypatch, tmp_path):
     monkeypatch.setattr(named, "can_hang", lambda _: False)
     file = os.stat(tmp_path / "later")
     look = os.stat
-    monkeypatch.setattr(archive.os, "stat", lambda one, **how: file if one == "pipe" else look(one, **how))
+    monkeypatch.setattr(
+        archive.os, "stat", lambda one, **how: file if one == "pipe" else look(one, **how)
+    )
     found = archive.read_folder(str(tmp_path), lambda _: True, "sign")
     assert found.files == {"later": b"text", "sign": b""}
 
 
 def test_folder_whose_file_system_gives_no_answer_is_given_up(monkeypatch, tmp_path):
-    """A user's server may answer for the folder and for nothing in it, and no signal ends that wait."""
+    """A user's server may answer for the folder and for nothing in it, and no signal ends that
+    wait.
+    """
     monkeypatch.setattr(archive, "_FOLDER_S", 0.3)
     monkeypatch.setattr(named, "can_hang", lambda _: True)
     monkeypatch.setattr(archive, "HeldRoot", lambda *_: time.sleep(60))
@@ -527,7 +636,9 @@ def test_broken_files_raise_nothing_else():
     for mode in ("w:", "w:gz", "w:xz"):
         whole = sosreport(mode)
         for _ in range(40):
-            cut = bytearray(whole[: chance.randrange(300, len(whole))] if chance.random() < 0.5 else whole)
+            cut = bytearray(
+                whole[: chance.randrange(300, len(whole))] if chance.random() < 0.5 else whole
+            )
             for _ in range(chance.randrange(1, 5)):
                 cut[chance.randrange(len(cut))] = chance.randrange(256)
             if is_support_file(bytes(cut)):
@@ -536,7 +647,16 @@ def test_broken_files_raise_nothing_else():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"version": 4}', '{"version": "4.9", "components": 1}', "[" * 100_000, "\ud800"]
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 4}',
+        '{"version": "4.9", "components": 1}',
+        "[" * 100_000,
+        "\ud800",
+    ],
 )
 def test_manifest_of_something_else_is_refused(text):
     members = [one for one in sos_members() if not one[0].name.endswith("manifest.json")]
@@ -548,7 +668,13 @@ def test_manifest_of_something_else_is_refused(text):
 
 
 def test_manifest_with_odd_rows_is_read():
-    odd = {"kernel": {"commands": [7, {"exec": []}, {"exec": "x", "filepath": {}}], "files": "x", "timeout_hit": 1}}
+    odd = {
+        "kernel": {
+            "commands": [7, {"exec": []}, {"exec": "x", "filepath": {}}],
+            "files": "x",
+            "timeout_hit": 1,
+        }
+    }
     assert reader(sosreport(**odd)).source == "sos 4.9.1"
     assert FOLDERS
 
@@ -572,7 +698,10 @@ def test_health_check_driver_and_plan(run, sick):
     _, out, err = run("check", "--host", sick)
     assert ("gpu-errors" in out, "a report of sos 4.9.1 on gpu7" in err) == (True, True)
     status, _, err = run("plan", "--host", sick)
-    assert (status, "does not hold all that a plan needs; on that host, type: sudo hosttune plan" in err) == (2, True)
+    assert (
+        status,
+        "does not hold all that a plan needs; on that host, type: sudo hosttune plan" in err,
+    ) == (2, True)
 
 
 def test_record_of_an_archive_is_kept(run, sick, tmp_path):
@@ -599,13 +728,22 @@ def test_unpacked_folder_is_read_and_its_links_are_not_followed(run, tmp_path):
     secret = tmp_path / "secret.conf"
     secret.write_text("secret")
     (tmp_path / "outside").mkdir()
-    links = {"etc/sysctl.d/s.conf": str(secret), "etc/modprobe.d/x": "../../../outside", "proc/version": str(secret)}
+    links = {
+        "etc/sysctl.d/s.conf": str(secret),
+        "etc/modprobe.d/x": "../../../outside",
+        "proc/version": str(secret),
+    }
     top = unpack_members(tmp_path, sos_members(answers={DMESG: LOG + LOST}, links=links))
     os.mkfifo(top / "etc/pipe")
     door = read_record(str(top))
     assert door.source == "sos 4.9.1"
     assert door.read("/etc/sysctl.d/10-local.conf") == b"vm.max_map_count = 65530\n"
-    for path in ("/etc/sysctl.d/s.conf", "/proc/version", "/etc/pipe", "/etc/sysctl.d/99-other.conf"):
+    for path in (
+        "/etc/sysctl.d/s.conf",
+        "/proc/version",
+        "/etc/pipe",
+        "/etc/sysctl.d/99-other.conf",
+    ):
         assert isinstance(door.read(path), Unreadable), path
     status, out, err = run("health", "--host", top)
     assert (status, "Xid 79" in out, "it is unpacked: nothing is absent" in err) == (1, True, True)

@@ -1,4 +1,6 @@
-"""How a host stands, read of records and hosts in memory; the file that keeps it; waiting until it is as before."""
+"""How a host stands, read of records and hosts in memory; the file that keeps it; waiting until it
+is as before.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.actions.trial import standing
-from hosttune.actions.trial.standing import await_health, read_planned, read_standing, standing_of, standing_text
+from hosttune.actions.trial.standing import (
+    await_health,
+    read_planned,
+    read_standing,
+    standing_of,
+    standing_text,
+)
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
@@ -38,7 +46,9 @@ class Answering:
 
     def query(self, argv, *, timeout_s=10.0):
         self.asked.append((tuple(argv), timeout_s))
-        return self.queries.get(" ".join(argv[:2]), None) or self.record.query(argv, timeout_s=timeout_s)
+        return self.queries.get(" ".join(argv[:2]), None) or self.record.query(
+            argv, timeout_s=timeout_s
+        )
 
 
 def session(reader=None, **queries):
@@ -55,21 +65,30 @@ def names(found, aspect):
 
 
 def smi(*slots):
-    rows = "".join(f"{slot.upper().replace('0000:', '00000000:')}, {UUID[:-1]}{n}\n" for n, slot in enumerate(slots))
+    rows = "".join(
+        f"{slot.upper().replace('0000:', '00000000:')}, {UUID[:-1]}{n}\n"
+        for n, slot in enumerate(slots)
+    )
     return {"nvidia-smi " + signs.UUIDS[1]: completed(rows)}
 
 
 def test_a_host_is_read_in_all_aspects_and_what_cannot_be_told_is_unseen():
     failed = "a.service loaded failed failed A\nhosttune-ready.service loaded failed failed B\n"
     found = read_standing(session(**smi(SLOT), **{" ".join(FAILED[:2]): completed(failed)}))
-    assert names(found, Aspect.FAILED_UNIT) == ["a.service"]  # the gate holds work until the trial is over
+    assert names(found, Aspect.FAILED_UNIT) == [
+        "a.service"
+    ]  # the gate holds work until the trial is over
     assert names(found, Aspect.GPU) == [f"{UUID[:-1]}0"]
     assert len(names(found, Aspect.DRIVER)) == 8
     assert {one.state for one in found.signs if one.aspect is Aspect.DRIVER} == {"nvidia"}
     assert "/" in names(found, Aspect.MOUNT)
     assert find_losses(found, found) == ()
     unseen = {one.aspect for one in found.unseen}
-    assert {Aspect.SSHD, Aspect.BANNER, Aspect.ADDRESS} <= unseen  # older records were not asked for these
+    assert {
+        Aspect.SSHD,
+        Aspect.BANNER,
+        Aspect.ADDRESS,
+    } <= unseen  # older records were not asked for these
 
 
 def test_nvidia_smi_that_does_not_end_is_stuck_and_nothing_else_asks_it():
@@ -90,7 +109,11 @@ def test_mounts_that_fstab_lost_meanwhile_are_still_looked_for():
     one = session()
     assert "/proc" not in names(read_standing(one), Aspect.MOUNT)
     there = {mount.target for mount in one.facts.mounts.visible}
-    other = next(target for target in sorted(there) if target not in one.facts.fstab.by_path and target != "/")
+    other = next(
+        target
+        for target in sorted(there)
+        if target not in one.facts.fstab.by_path and target != "/"
+    )
     asked = replace(kept, signs=(Sign(Aspect.MOUNT, other, "rw"),))
     assert other in names(read_standing(one, asked), Aspect.MOUNT)
 
@@ -105,7 +128,9 @@ class Automounting(FakeReader):
     """Who looks into /data has it mounted, where its disk is there."""
 
     def __init__(self, table, *, has_disk):
-        super().__init__({"/proc/self/mountinfo": table, "/proc/mounts": "", "/etc/fstab": AT_A_LOOK})
+        super().__init__(
+            {"/proc/self/mountinfo": table, "/proc/mounts": "", "/etc/fstab": AT_A_LOOK}
+        )
         self.has_disk = has_disk
 
     def list(self, path):
@@ -117,12 +142,20 @@ class Automounting(FakeReader):
 @pytest.mark.parametrize("has_disk", [True, False])
 def test_automount_whose_disk_is_gone_is_lost_and_one_that_was_only_idle_is_not(has_disk):
     before = HostStanding(
-        tuple(standing._compare_mounts(Facts(Automounting(ROOT + AUTO + DATA, has_disk=True)), HostStanding()))
+        tuple(
+            standing._compare_mounts(
+                Facts(Automounting(ROOT + AUTO + DATA, has_disk=True)), HostStanding()
+            )
+        )
     )
-    now = HostStanding(tuple(standing._compare_mounts(Facts(Automounting(ROOT + AUTO, has_disk=has_disk)), before)))
+    now = HostStanding(
+        tuple(standing._compare_mounts(Facts(Automounting(ROOT + AUTO, has_disk=has_disk)), before))
+    )
     found = [one.sentence for one in find_losses(before, now)]
     assert found == ([] if has_disk else ["/data is not mounted any more"])
-    idle = tuple(standing._compare_mounts(Facts(Automounting(ROOT + AUTO, has_disk=False)), HostStanding()))
+    idle = tuple(
+        standing._compare_mounts(Facts(Automounting(ROOT + AUTO, has_disk=False)), HostStanding())
+    )
     assert find_losses(HostStanding(idle), HostStanding(idle)) == ()
 
 
@@ -137,7 +170,11 @@ def test_mount_that_no_boot_makes_or_that_any_user_ends_is_no_loss(options):
 
 def test_mount_of_a_user_stands_for_none_that_was_before():
     table = ROOT + "41 22 8:17 / /data rw,relatime - ext4 /dev/sdb1 rw\n"
-    files = {"/proc/self/mountinfo": table, "/etc/fstab": "", "/run/mount/utab": "TARGET=/data OPTS=uhelper=udisks2\n"}
+    files = {
+        "/proc/self/mountinfo": table,
+        "/etc/fstab": "",
+        "/run/mount/utab": "TARGET=/data OPTS=uhelper=udisks2\n",
+    }
     before = HostStanding((Sign(Aspect.MOUNT, "/data", "rw"),))
     now = HostStanding(tuple(standing._compare_mounts(Facts(FakeReader(files)), before)))
     assert [one.sentence for one in find_losses(before, now)] == ["/data is not mounted any more"]
@@ -148,7 +185,8 @@ OF_CONNECTIONS = (
     "ssh@9-10.0.0.5:22-203.0.113.9:4711.service", "sshd@2-7-fd00::1:22-fd00::2:50000.service", "x@1-2-0.service",
     "systemd-coredump@0-3-2193_2194-0.service", "y@4-unknown.service",
 )  # fmt: skip
-# What udev starts for an array or a volume group on a loop device, which udisks2 makes of any file of a user.
+# What udev starts for an array or a volume group on a loop device, which udisks2 makes of any file
+# of a user.
 OF_FILES = (
     "mdadm-last-resort@md127.service", "mdmonitor.service", "mdmonitor-oneshot.service", "mdcheck_start.service", "mdcheck_continue.service",
     "e2scrub@-run-media-eve-x.service", "e2scrub_fail@-run-media-eve-x.service", "xfs_scrub@-run-media-eve-x.service", "apport-autoreport.service", "mdmon@md127.service", "lvm-activate-evil.service",
@@ -171,7 +209,9 @@ OF_HOST = (
 
 
 def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_host(monkeypatch):
-    monkeypatch.setattr(signs, "failed_units", lambda _, **_how: (*OF_CONNECTIONS, *OF_HOST, *OF_USERS))
+    monkeypatch.setattr(
+        signs, "failed_units", lambda _, **_how: (*OF_CONNECTIONS, *OF_HOST, *OF_USERS)
+    )
     assert [one.name for one in signs.read_failed_units(FakeReader())] == list(OF_HOST)
 
 
@@ -179,8 +219,14 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
     ("shown", "counts"),
     [
         ("Id=x.socket\nResult=trigger-limit-hit\nWantedBy=sockets.target\n", False),
-        ("Id=x.socket\nResult=unit-start-limit-hit\nWantedBy=paths.target\n", False),  # files in /var/crash
-        ("Id=x.socket\nResult=start-limit-hit\nTriggeredBy=x.path x.timer\n", False),  # its service, which ended well
+        (
+            "Id=x.socket\nResult=unit-start-limit-hit\nWantedBy=paths.target\n",
+            False,
+        ),  # files in /var/crash
+        (
+            "Id=x.socket\nResult=start-limit-hit\nTriggeredBy=x.path x.timer\n",
+            False,
+        ),  # its service, which ended well
         ("Id=x.socket\nResult=start-limit-hit\nTriggeredBy=x.timer\n", True),
         ("Id=x.socket\nResult=start-limit-hit\nTriggeredBy=\nWantedBy=multi-user.target\n", True),
         ("Id=x.socket\nResult=exit-code\nTriggeredBy=x.path\n", True),
@@ -189,16 +235,31 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
             "Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.fwupd\nWantedBy=\nRequiredBy=\n",
             False,
         ),  # by any call
-        ("Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.login1\nWantedBy=multi-user.target\n", True),
+        (
+            "Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.login1\nWantedBy=multi-user.target\n",
+            True,
+        ),
         ("Id=x.socket\nResult=exit-code\nBusName=a.b\nWantedBy=\nRequiredBy=c.service\n", True),
-        ("Id=x.socket\nResult=exit-code\nBusName=\nWantedBy=\nRequiredBy=\n", True),  # a timer may have started it
+        (
+            "Id=x.socket\nResult=exit-code\nBusName=\nWantedBy=\nRequiredBy=\n",
+            True,
+        ),  # a timer may have started it
         ("Id=x.socket\nResult=oom-kill\nWantedBy=multi-user.target\n", False),
-        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=eve\nDynamicUser=no\n", False),
+        (
+            "Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=eve\nDynamicUser=no\n",
+            False,
+        ),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=1007\n", False),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=of-a-directory\n", False),
-        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=drawn\nDynamicUser=yes\n", True),
+        (
+            "Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=drawn\nDynamicUser=yes\n",
+            True,
+        ),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=slurm\n", True),
-        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=munge\n", True),  # no one logs in as it
+        (
+            "Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=munge\n",
+            True,
+        ),  # no one logs in as it
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=1005\n", True),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=nobody\n", True),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=\n", True),
@@ -206,7 +267,9 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
     ],
 )
 def test_unit_that_any_user_may_have_had_fail_is_no_loss(shown, counts, monkeypatch):
-    accounts = "root:x:0:0:::\nslurm:x:64030:64030:::\nnobody:x:65534:65534:::\neve:x:1001:1001:::\n"
+    accounts = (
+        "root:x:0:0:::\nslurm:x:64030:64030:::\nnobody:x:65534:65534:::\neve:x:1001:1001:::\n"
+    )
     accounts += "munge:x:1005:1005::/var/lib/munge:/sbin/nologin\n"
     properties = "--property=Id,Result,BusName,WantedBy,RequiredBy,TriggeredBy"
     monkeypatch.setattr(signs, "failed_units", lambda _, **_how: ("x.socket",))
@@ -237,7 +300,9 @@ def test_each_address_that_sshd_listens_on_counts(listening, lost, monkeypatch):
     def stands(sockets, before=NOTHING):
         listed = "".join(SSHD.format(one) for one in sockets)
         links = {"/proc/5/fd/3": "socket:[30]"}
-        reader = FakeReader(links=links, queries={reached.LISTENERS: listed}, processes=(sshd_process(5),))
+        reader = FakeReader(
+            links=links, queries={reached.LISTENERS: listed}, processes=(sshd_process(5),)
+        )
         return HostStanding(tuple(standing._compare_sshd(reader, before)))
 
     before = stands(("10.0.0.5:22", "127.0.0.1:22"))
@@ -268,10 +333,14 @@ def test_subject_that_a_run_left_as_it_was_is_no_loss_when_it_comes_free():
 
     def states(target):
         value = standing.read_address(Address("mount", target), one.reader)
-        change = Change(Address("mount", target), Action.UPDATE, "noatime", value, "storage-noatime")
+        change = Change(
+            Address("mount", target), Action.UPDATE, "noatime", value, "storage-noatime"
+        )
         return [found.state for found in read_planned(one, [change])]
 
-    assert [state.partition(":")[0] for state in states("/data")] == ["storage-noatime /data is not in force"]
+    assert [state.partition(":")[0] for state in states("/data")] == [
+        "storage-noatime /data is not in force"
+    ]
     assert states("/") == []
 
 
@@ -299,7 +368,9 @@ def test_before_json_gives_back_what_was_kept():
     assert standing_of(standing_text(kept)) == kept
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"format_version": 99}', '{"format_version": 1, "signs": 3}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"format_version": 99}', '{"format_version": 1, "signs": 3}']
+)
 def test_a_before_json_that_is_none_says_so(content):
     with pytest.raises(BadInput, match=r"before\.json"):
         standing_of(content)
@@ -323,7 +394,9 @@ def waited(*looks, within=900.0, grace=120.0):
     def wait(seconds):
         clock[0] += max(seconds, 0.001)
 
-    judged = await_health(look, left_s=lambda: within - clock[0], wait=wait, now=lambda: clock[0], grace_s=grace)
+    judged = await_health(
+        look, left_s=lambda: within - clock[0], wait=wait, now=lambda: clock[0], grace_s=grace
+    )
     assert asked[0] == standing.FIRST_SMI_S
     assert set(asked[1:]) <= {standing.LATER_SMI_S}
     return judged.is_healthy, [one.sentence for one in judged.losses], judged.seconds, len(asked)
@@ -371,5 +444,8 @@ def test_a_confirmation_in_the_last_second_counts():
 
 @pytest.mark.parametrize("name", ["FIRST_SMI_S", "SETTLE_S", "POLL_S", "FLAP_S"])
 def test_limits_are_those_of_the_largest_hosts(name):
-    assert getattr(standing, name) == {"FIRST_SMI_S": 120, "SETTLE_S": 300, "POLL_S": 10, "FLAP_S": 30}[name]
+    assert (
+        getattr(standing, name)
+        == {"FIRST_SMI_S": 120, "SETTLE_S": 300, "POLL_S": 10, "FLAP_S": 30}[name]
+    )
     assert reached.BANNER_S == 10

@@ -1,4 +1,6 @@
-"""Signals that come while a process changes a host: real ones, sent to a process of ours that waits in its second change."""
+"""Signals that come while a process changes a host: real ones, sent to a process of ours that waits
+in its second change.
+"""
 
 import os
 import signal
@@ -62,9 +64,16 @@ def test_dropped_connection_does_not_end_an_apply(child):
 def test_signal_stops_an_apply_between_two_changes(child, number):
     child.send_signal(number)
     child.send_signal(number)  # as timeout(1) does: it counts once
-    assert child.stderr.readline() == "  stopping after the change at hand; the same once more ends it at once\n"
+    assert (
+        child.stderr.readline()
+        == "  stopping after the change at hand; the same once more ends it at once\n"
+    )
     told, err = rest(child)
-    assert (told, err, child.returncode) == ([f'[2, 2, "{number.name}", true, false]', "True"], "", 0)
+    assert (told, err, child.returncode) == (
+        [f'[2, 2, "{number.name}", true, false]', "True"],
+        "",
+        0,
+    )
 
 
 def test_second_interrupt_ends_it_at_once(child):
@@ -127,5 +136,7 @@ def test_interrupt_while_python_imports_prints_nothing_and_one_that_is_ignored_s
 
 
 def test_interrupt_of_a_command_that_runs_is_one_line():
-    done = subprocess.run((sys.executable, "-c", RUNS), check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        (sys.executable, "-c", RUNS), check=False, capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (130, "hosttune: interrupted\n")

@@ -1,4 +1,6 @@
-"""Which package of a driver does not belong to the rest, who built it, and what puts that side right."""
+"""Which package of a driver does not belong to the rest, who built it, and what puts that side
+right.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +61,13 @@ def host(
 ):
     """`lists`: package -> {version: whose}; None where apt has no lists."""
     states = dict(status)
-    packages = tuple(DriverPackage(n, v, n in held, states.get(n, "installed")) for n, v in sorted(installed.items()))
+    packages = tuple(
+        DriverPackage(n, v, n in held, states.get(n, "installed"))
+        for n, v in sorted(installed.items())
+    )
     offers = {
-        name: offer(name, installed.get(name, ""), (lists or {}).get(name, {})) for name in {*installed, *(lists or {})}
+        name: offer(name, installed.get(name, ""), (lists or {}).get(name, {}))
+        for name in {*installed, *(lists or {})}
     }
 
     class Archives:
@@ -109,7 +115,14 @@ def answer(offers):
 
 def offer(name, installed, versions):
     newest = sorted_versions((*versions, *([installed] if installed else ())))[-1:] or ("",)
-    return Offer(name, installed, newest[0], versions.get(installed, ""), versions.get(newest[0], ""), versions)
+    return Offer(
+        name,
+        installed,
+        newest[0],
+        versions.get(installed, ""),
+        versions.get(newest[0], ""),
+        versions,
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +131,12 @@ def offer(name, installed, versions):
         ("libnvidia-compute-580", "580.95.05-0ubuntu0.24.04.2", "", "Ubuntu"),
         ("libnvidia-compute-580", "580.105.08-1ubuntu1", "", "NVIDIA"),
         ("nvidia-kernel-common", "590.48.01-0ubuntu1", "", "NVIDIA"),  # no branch in the name
-        ("nvidia-kernel-common-530", "530.30.02-0ubuntu1", "", ""),  # Ubuntu's for a new release look alike
+        (
+            "nvidia-kernel-common-530",
+            "530.30.02-0ubuntu1",
+            "",
+            "",
+        ),  # Ubuntu's for a new release look alike
         ("nvidia-kernel-common-530", "530.30.02-0ubuntu1", "NVIDIA", "NVIDIA"),
         ("libnvidia-compute-560", "560.35.03-0ubuntu0~gpu20.04.4", "", GRAPHICS_PPA),
         ("nvidia-driver", "535.247.01-1~deb12u1", "", "Debian"),
@@ -126,7 +144,12 @@ def offer(name, installed, versions):
         ("linux-modules-nvidia-580-open-6.8.0-45-generic", "6.8.0-45.45+1", "", "Ubuntu"),
         ("libnvidia-compute-580", "580.95.05-0ubuntu0.24.04.2", "mirror.example.com", "Ubuntu"),
         ("libnvidia-compute-580", "580.95.05-lambda1", "Lambda Labs", "Lambda Labs"),
-        ("libnvidia-compute-580", "580.95.05-0ubuntu0.24.04.2", "LP-PPA-somebody-nvidia", "LP-PPA-somebody-nvidia"),
+        (
+            "libnvidia-compute-580",
+            "580.95.05-0ubuntu0.24.04.2",
+            "LP-PPA-somebody-nvidia",
+            "LP-PPA-somebody-nvidia",
+        ),
     ],
 )
 def test_maker_is_told_by_apt_and_else_by_name_and_revision(name, version, origin, maker):
@@ -150,7 +173,10 @@ def test_maker_is_told_by_apt_and_else_by_name_and_revision(name, version, origi
 )  # fmt: skip
 def test_strangers_are_those_of_another_version_or_archive(installed, version, strangers):
     facts = host(installed)
-    assert (mixture_of(facts).version, tuple(one.name for one in strangers_of(facts))) == (version, strangers)
+    assert (mixture_of(facts).version, tuple(one.name for one in strangers_of(facts))) == (
+        version,
+        strangers,
+    )
     assert home_of(facts) == "NVIDIA"
 
 
@@ -175,7 +201,9 @@ def test_half_of_the_packages_are_judged_by_the_module():
 MIXED = driver(libnvidia_compute=OTHER, without=("libnvidia-compute-580",))
 UBUNTU = {name: {NEW: "Ubuntu"} for name in DRIVER}
 BOTH = {name: {NEW: "Ubuntu", OLD: "NVIDIA"} for name in DRIVER}
-ALL = f"sudo apt-get install {' '.join(f'{name}={NEW}' for name in DRIVER if 'compute' not in name)}"
+ALL = (
+    f"sudo apt-get install {' '.join(f'{name}={NEW}' for name in DRIVER if 'compute' not in name)}"
+)
 
 
 def test_stranger_comes_back_in_the_version_of_the_rest():
@@ -208,26 +236,43 @@ def test_names_without_a_branch_go_to_the_branch_that_is_left():
     """illinois-scicomp/machine-shop-maintenance issue 70: no list has 520 or 525 any more."""
     there, new = unnumbered(), "535.247.01-1~deb12u1"
     lists = {name: {new: "Debian"} for name in there}
-    more = {"loaded": "520.56.06", "module": "520.56.06", "branch": "525", "generations": ("turing",)}
+    more = {
+        "loaded": "520.56.06",
+        "module": "520.56.06",
+        "branch": "525",
+        "generations": ("turing",),
+    }
     _, way = other_versions(host(there, lists, **more))
     assert (
-        f"so all goes to 535.247.01 (Debian): sudo apt-get install 'libnvidia-ml1={new}' 'nvidia-driver={new}'" in way
+        f"so all goes to 535.247.01 (Debian): sudo apt-get install 'libnvidia-ml1={new}' 'nvidia-driver={new}'"
+        in way
     )
     with_meta = host({**there, "cuda-drivers-520": "520.56.06-1"}, lists, **more)
     _, way = other_versions(with_meta)
     assert way.split("\n")[0].endswith(" cuda-drivers-520-")
     assert way.count("cuda-drivers") == 1
-    few = {name: {new: "Debian"} for name in there if name != "nvidia-smi"} | {"nvidia-smi": {"525.85.12-1": "Debian"}}
+    few = {name: {new: "Debian"} for name in there if name != "nvidia-smi"} | {
+        "nvidia-smi": {"525.85.12-1": "Debian"}
+    }
     assert "look again" in other_versions(host(there, few, **more))[1]
-    several = {name: {new: "Debian", "580.95.05-1": "NVIDIA", "595.71.05-1": "NVIDIA"} for name in there}
+    several = {
+        name: {new: "Debian", "580.95.05-1": "NVIDIA", "595.71.05-1": "NVIDIA"} for name in there
+    }
     assert "so all goes to 580.95.05 (NVIDIA" in other_versions(host(there, several, **more))[1]
 
 
 def test_what_lacks_something_goes_before_apt_works_again():
-    """Tried with apt 2.6: with unmet dependencies it installs what is named, and nothing that this needs."""
-    needs = {"libnvidia-compute": (f"libnvidia-cfg1 (= {OTHER})",), "nvidia-utils-580": ("libnvidia-compute",)}
+    """Tried with apt 2.6: with unmet dependencies it installs what is named, and nothing that this
+    needs.
+    """
+    needs = {
+        "libnvidia-compute": (f"libnvidia-cfg1 (= {OTHER})",),
+        "nvidia-utils-580": ("libnvidia-compute",),
+    }
     said, way = other_versions(host(MIXED, UBUNTU, needs=needs))
-    assert said.endswith(f"; unmet dependencies: libnvidia-compute needs libnvidia-cfg1 (= {OTHER})")
+    assert said.endswith(
+        f"; unmet dependencies: libnvidia-compute needs libnvidia-cfg1 (= {OTHER})"
+    )
     assert f": sudo apt-get remove libnvidia-compute nvidia-utils-580\n{ALL}" in way
     assert "libnvidia-compute-;" not in way
     assert "remove" not in other_versions(host(MIXED, BOTH, needs=needs))[1]
@@ -245,7 +290,10 @@ def test_module_of_an_older_package_is_brought_to_the_rest():
 def test_package_of_a_newer_version_is_brought_back_as_a_downgrade():
     lists = {name: {OLD: "NVIDIA"} for name in DRIVER}
     facts = host(driver(nvidia_utils_580="580.142-1ubuntu1"), lists)
-    assert other_versions(facts)[1] == f"sudo apt-get install --allow-downgrades nvidia-utils-580={OLD}"
+    assert (
+        other_versions(facts)[1]
+        == f"sudo apt-get install --allow-downgrades nvidia-utils-580={OLD}"
+    )
 
 
 def test_firmware_of_another_archive_goes_and_nothing_of_ubuntus_takes_its_place():
@@ -254,7 +302,8 @@ def test_firmware_of_another_archive_goes_and_nothing_of_ubuntus_takes_its_place
     facts = host(dict.fromkeys(names, "590.48.01-1ubuntu1") | firmware, {}, branch="590")
     said, way = other_makers(facts)
     assert (
-        "nvidia-firmware-590-590.48.01 590.48.01-0ubuntu0.24.04.1 (Ubuntu); the rest is from NVIDIA's archive" in said
+        "nvidia-firmware-590-590.48.01 590.48.01-0ubuntu0.24.04.1 (Ubuntu); the rest is from NVIDIA's archive"
+        in said
     )
     assert way == "sudo apt-get remove nvidia-firmware-590-590.48.01"
     facts.driver.half_way = "dpkg stopped half-way"
@@ -262,16 +311,23 @@ def test_firmware_of_another_archive_goes_and_nothing_of_ubuntus_takes_its_place
 
 
 def test_unmet_dependency_of_one_version_names_what_is_needed():
-    facts = host(driver(), BOTH, needs={"nvidia-utils-580": ("libnvidia-x (= 1:2)", "libfoo | libbar")})
+    facts = host(
+        driver(), BOTH, needs={"nvidia-utils-580": ("libnvidia-x (= 1:2)", "libfoo | libbar")}
+    )
     said, way = tell_of_unmet(facts)
-    assert said.startswith("unmet dependencies: nvidia-utils-580 needs libnvidia-x (= 1:2) and libfoo | libbar")
+    assert said.startswith(
+        "unmet dependencies: nvidia-utils-580 needs libnvidia-x (= 1:2) and libfoo | libbar"
+    )
     assert way.startswith("sudo apt-get update\nsudo apt-get install libnvidia-x=1:2 libfoo ")
     assert tell_of_unmet(host(driver(), BOTH)) is None
     facts.reader.has_tried_packages = True
     assert tell_of_unmet(facts) is None
 
 
-OF_OLD_KERNEL, OF_KERNEL = "linux-modules-nvidia-580-open-6.8.0-31-generic", f"linux-modules-nvidia-580-open-{KERNEL}"
+OF_OLD_KERNEL, OF_KERNEL = (
+    "linux-modules-nvidia-580-open-6.8.0-31-generic",
+    f"linux-modules-nvidia-580-open-{KERNEL}",
+)
 ASKS_OLDER = ("nvidia-kernel-common-580 (<= 580.95.05-1)",)
 
 
@@ -280,19 +336,26 @@ ASKS_OLDER = ("nvidia-kernel-common-580 (<= 580.95.05-1)",)
     [
         ((OF_OLD_KERNEL,), f"sudo apt-get remove {OF_OLD_KERNEL}"),
         ((OF_KERNEL,), f"sudo apt-get update\nsudo apt-get install {OF_KERNEL}"),
-        ((OF_OLD_KERNEL, OF_KERNEL), f"sudo apt-get update\nsudo apt-get install {OF_OLD_KERNEL} {OF_KERNEL}"),
+        (
+            (OF_OLD_KERNEL, OF_KERNEL),
+            f"sudo apt-get update\nsudo apt-get install {OF_OLD_KERNEL} {OF_KERNEL}",
+        ),
     ],
     ids=["a kernel that is not used", "the running kernel", "both"],
 )
 def test_modules_that_ask_for_an_older_driver_are_the_stranger(names, way):
-    """elementary/settings-system issue 233: nvidia-kernel-common is here, and newer than the modules allow."""
+    """elementary/settings-system issue 233: nvidia-kernel-common is here, and newer than the
+    modules allow.
+    """
     there = dict.fromkeys(names, "6.8.0-45.45+1")
     facts = host(driver() | there, BOTH, needs=dict.fromkeys(names, ASKS_OLDER))
     assert tell_of_unmet(facts)[1] == way
 
 
 def test_modules_of_an_old_kernel_stay_if_it_is_not_known_what_boots_next():
-    facts = host(driver() | {OF_OLD_KERNEL: "6.8.0-45.45+1"}, BOTH, needs={OF_OLD_KERNEL: ASKS_OLDER})
+    facts = host(
+        driver() | {OF_OLD_KERNEL: "6.8.0-45.45+1"}, BOTH, needs={OF_OLD_KERNEL: ASKS_OLDER}
+    )
     facts.boot = Unread()
     assert "apt-get remove" not in tell_of_unmet(facts)[1]
 
@@ -318,7 +381,11 @@ def test_libraries_follow_the_module_where_they_are_what_does_not_belong(more, w
 @pytest.mark.parametrize("source", ["other", "dkms"])
 def test_libraries_that_apt_put_beside_a_runfile_go(source):
     """ucx-cuda 1.20 recommends libnvidia-compute, and apt takes the newest one."""
-    theirs = {"libnvidia-cfg1": "570.1-1ubuntu1", "libnvidia-compute": "570.1-1ubuntu1", "libnvidia-egl-gbm1": "1.1"}
+    theirs = {
+        "libnvidia-cfg1": "570.1-1ubuntu1",
+        "libnvidia-compute": "570.1-1ubuntu1",
+        "libnvidia-egl-gbm1": "1.1",
+    }
     facts = host(theirs, BOTH, libraries="570.1", branch="", runfile=True, source=source)
     assert libraries_beside_installer(facts) == ("libnvidia-compute", "libnvidia-cfg1")
     assert libraries_back(facts, facts.driver.modules[0]).startswith(
@@ -326,39 +393,71 @@ def test_libraries_that_apt_put_beside_a_runfile_go(source):
         "run the installer of its version again:\ndownload it from NVIDIA to "
         "/root/NVIDIA-Linux-x86_64-580.105.08.run, where only root can write\nsudo sh /root/NVIDIA-Linux-x86_64-580.105.08.run --no-kernel-modules"
     )
-    own = host({"nvidia-modprobe": "570.1-1ubuntu1"}, BOTH, libraries="570.1", branch="", runfile=True)
+    own = host(
+        {"nvidia-modprobe": "570.1-1ubuntu1"}, BOTH, libraries="570.1", branch="", runfile=True
+    )
     assert libraries_beside_installer(own) == ()
 
 
 def test_nvidias_archive_is_a_way_like_ubuntus_and_says_who_updates_it():
-    numbered, renamed = host(driver(), BOTH), host({"nvidia-dkms-open": "595.71.05-1ubuntu1"}, {}, branch="595")
+    numbered, renamed = (
+        host(driver(), BOTH),
+        host({"nvidia-dkms-open": "595.71.05-1ubuntu1"}, {}, branch="595"),
+    )
     for facts in (numbered, renamed):
-        assert (third_party(facts), other_makers(facts), other_versions(facts)) == (None, None, None)
-        assert "apt upgrade updates it, hosttune with update: true and allow_dkms: true" in tell_updates(facts)[0]
+        assert (third_party(facts), other_makers(facts), other_versions(facts)) == (
+            None,
+            None,
+            None,
+        )
+        assert (
+            "apt upgrade updates it, hosttune with update: true and allow_dkms: true"
+            in tell_updates(facts)[0]
+        )
     assert tell_updates(numbered)[1] == "the names of its packages keep the branch"
-    assert "sudo apt-get install nvidia-driver-pinning-595 keeps this one" in tell_updates(renamed)[1]
+    assert (
+        "sudo apt-get install nvidia-driver-pinning-595 keeps this one" in tell_updates(renamed)[1]
+    )
     pinned = {"nvidia-dkms-open": "595.71.05-1ubuntu1", "nvidia-driver-pinning-595": "1"}
-    assert tell_updates(host(pinned, {}, branch="595"))[1] == "nvidia-driver-pinning-595 keeps the branch"
+    assert (
+        tell_updates(host(pinned, {}, branch="595"))[1]
+        == "nvidia-driver-pinning-595 keeps the branch"
+    )
     assert tell_updates(host(driver(NEW), UBUNTU)) == ()
 
 
 def test_prebuilt_modules_follow_the_libraries_to_the_other_series():
-    """Apt removes the modules with the nvidia-kernel-common that they need: the reboot would bring no module."""
+    """Apt removes the modules with the nvidia-kernel-common that they need: the reboot would bring
+    no module.
+    """
     server, plain = "580.126.20-0ubuntu0.24.04.1", "580.126.09-0ubuntu0.24.04.2"
-    ours = {f"{one}-580-server": server for one in ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils")}
+    ours = {
+        f"{one}-580-server": server
+        for one in ("libnvidia-compute", "nvidia-utils", "nvidia-compute-utils")
+    }
     here = {**ours, "nvidia-kernel-common-580": plain}
     names = ("linux-modules-nvidia-580-open", "linux-modules-nvidia-580-server-open")
-    there = {f"{name}-{kernel}": {"6.8.0-45.45": "Ubuntu"} for name in names for kernel in (KERNEL, "generic")}
+    there = {
+        f"{name}-{kernel}": {"6.8.0-45.45": "Ubuntu"}
+        for name in names
+        for kernel in (KERNEL, "generic")
+    }
     lists = {name: {version: "Ubuntu"} for name, version in here.items()} | there
     lists["nvidia-kernel-common-580-server"] = {server: "Ubuntu"}
-    installed = here | {name: "6.8.0-45.45" for name in there if "server" not in name} | {"linux-image-generic": "1"}
+    installed = (
+        here
+        | {name: "6.8.0-45.45" for name in there if "server" not in name}
+        | {"linux-image-generic": "1"}
+    )
     more = {"loaded": "580.126.09", "module": "580.126.09", "source": "prebuilt"}
     evidence, way = other_versions(host(installed, lists, **more))
     assert "nvidia-kernel-common-580 580.126.09" in evidence
     come = " ".join(f"{names[1]}-{kernel}" for kernel in (KERNEL, "generic"))
     go = " ".join(f"{names[0]}-{kernel}-" for kernel in (KERNEL, "generic"))
     common = f"nvidia-kernel-common-580-server={server}"
-    assert way.startswith(f"sudo apt-get install {common} {come} nvidia-kernel-common-580- {go}\ndrain")
+    assert way.startswith(
+        f"sudo apt-get install {common} {come} nvidia-kernel-common-580- {go}\ndrain"
+    )
     compiled = host(installed | {"nvidia-dkms-580-server-open": server}, lists, **more)
     assert names[1] not in other_versions(compiled)[1]  # DKMS brings the module
     del lists[f"{names[1]}-{KERNEL}"]
@@ -371,14 +470,21 @@ def test_empty_step_to_another_branch_is_no_stranger(step):
     """github.com/pop-os/pop/issues/3549: without it `apt autoremove` would take the driver away."""
     new = "570.172.08-0ubuntu0.22.04.1"
     rest = dict.fromkeys(
-        (f"{one}-570-server" for one in ("nvidia-driver", "nvidia-utils", "nvidia-kernel-common")), new
+        (f"{one}-570-server" for one in ("nvidia-driver", "nvidia-utils", "nvidia-kernel-common")),
+        new,
     )
     facts = host(
-        {**rest, step: "550.163.01-0ubuntu0.22.04.2"}, {}, branch="570", loaded="570.172.08", module="570.172.08"
+        {**rest, step: "550.163.01-0ubuntu0.22.04.2"},
+        {},
+        branch="570",
+        loaded="570.172.08",
+        module="570.172.08",
     )
     assert other_versions(facts) is None
     assert strangers_of(facts) == ()
-    library = host({**rest, "libnvidia-compute-550-server": "550.163.01-0ubuntu0.22.04.2"}, {}, branch="570")
+    library = host(
+        {**rest, "libnvidia-compute-550-server": "550.163.01-0ubuntu0.22.04.2"}, {}, branch="570"
+    )
     assert [one.name for one in strangers_of(library)] == ["libnvidia-compute-550-server"]
 
 
@@ -390,9 +496,13 @@ def test_names_that_only_nvidias_archives_for_debian_have_tell_the_maker():
 
 
 def test_branch_that_does_not_drive_the_gpus_is_not_kept():
-    """github.com/anomixer/proxmox-vgpu-installer/issues/29: the hold would block the way out of `unsupported GPU`."""
+    """github.com/anomixer/proxmox-vgpu-installer/issues/29: the hold would block the way out of
+    `unsupported GPU`.
+    """
     old = host({"cuda-drivers": "595.71.05-1ubuntu1"}, {}, branch="595", generations=("pascal",))
-    old.gpus.ours = (SimpleNamespace(generation="pascal", slot="", title="pascal", device_id="0x15f8"),)
+    old.gpus.ours = (
+        SimpleNamespace(generation="pascal", slot="", title="pascal", device_id="0x15f8"),
+    )
     old.nvidia, old.packaging = SimpleNamespace(gpus=()), Packaging({}, "not in this record")
     assert tell_updates(old) == ("it is of NVIDIA's archive",)
 
@@ -407,7 +517,9 @@ def test_branch_that_does_not_drive_the_gpus_is_not_kept():
     ],
 )
 def test_switch_stays_within_nvidias_archive(branch, generations, way):
-    assert way in switch_within_archive(host(driver(), BOTH, branch=branch, generations=generations))
+    assert way in switch_within_archive(
+        host(driver(), BOTH, branch=branch, generations=generations)
+    )
 
 
 def test_archive_that_is_neither_is_told_as_what_it_is():
@@ -416,6 +528,8 @@ def test_archive_that_is_neither_is_told_as_what_it_is():
         third_party(ppa)[0]
         == "the driver comes from the graphics-drivers PPA, a test archive that Ubuntu does not support"
     )
-    other = host(driver("580.95.05-lambda1"), {name: {"580.95.05-lambda1": "Lambda Labs"} for name in DRIVER})
+    other = host(
+        driver("580.95.05-lambda1"), {name: {"580.95.05-lambda1": "Lambda Labs"} for name in DRIVER}
+    )
     assert "the archive Lambda Labs" in third_party(other)[0]
     assert third_party(host(driver(NEW), UBUNTU)) is None

@@ -42,13 +42,19 @@ def test_workflow_has_no_right_that_no_job_asks_for(path):
     assert read_yaml(path)["permissions"] == {}
 
 
-@pytest.mark.parametrize(("name", "job"), [*jobs()], ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(
+    ("name", "job"), [*jobs()], ids=lambda one: one if isinstance(one, str) else ""
+)
 def test_job_has_the_rights_that_it_needs_and_no_others(name, job):
     assert job["permissions"] == RIGHTS[name]
     runs_our_code = any("./run" in line for line in steps_of(job, "run"))
     assert not runs_our_code or set(job["permissions"].values()) == {"read"}
-    assert not [line for line in steps_of(job, "run") if "${{" in line]  # a name of a tag is no part of a script
-    checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+    assert not [
+        line for line in steps_of(job, "run") if "${{" in line
+    ]  # a name of a tag is no part of a script
+    checkouts = [
+        step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")
+    ]
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
@@ -63,10 +69,22 @@ def test_action_is_pinned_by_its_commit(path):
 
 def test_release_signs_every_file_that_it_builds_and_publishes_no_other():
     assert "./run release dist/release" in steps_of(RELEASE["build"], "run")
-    (built,) = [step["with"] for step in RELEASE["build"]["steps"] if step.get("with", {}).get("name") == "release"]
+    (built,) = [
+        step["with"]
+        for step in RELEASE["build"]["steps"]
+        if step.get("with", {}).get("name") == "release"
+    ]
     assert built["path"] == "dist/release"
-    assert [RELEASE[name]["needs"] for name in ("sign", "assets", "pypi")] == ["build", "sign", "sign"]
-    (attest,) = [step for step in RELEASE["sign"]["steps"] if step.get("uses", "").startswith("actions/attest@")]
+    assert [RELEASE[name]["needs"] for name in ("sign", "assets", "pypi")] == [
+        "build",
+        "sign",
+        "sign",
+    ]
+    (attest,) = [
+        step
+        for step in RELEASE["sign"]["steps"]
+        if step.get("uses", "").startswith("actions/attest@")
+    ]
     assert attest["with"] == {"subject-path": "release/*"}
     verified, published = steps_of(RELEASE["assets"], "run")
     assert "for file in release/*; do" in verified
@@ -78,9 +96,15 @@ def test_release_signs_every_file_that_it_builds_and_publishes_no_other():
 
 def test_files_of_a_release_are_those_that_users_are_told_to_verify():
     text = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## Verify a release")[2]
-    told = {name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
+    told = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    }
     assert told == FILES
-    assert all(fnmatch(name, "hosttune*") or name in {"sbom.cdx.json", "SHA256SUMS"} for name in told)
+    assert all(
+        fnmatch(name, "hosttune*") or name in {"sbom.cdx.json", "SHA256SUMS"} for name in told
+    )
 
 
 def test_gitlab_runs_nothing_as_root_on_a_machine_of_ones_own_that_is_not_merged():
@@ -102,8 +126,13 @@ def test_nothing_is_installed_from_an_index_without_hashes():
         run,
     ]
     lines = [
-        line for text in texts for line in text.replace("\\\n", " ").splitlines() if re.search(r"\bpip install\b", line)
+        line
+        for text in texts
+        for line in text.replace("\\\n", " ").splitlines()
+        if re.search(r"\bpip install\b", line)
     ]
     assert len(lines) == 4
     for line in lines:
-        assert re.search(r"--require-hashes --(only|no)-binary=:all: --no-deps|--no-index --no-deps", line), line
+        assert re.search(
+            r"--require-hashes --(only|no)-binary=:all: --no-deps|--no-index --no-deps", line
+        ), line

@@ -20,7 +20,9 @@ def test_masked_file_sets_nothing_and_leaves_the_rest_known():
         {"/etc/sysctl.d/10-a.conf": "vm.swappiness = 5\n", "/usr/lib/sysctl.d/20-b.conf": "vm.swappiness = 9\n"},
         links={"/etc/sysctl.d/20-b.conf": "/dev/null"}, unreadable={"/dev/null": "not a regular file"},
     )  # fmt: skip
-    assert Facts(reader).sysctl_at_boot["vm.swappiness"].settings == (Placed("5", "/etc/sysctl.d/10-a.conf", 1),)
+    assert Facts(reader).sysctl_at_boot["vm.swappiness"].settings == (
+        Placed("5", "/etc/sysctl.d/10-a.conf", 1),
+    )
 
 
 def test_rule_asks_for_the_value_at_boot():
@@ -29,7 +31,10 @@ def test_rule_asks_for_the_value_at_boot():
         "/proc/cmdline": "quiet sysctl.vm.swappiness=7 sysctl.vm.max_map_count=9\n",
     }
     boot = Facts(FakeReader(files)).sysctl_at_boot
-    assert (boot["vm.swappiness"].number, boot["vm.swappiness"].place) == (5, "/etc/sysctl.d/10-a.conf:1")
+    assert (boot["vm.swappiness"].number, boot["vm.swappiness"].place) == (
+        5,
+        "/etc/sysctl.d/10-a.conf:1",
+    )
     assert boot["kernel.core_pattern"].text == "|/bin/x %p"
     assert boot["vm.max_map_count"].place == "the kernel command line: sysctl.vm.max_map_count=9"
     assert not boot["kernel.panic"].is_set
@@ -52,7 +57,10 @@ KEY = "net.ipv4.conf.eth0.rp_filter"
         ({"50-a": "net.ipv4.conf.eth?.rp_filter = 2"}, ("2\t50-a:1",)),
         ({"50-a": "net.ipv4.conf.[ef]th0.rp_filter = 2"}, ("2\t50-a:1",)),
         ({"50-a": "net.ipv4.conf.* = 2"}, ()),  # no wildcard reaches over a dot
-        ({"50-a": f"{KEY} = 1", "90-b": "net.ipv4.conf.*.rp_filter = 2"}, ("1\t50-a:1",)),  # by name wins anywhere
+        (
+            {"50-a": f"{KEY} = 1", "90-b": "net.ipv4.conf.*.rp_filter = 2"},
+            ("1\t50-a:1",),
+        ),  # by name wins anywhere
         ({"50-a": "net.ipv4.conf.*.rp_filter = 2", "90-b": f"-{KEY}"}, ()),
         ({"50-a": f"-{KEY}", "90-b": f"{KEY} = 3"}, ("3\t90-b:1",)),
         ({"50-a": f"-{KEY} = 4"}, ("4\t50-a:1",)),  # a failure to set it does not matter
@@ -62,7 +70,9 @@ KEY = "net.ipv4.conf.eth0.rp_filter"
 def test_wildcards_and_names_count_as_systemd_sysctl_counts_them(files, places):
     reader = FakeReader({f"/etc/sysctl.d/{name}.conf": f"{text}\n" for name, text in files.items()})
     found = Facts(reader).sysctl_at_boot[KEY].settings
-    named = tuple(place.replace(":", ".conf:").replace("\t", "\t/etc/sysctl.d/") for place in places)
+    named = tuple(
+        place.replace(":", ".conf:").replace("\t", "\t/etc/sysctl.d/") for place in places
+    )
     assert tuple(f"{one.value}\t{one.place}" for one in found) == named
 
 
@@ -74,10 +84,16 @@ def finding(files, *, at_most=10):
     )
     kind = wish_kinds()["sysctl"]
     wish = Wish(
-        "sysctl", "vm.swappiness", "memory-swappiness", "vm.swappiness", {}, (Bound(Operator.AT_MOST, at_most),)
+        "sysctl",
+        "vm.swappiness",
+        "memory-swappiness",
+        "vm.swappiness",
+        {},
+        (Bound(Operator.AT_MOST, at_most),),
     )
     state = {
-        address: address_kinds()[address.kind].read(reader, address.name) for address in kind.addresses(wish, facts)
+        address: address_kinds()[address.kind].read(reader, address.name)
+        for address in kind.addresses(wish, facts)
     }
     (found,) = typed(kind.compare((wish,), Context(facts, state, {}, Risk.LOW, Disturbs.NOTHING)))
     return found
@@ -91,8 +107,14 @@ def test_distribution_file_before_ours_is_overridden():
 def test_distribution_file_behind_ours_is_named():
     found = finding({"/usr/lib/sysctl.d/99-x.conf": "vm.swappiness = 60\n"})
     assert found.hold.kind is HoldKind.OWNED
-    assert "/usr/lib/sysctl.d/99-x.conf:1 of the distribution (vm.swappiness = 60)" in found.hold.detail
-    assert "put `vm.swappiness = 10` into /etc/sysctl.d/zz-local.conf, which is read later" in found.todo
+    assert (
+        "/usr/lib/sysctl.d/99-x.conf:1 of the distribution (vm.swappiness = 60)"
+        in found.hold.detail
+    )
+    assert (
+        "put `vm.swappiness = 10` into /etc/sysctl.d/zz-local.conf, which is read later"
+        in found.todo
+    )
     assert found.changes == ()
 
 
@@ -104,14 +126,22 @@ def test_value_behind_ours_that_serves_as_well_is_no_obstacle():
 
 
 def test_time_for_many_keys_grows_with_their_number_only(monkeypatch):
-    """An image may have thousands of keys, and each went through all lines and read the command line."""
+    """An image may have thousands of keys, and each went through all lines and read the command
+    line.
+    """
     tried = []
     real = sysctl_at_boot.fits_parts
-    monkeypatch.setattr(sysctl_at_boot, "fits_parts", lambda *given: tried.append(1) or real(*given))
+    monkeypatch.setattr(
+        sysctl_at_boot, "fits_parts", lambda *given: tried.append(1) or real(*given)
+    )
     rows = "".join(f"net.a.k{number} = 1\n" for number in range(300))
-    reader = FakeReader({"/etc/sysctl.d/10-a.conf": f"{rows}net.*.x = 2\n", "/proc/cmdline": "sysctl.net.a.k7=9\n"})
+    reader = FakeReader(
+        {"/etc/sysctl.d/10-a.conf": f"{rows}net.*.x = 2\n", "/proc/cmdline": "sysctl.net.a.k7=9\n"}
+    )
     before, found = EFFORT.spent, Facts(reader).sysctl_at_boot
-    assert [len(found[f"net.a.k{number}"].settings) for number in range(300)] == [1 + (n == 7) for n in range(300)]
+    assert [len(found[f"net.a.k{number}"].settings) for number in range(300)] == [
+        1 + (n == 7) for n in range(300)
+    ]
     assert found["net.b.x"].text == "2"
     assert reader.seen.count("/proc/cmdline") < 3
     assert EFFORT.spent - before < 300 * 10
@@ -121,7 +151,9 @@ def test_time_for_many_keys_grows_with_their_number_only(monkeypatch):
 def test_keys_with_wildcards_are_bounded():
     rows = "".join(f"net.*.k{number} = 1\n" for number in range(300))
     with pytest.raises(UnknownFact, match="more than 256 keys with wildcards"):
-        assert Facts(FakeReader({"/etc/sysctl.d/10-a.conf": rows})).sysctl_at_boot["net.a.b"].settings
+        assert (
+            Facts(FakeReader({"/etc/sysctl.d/10-a.conf": rows})).sysctl_at_boot["net.a.b"].settings
+        )
 
 
 def test_arguments_of_the_kernel_stay_in_their_order():
@@ -144,7 +176,11 @@ TUNED = {
     [
         ({}, True, "/etc/sysctl.d/60-site.conf:1"),
         ({"/etc/sysctl.conf": "vm.max_map_count=2000000\n"}, True, "/etc/sysctl.conf:1"),
-        ({"/etc/tuned/tuned-main.conf": "reapply_sysctl = 0\n"}, True, "/usr/lib/sysctl.d/elasticsearch.conf:1"),
+        (
+            {"/etc/tuned/tuned-main.conf": "reapply_sysctl = 0\n"},
+            True,
+            "/usr/lib/sysctl.d/elasticsearch.conf:1",
+        ),
         (
             {"/etc/tuned/tuned-main.conf": "# reapply_sysctl = 0\nreapply_sysctl = 1\n"},
             True,
@@ -161,5 +197,7 @@ TUNED = {
 def test_what_tuned_sets_anew_counts_over_the_files_of_packages(more, at_boot, winner):
     facts = Facts(FakeReader({**TUNED, **more}))
     has_keys = "sysctl" in {**TUNED, **more}["/usr/lib/tuned/throughput-performance/tuned.conf"]
-    facts.__dict__["managers"] = SimpleNamespace(tuned_at_boot=at_boot, tuned_sysctls=("vm.dirty_ratio",) * has_keys)
+    facts.__dict__["managers"] = SimpleNamespace(
+        tuned_at_boot=at_boot, tuned_sysctls=("vm.dirty_ratio",) * has_keys
+    )
     assert facts.sysctl_at_boot["vm.max_map_count"].place == winner

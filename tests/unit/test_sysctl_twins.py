@@ -12,7 +12,9 @@ LIVE = address_kinds()["sysctl"]
 
 
 def change(before, after):
-    return Change(Address("sysctl", "vm.dirty_bytes"), Action.UPDATE, before, after, "memory-dirty-limits")
+    return Change(
+        Address("sysctl", "vm.dirty_bytes"), Action.UPDATE, before, after, "memory-dirty-limits"
+    )
 
 
 def test_sysctl_reads_the_spelling_that_is_in_force():

@@ -1,4 +1,6 @@
-"""Kernel values below /sys: what is read, who sets it at boot, what is written, and the way back."""
+"""Kernel values below /sys: what is read, who sets it at boot, what is written, and the way
+back.
+"""
 
 import pytest
 
@@ -25,7 +27,13 @@ def thp(files=None, word="never", **kwargs):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("always [madvise] never\n", "madvise"), ("128\n", "128"), ("[none]\n", "none"), ("1\t2\n", "1 2"), ("", "")],
+    [
+        ("always [madvise] never\n", "madvise"),
+        ("128\n", "128"),
+        ("[none]\n", "none"),
+        ("1\t2\n", "1 2"),
+        ("", ""),
+    ],
 )
 def test_value_is_the_chosen_word_or_the_text(text, value):
     assert address_kinds()["sysfs"].read(FakeReader({"/sys/x": text}), "/sys/x") == value
@@ -33,7 +41,10 @@ def test_value_is_the_chosen_word_or_the_text(text, value):
 
 def test_choice_is_set_now_and_at_boot_and_taken_back():
     one = One(thp(), MADVISE)
-    assert one.changes() == [f"sysfs:{THP} never -> madvise", f"file:{OURS} ABSENT -> w {THP} - - - - madvise"]
+    assert one.changes() == [
+        f"sysfs:{THP} never -> madvise",
+        f"file:{OURS} ABSENT -> w {THP} - - - - madvise",
+    ]
     receipt = one.apply()
     assert receipt.failed == ()
     assert receipt.verified
@@ -47,19 +58,43 @@ def test_choice_is_set_now_and_at_boot_and_taken_back():
 @pytest.mark.parametrize(
     ("files", "kind", "says"),
     [
-        ({"/proc/cmdline": "quiet transparent_hugepage=always"}, HoldKind.OWNED, "the kernel command line"),
-        ({"/etc/tmpfiles.d/10-a.conf": f"w {THP} - - - - always"}, HoldKind.OWNED, "/etc/tmpfiles.d/10-a.conf:1"),
-        ({"/etc/tmpfiles.d/99-a.conf": f"w! {THP} - - - - always"}, HoldKind.OWNED, "/etc/tmpfiles.d/99-a.conf:1"),
+        (
+            {"/proc/cmdline": "quiet transparent_hugepage=always"},
+            HoldKind.OWNED,
+            "the kernel command line",
+        ),
+        (
+            {"/etc/tmpfiles.d/10-a.conf": f"w {THP} - - - - always"},
+            HoldKind.OWNED,
+            "/etc/tmpfiles.d/10-a.conf:1",
+        ),
+        (
+            {"/etc/tmpfiles.d/99-a.conf": f"w! {THP} - - - - always"},
+            HoldKind.OWNED,
+            "/etc/tmpfiles.d/99-a.conf:1",
+        ),
         # a line of the distribution counts before ours only if it spells the same path ...
-        ({"/usr/lib/tmpfiles.d/10-a.conf": f"w {THP} - - - - always"}, HoldKind.OWNED, "/usr/lib/tmpfiles.d/10-a.conf"),
+        (
+            {"/usr/lib/tmpfiles.d/10-a.conf": f"w {THP} - - - - always"},
+            HoldKind.OWNED,
+            "/usr/lib/tmpfiles.d/10-a.conf",
+        ),
         ({"/usr/lib/tmpfiles.d/10-a.conf": f"w {THP[:-1]}? - - - - always"}, HoldKind.NONE, ""),
         # ... and after ours only if it does not
-        ({"/usr/lib/tmpfiles.d/99-a.conf": f"w {THP[:-1]}? - - - - always"}, HoldKind.OWNED, "99-a.conf:1"),
+        (
+            {"/usr/lib/tmpfiles.d/99-a.conf": f"w {THP[:-1]}? - - - - always"},
+            HoldKind.OWNED,
+            "99-a.conf:1",
+        ),
         ({"/usr/lib/tmpfiles.d/99-a.conf": f"w {THP} - - - - always"}, HoldKind.NONE, ""),
         # one of the name of ours is not read any more as soon as ours is there
         ({OURS.replace("/etc/", "/usr/lib/"): f"w {THP} - - - - always"}, HoldKind.NONE, ""),
         ({OURS.replace("/etc/", "/usr/lib/"): f"w {THP[:-1]}? - - - - always"}, HoldKind.NONE, ""),
-        ({"/etc/sysfs.conf": "kernel/mm/transparent_hugepage/enabled = always"}, HoldKind.OWNED, "/etc/sysfs.conf:1"),
+        (
+            {"/etc/sysfs.conf": "kernel/mm/transparent_hugepage/enabled = always"},
+            HoldKind.OWNED,
+            "/etc/sysfs.conf:1",
+        ),
         ({"/etc/tmpfiles.d/10-a.conf": f"#w {THP} - - - - always"}, HoldKind.NONE, ""),
         ({OURS: f"w {THP} - - - - always\n"}, HoldKind.EDITED, OURS),
     ],
@@ -78,7 +113,9 @@ def test_tuned_that_sets_it_is_named():
         "/etc/tuned/site/tuned.conf": "[vm]\ntransparent_hugepages=always\n",
         "/usr/lib/systemd/system/tuned.service": "[Install]\nWantedBy=multi-user.target\n",
     }
-    links = {"/etc/systemd/system/multi-user.target.wants/tuned.service": "/usr/lib/systemd/system/tuned.service"}
+    links = {
+        "/etc/systemd/system/multi-user.target.wants/tuned.service": "/usr/lib/systemd/system/tuned.service"
+    }
     finding = One(thp(files, links=links), MADVISE).finding()
     assert str(finding.hold) == "managed by TuneD profile site"
 
@@ -93,11 +130,26 @@ def test_file_that_sets_it_already_is_enough():
     ("door", "wish", "verdict", "says"),
     [
         (host(), MADVISE, Verdict.NOT_APPLICABLE, f"this kernel has no {THP}"),
-        (thp(), MADVISE.replace("madvise", "maybe"), Verdict.NOT_APPLICABLE, "does not take maybe: always, madvise"),
+        (
+            thp(),
+            MADVISE.replace("madvise", "maybe"),
+            Verdict.NOT_APPLICABLE,
+            "does not take maybe: always, madvise",
+        ),
         (host(unreadable={THP: "needs root"}), MADVISE, Verdict.UNKNOWN, "needs root"),
         (thp(unreadable={"/etc/tmpfiles.d": "needs root"}), MADVISE, Verdict.UNKNOWN, "needs root"),
-        (host(), "- sysfs: /proc/sys/vm/swappiness\n  exactly: 1", Verdict.DIFFERS, "no file below /sys"),
-        (host(), "- sysfs: /sys/../etc/passwd\n  exactly: 1", Verdict.DIFFERS, "no file below /sys"),
+        (
+            host(),
+            "- sysfs: /proc/sys/vm/swappiness\n  exactly: 1",
+            Verdict.DIFFERS,
+            "no file below /sys",
+        ),
+        (
+            host(),
+            "- sysfs: /sys/../etc/passwd\n  exactly: 1",
+            Verdict.DIFFERS,
+            "no file below /sys",
+        ),
         (thp(), f'- sysfs: {THP}\n  exactly: "a\\nw /etc/x"', Verdict.DIFFERS, "cannot be written"),
         (thp(), f"{MADVISE}\n  persist: udev", Verdict.DIFFERS, "udev knows no device"),
         (thp(), f'{MADVISE}\n  match: KERNEL=="x"', Verdict.DIFFERS, "match belongs to"),
@@ -113,14 +165,19 @@ def test_what_cannot_be_is_said(door, wish, verdict, says):
 def cpus(*governors):
     files = {GOVERNOR.format(number): f"{word}\n" for number, word in enumerate(governors)}
     offers = {
-        GOVERNOR.format(number).replace("scaling_governor", "scaling_available_governors"): "performance powersave\n"
+        GOVERNOR.format(number).replace(
+            "scaling_governor", "scaling_available_governors"
+        ): "performance powersave\n"
         for number in range(len(governors))
     }
     return host({**files, **offers, "/sys/devices/system/cpu/cpufreq/boost": "1\n"})
 
 
 def test_wildcard_is_every_file_and_one_line():
-    one = One(cpus("powersave", "performance", "powersave"), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance")
+    one = One(
+        cpus("powersave", "performance", "powersave"),
+        f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance",
+    )
     assert one.changes() == [
         f"sysfs:{GOVERNOR.format(0)} powersave -> performance",
         f"sysfs:{GOVERNOR.format(2)} powersave -> performance",
@@ -135,7 +192,10 @@ def test_wildcard_is_every_file_and_one_line():
 
 @pytest.mark.parametrize(("cpus_there", "is_one"), [(8, False), (9, True)])
 def test_more_than_eight_numbered_files_are_one_change(cpus_there, is_one):
-    one = One(cpus(*["powersave"] * cpus_there), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance")
+    one = One(
+        cpus(*["powersave"] * cpus_there),
+        f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance",
+    )
     live = [change for change in one.changes() if change.startswith("sysfs")]
     assert live == (
         [f"sysfs-set:{GOVERNOR.format('*')} powersave -> performance"]
@@ -150,22 +210,33 @@ def test_numbered_files_of_which_one_cannot_take_the_value_are_changes_of_their_
     door.base.files[offers] = b"powersave\n"
     one = One(door, f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance")
     live = [change for change in one.changes() if change.startswith("sysfs")]
-    assert live == [f"sysfs:{GOVERNOR.format(number)} powersave -> performance" for number in range(10) if number != 3]
+    assert live == [
+        f"sysfs:{GOVERNOR.format(number)} powersave -> performance"
+        for number in range(10)
+        if number != 3
+    ]
 
 
 def test_numbered_files_that_are_right_now_are_no_change_beside_the_file_for_the_boot():
-    one = One(cpus(*["performance"] * 9), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance")
+    one = One(
+        cpus(*["performance"] * 9), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance"
+    )
     assert one.changes() == [f"file:{OURS} ABSENT -> w {GOVERNOR.format('*')} - - - - performance"]
 
 
 def test_governor_that_the_driver_does_not_have_is_not_applicable():
-    finding = One(cpus("powersave"), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: schedutil").finding()
+    finding = One(
+        cpus("powersave"), f"- sysfs: {GOVERNOR.format('*')}\n  exactly: schedutil"
+    ).finding()
     assert finding.verdict is Verdict.NOT_APPLICABLE
     assert "performance, powersave" in finding.reason
 
 
 def test_better_value_of_one_device_is_kept_at_boot_too():
-    files = {READ_AHEAD.format(name): f"{size}\n" for name, size in (("sda", 128), ("sdb", 8192), ("nvme0n1", 128))}
+    files = {
+        READ_AHEAD.format(name): f"{size}\n"
+        for name, size in (("sda", 128), ("sdb", 8192), ("nvme0n1", 128))
+    }
     want = f"- sysfs: {READ_AHEAD.format('sd*')}\n  at_least: 4096"
     one = One(host(files), want)
     assert one.changes() == [
@@ -203,11 +274,23 @@ NONE = f"- sysfs: {SCHEDULER}\n  exactly: none\n  persist: udev"
     [
         ("/etc/udev/rules.d/10-a.rules", 'KERNEL=="sd[a-z]", ATTR{queue/scheduler}="bfq"', True),
         ("/etc/udev/rules.d/10-a.rules", 'KERNEL=="nvme*", ATTR{queue/scheduler}="bfq"', False),
-        ("/etc/udev/rules.d/10-a.rules", 'KERNEL=="sd*", ATTR{queue/scheduler}=="bfq", RUN+="x"', False),
-        ("/etc/udev/rules.d/10-a.rules", 'ATTR{queue/rotational}=="1", ATTR{queue/scheduler}="bfq"', True),
+        (
+            "/etc/udev/rules.d/10-a.rules",
+            'KERNEL=="sd*", ATTR{queue/scheduler}=="bfq", RUN+="x"',
+            False,
+        ),
+        (
+            "/etc/udev/rules.d/10-a.rules",
+            'ATTR{queue/rotational}=="1", ATTR{queue/scheduler}="bfq"',
+            True,
+        ),
         ("/usr/lib/udev/rules.d/90-a.rules", 'KERNEL=="sd*", ATTR{queue/scheduler}="bfq"', True),
         ("/usr/lib/udev/rules.d/50-a.rules", 'KERNEL=="sd*", ATTR{queue/scheduler}="bfq"', False),
-        ("/usr/lib/udev/rules.d/90-a.rules", 'ATTR{queue/rotational}=="1", ATTR{queue/scheduler}="bfq"', False),
+        (
+            "/usr/lib/udev/rules.d/90-a.rules",
+            'ATTR{queue/rotational}=="1", ATTR{queue/scheduler}="bfq"',
+            False,
+        ),
     ],
 )
 def test_udev_rule_of_another_is_named_where_it_may_win(name, rule, is_owned):
@@ -218,7 +301,11 @@ def test_udev_rule_of_another_is_named_where_it_may_win(name, rule, is_owned):
 
 
 def test_image_gets_the_dropin_alone():
-    image = host(kind="root", persistent_only=True, unreadable={"/sys": "no kernel", "/proc": "no", "/run": "no"})
+    image = host(
+        kind="root",
+        persistent_only=True,
+        unreadable={"/sys": "no kernel", "/proc": "no", "/run": "no"},
+    )
     one = One(image, f"- sysfs: {GOVERNOR.format('*')}\n  exactly: performance")
     assert one.changes() == [f"file:{OURS} ABSENT -> w {GOVERNOR.format('*')} - - - - performance"]
     one.apply()
@@ -281,7 +368,10 @@ def test_value_that_the_kernel_chooses_needs_no_file():
 def test_devices_of_one_match_share_a_line_that_lowers_none_of_them():
     files = {READ_AHEAD.format("sda"): "128\n", READ_AHEAD.format("sdb"): "8192\n"}
     match = "persist: udev\n  match: 'ATTR{queue/rotational}==\"1\"'"
-    wishes = "".join(f"- sysfs: {READ_AHEAD.format(name)}\n  at_least: 4096\n  {match}\n" for name in ("sda", "sdb"))
+    wishes = "".join(
+        f"- sysfs: {READ_AHEAD.format(name)}\n  at_least: 4096\n  {match}\n"
+        for name in ("sda", "sdb")
+    )
     one = One(host(files), wishes)
     one.apply()
     rules = [line for line in one.door.read(UDEV).decode().splitlines() if not line.startswith("#")]
@@ -300,7 +390,10 @@ def test_line_of_another_device_in_the_file_of_the_rule_sets_nothing_for_this_on
     assert any(str(change).startswith("file:") for change in both.changes())
     both.apply()
     text = both.door.read(UDEV).decode()
-    assert all(f'ATTR{{device/wwid}}=="{name}", ATTR{{queue/read_ahead_kb}}="4096"' in text for name in ("sda", "sdb"))
+    assert all(
+        f'ATTR{{device/wwid}}=="{name}", ATTR{{queue/read_ahead_kb}}="4096"' in text
+        for name in ("sda", "sdb")
+    )
 
 
 @pytest.mark.parametrize("match", ['ATTR{device/wwid}=="sda"', 'KERNEL=="sda"'])
@@ -337,20 +430,31 @@ def test_value_that_a_program_gives_udev_is_not_told_as_a_value():
     door = host({READ_AHEAD.format("sda"): "128\n", "/usr/lib/udev/rules.d/70-x.rules": rule})
     wish = f"- sysfs: {READ_AHEAD.format('sda')}\n  at_least: 4096\n  persist: udev"
     lines = One(door, wish).finding().evidence
-    assert "next boot a value that is worked out then (/usr/lib/udev/rules.d/70-x.rules:1), perhaps" in lines
+    assert (
+        "next boot a value that is worked out then (/usr/lib/udev/rules.d/70-x.rules:1), perhaps"
+        in lines
+    )
 
 
 GOVERNORS = "- sysfs: /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor\n  exactly: performance"
-TUNED_LINKS = {"/etc/systemd/system/multi-user.target.wants/tuned.service": "/usr/lib/systemd/system/tuned.service"}
+TUNED_LINKS = {
+    "/etc/systemd/system/multi-user.target.wants/tuned.service": "/usr/lib/systemd/system/tuned.service"
+}
 TUNED_UNIT = {"/usr/lib/systemd/system/tuned.service": "[Install]\nWantedBy=multi-user.target\n"}
 
 
 def governed(present, files=None, **kwargs):
-    return One(host({GOVERNOR.format(n): f"{present}\n" for n in range(2)} | (files or {}), **kwargs), GOVERNORS)
+    return One(
+        host({GOVERNOR.format(n): f"{present}\n" for n in range(2)} | (files or {}), **kwargs),
+        GOVERNORS,
+    )
 
 
 def tuned(words):
-    profile = {"/etc/tuned/active_profile": "site", "/etc/tuned/site/tuned.conf": f"[cpu]\ngovernor={words}\n"}
+    profile = {
+        "/etc/tuned/active_profile": "site",
+        "/etc/tuned/site/tuned.conf": f"[cpu]\ngovernor={words}\n",
+    }
     return TUNED_UNIT | profile
 
 
@@ -358,10 +462,15 @@ def tuned(words):
 def test_value_that_tuned_holds_now_and_at_boot_is_ok(words):
     finding = governed("performance", tuned(words), links=TUNED_LINKS).finding()
     assert (finding.verdict, finding.changes) == (Verdict.OK, ())
-    assert finding.evidence == ("now performance (2 files)", "next boot performance (TuneD profile site)")
+    assert finding.evidence == (
+        "now performance (2 files)",
+        "next boot performance (TuneD profile site)",
+    )
 
 
-@pytest.mark.parametrize(("words", "present"), [("powersave", "performance"), ("performance", "powersave")])
+@pytest.mark.parametrize(
+    ("words", "present"), [("powersave", "performance"), ("performance", "powersave")]
+)
 def test_value_that_tuned_does_not_hold_is_its_own(words, present):
     finding = governed(present, tuned(words), links=TUNED_LINKS).finding()
     assert (finding.verdict, finding.hold.kind) == (Verdict.DIFFERS, HoldKind.OWNED)
@@ -369,13 +478,18 @@ def test_value_that_tuned_does_not_hold_is_its_own(words, present):
 
 
 def test_tuned_that_does_not_start_with_the_machine_holds_nothing_at_boot():
-    files = {**tuned("performance"), "/sys/fs/cgroup/system.slice/tuned.service/cgroup.procs": "9\n"}
+    files = {
+        **tuned("performance"),
+        "/sys/fs/cgroup/system.slice/tuned.service/cgroup.procs": "9\n",
+    }
     assert governed("performance", files).finding().verdict is Verdict.DIFFERS
 
 
 def of_vendor(command):
     unit = "/usr/lib/systemd/system/nv-cpu-governor.service"
-    files = {unit: f"[Service]\nType=idle\nExecStart=/usr/bin/{command}\n[Install]\nWantedBy=multi-user.target\n"}
+    files = {
+        unit: f"[Service]\nType=idle\nExecStart=/usr/bin/{command}\n[Install]\nWantedBy=multi-user.target\n"
+    }
     return files, {"/etc/systemd/system/multi-user.target.wants/nv-cpu-governor.service": unit}
 
 
@@ -383,9 +497,15 @@ def test_value_that_a_unit_of_the_vendor_sets_at_boot_is_ok():
     files, links = of_vendor("cpupower frequency-set -g performance")
     finding = governed("performance", files, links=links).finding()
     assert finding.verdict is Verdict.OK
-    assert "nv-cpu-governor.service (/usr/lib/systemd/system/nv-cpu-governor.service:3)" in finding.evidence[-1]
+    assert (
+        "nv-cpu-governor.service (/usr/lib/systemd/system/nv-cpu-governor.service:3)"
+        in finding.evidence[-1]
+    )
     off = governed("powersave", files, links=links)
-    assert [change.split(" ")[0].split(":")[0] for change in off.changes()] == ["sysfs", "sysfs"]  # no file of ours
+    assert [change.split(" ")[0].split(":")[0] for change in off.changes()] == [
+        "sysfs",
+        "sysfs",
+    ]  # no file of ours
 
 
 def test_unit_that_sets_another_value_is_named():
@@ -396,5 +516,9 @@ def test_unit_that_sets_another_value_is_named():
 
 
 def test_value_that_is_right_until_the_next_boot_is_told_so():
-    assert governed("performance").finding().reason.endswith("should be performance, also after a reboot")
+    assert (
+        governed("performance")
+        .finding()
+        .reason.endswith("should be performance, also after a reboot")
+    )
     assert not governed("powersave").finding().reason.endswith("also after a reboot")

@@ -18,7 +18,10 @@ def cpu(number):
 
 
 def door(values, **options):
-    files = {cpu(number): value if isinstance(value, Unreadable) else f"{value}\n" for number, value in values.items()}
+    files = {
+        cpu(number): value if isinstance(value, Unreadable) else f"{value}\n"
+        for number, value in values.items()
+    }
     return Overlay(FakeReader(files, folders=("/sys/devices/system/cpu/cpufreq",), **options))
 
 
@@ -49,7 +52,9 @@ def test_set_whose_files_cannot_be_listed_is_not_written():
         KIND.write(blind, change("a", "b"))
 
 
-@pytest.mark.parametrize("values", [MIXED, {0: "x"}, {5: "n/a", 6: "0"}, dict.fromkeys(range(99), "a b")])
+@pytest.mark.parametrize(
+    "values", [MIXED, {0: "x"}, {5: "n/a", 6: "0"}, dict.fromkeys(range(99), "a b")]
+)
 def test_spelled_set_reads_back(values):
     assert dict(parse_values(spell_values(values), values)) == values
 

@@ -1,4 +1,6 @@
-"""Settings of units and of systemd's programs: who sets them, what is written, what still runs otherwise."""
+"""Settings of units and of systemd's programs: who sets them, what is written, what still runs
+otherwise.
+"""
 
 import math
 
@@ -24,7 +26,13 @@ def slurm(service="ExecStart=/usr/sbin/slurmd\n", files=None, memlock="8388608")
 
 @pytest.mark.parametrize(
     ("word", "number"),
-    [("8M", 8 << 20), ("infinity", math.inf), ("1024:524288", 1024), ("yes", None), ("8388608", 8 << 20)],
+    [
+        ("8M", 8 << 20),
+        ("infinity", math.inf),
+        ("1024:524288", 1024),
+        ("yes", None),
+        ("8388608", 8 << 20),
+    ],
 )
 def test_amount_in_the_words_of_systemd(word, number):
     assert parse_amount(word) == number
@@ -55,7 +63,10 @@ def test_unit_value_of_its_package_is_no_decision_of_the_site():
 def test_unit_value_of_an_administrator_stays():
     site = "/etc/systemd/system/slurmd.service.d/site.conf"
     found = One(slurm(files={site: "[Service]\nLimitMEMLOCK=64G\n"}), WANT).finding()
-    assert (found.hold.kind, found.hold.detail) == (HoldKind.OWNED, f"{site}:2 of the administrator (LimitMEMLOCK=64G)")
+    assert (found.hold.kind, found.hold.detail) == (
+        HoldKind.OWNED,
+        f"{site}:2 of the administrator (LimitMEMLOCK=64G)",
+    )
 
 
 def test_unit_packaged_drop_in_that_is_read_later_wins():
@@ -66,11 +77,16 @@ def test_unit_packaged_drop_in_that_is_read_later_wins():
 
 def test_unit_higher_value_is_not_lowered():
     want = "- systemd-setting: slurmd.service/Service/LimitMEMLOCK\n  at_least: 1048576"
-    assert One(slurm("LimitMEMLOCK=infinity\n", memlock="unlimited"), want).finding().verdict is Verdict.OK
+    assert (
+        One(slurm("LimitMEMLOCK=infinity\n", memlock="unlimited"), want).finding().verdict
+        is Verdict.OK
+    )
 
 
 def test_unit_not_installed_does_not_apply():
-    assert One(host({"/proc/sys/fs/nr_open": "1\n"}), WANT).finding().verdict is Verdict.NOT_APPLICABLE
+    assert (
+        One(host({"/proc/sys/fs/nr_open": "1\n"}), WANT).finding().verdict is Verdict.NOT_APPLICABLE
+    )
 
 
 def test_two_keys_of_a_unit_share_one_file():
@@ -89,13 +105,21 @@ def test_configuration_default_is_changed_by_a_drop_in():
 
 @pytest.mark.parametrize("word", ["no", "false", "0", "off"])
 def test_configuration_word_for_no_is_enough(word):
-    assert One(host({"/etc/systemd/logind.conf": f"[Login]\nRemoveIPC={word}\n"}), IPC).finding().verdict is Verdict.OK
+    assert (
+        One(host({"/etc/systemd/logind.conf": f"[Login]\nRemoveIPC={word}\n"}), IPC)
+        .finding()
+        .verdict
+        is Verdict.OK
+    )
 
 
 def test_configuration_of_a_later_file_wins():
     site = "/etc/systemd/logind.conf.d/99-site.conf"
     found = One(host({site: "[Login]\nRemoveIPC=yes\n"}), IPC).finding()
-    assert (found.hold.kind, found.hold.detail) == (HoldKind.OWNED, f"{site}:2 of the administrator (RemoveIPC=yes)")
+    assert (found.hold.kind, found.hold.detail) == (
+        HoldKind.OWNED,
+        f"{site}:2 of the administrator (RemoveIPC=yes)",
+    )
 
 
 def test_name_that_is_none_is_refused():

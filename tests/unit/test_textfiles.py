@@ -36,7 +36,9 @@ def test_template_root_in_a_checkout_is_the_sibling(package: Path):
 
 
 def refused(package: Path) -> str:
-    with pytest.raises(HosttuneError, match=re.escape(f"{package}/templates does not exist")) as caught:
+    with pytest.raises(
+        HosttuneError, match=re.escape(f"{package}/templates does not exist")
+    ) as caught:
         template_root(package)
     assert caught.value.hint
     return str(caught.value)
@@ -70,7 +72,9 @@ def test_template_root_that_everybody_can_write_is_refused(package: Path, name: 
 
 
 @pytest.mark.parametrize("name", ["templates", "pyproject.toml"])
-def test_template_root_of_another_owner_is_refused(package: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+def test_template_root_of_another_owner_is_refused(
+    package: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
     real = Path.lstat
 
     def lstat(path: Path) -> os.stat_result:
@@ -84,7 +88,8 @@ def test_template_root_of_another_owner_is_refused(package: Path, name: str, mon
 
 
 @pytest.mark.parametrize(
-    "name", ["../pyproject.toml", "/etc/passwd", "./report.css", "..", "", ".report.css", "a/b", "a\n"]
+    "name",
+    ["../pyproject.toml", "/etc/passwd", "./report.css", "..", "", ".report.css", "a/b", "a\n"],
 )
 def test_name_that_leaves_the_folder_is_of_no_template(name: str):
     assert template_text("report.css")
@@ -93,7 +98,10 @@ def test_name_that_leaves_the_folder_is_of_no_template(name: str):
 
 def test_page_of_a_rule_is_on_the_site_that_is_named_else_a_file_of_the_checkout(monkeypatch):
     monkeypatch.setenv("HOSTTUNE_DOCS_URL", "https://docs.example.org/gpu/")
-    assert rule_page("storage-noatime") == "https://docs.example.org/gpu/reference/rules/storage-noatime/"
+    assert (
+        rule_page("storage-noatime")
+        == "https://docs.example.org/gpu/reference/rules/storage-noatime/"
+    )
     assert rule_page("../../etc/passwd") == ""
     for other in ("", "javascript:alert(1)"):
         monkeypatch.setenv("HOSTTUNE_DOCS_URL", other)

@@ -27,8 +27,12 @@ def test_size_is_a_quarter_of_ram_and_at_least_32_gib(ram_gib, gib):
     assert decide(replace(HOST, ram_bytes=ram_gib * GIB), LIMITS).size_bytes == gib * GIB
 
 
-@pytest.mark.parametrize(("ram_gib", "gib"), [(64, 32), (96, 32), (100, 32), (128, 32), (2048, 512)])
-def test_tmpfs_that_is_there_is_grown_from_half_the_limit_on_and_to_at_most_half_of_ram(ram_gib, gib):
+@pytest.mark.parametrize(
+    ("ram_gib", "gib"), [(64, 32), (96, 32), (100, 32), (128, 32), (2048, 512)]
+)
+def test_tmpfs_that_is_there_is_grown_from_half_the_limit_on_and_to_at_most_half_of_ram(
+    ram_gib, gib
+):
     case = replace(HOST, ram_bytes=ram_gib * GIB, has_tmpfs=True)
     assert decide(case, LIMITS).size_bytes == gib * GIB
     assert decide(replace(case, used_bytes=ram_gib * GIB // 2), LIMITS).size_bytes == gib * GIB
@@ -38,15 +42,24 @@ def test_tmpfs_that_is_there_is_grown_from_half_the_limit_on_and_to_at_most_half
     ("case", "said"),
     [
         (replace(HOST, is_kubelet=True), "a Kubernetes node"),
-        (replace(HOST, is_kubelet=True, used_bytes=NOT_READ, is_complete=NOT_READ), "a Kubernetes node"),
+        (
+            replace(HOST, is_kubelet=True, used_bytes=NOT_READ, is_complete=NOT_READ),
+            "a Kubernetes node",
+        ),
         (replace(HOST, is_kubelet=True, has_tmpfs=True), "a Kubernetes node"),
-        (replace(HOST, spills=("slurmd's TmpFS is /tmp", "enroot too"), has_tmpfs=True), "TmpFS is /tmp; enroot too"),
+        (
+            replace(HOST, spills=("slurmd's TmpFS is /tmp", "enroot too"), has_tmpfs=True),
+            "TmpFS is /tmp; enroot too",
+        ),
         (replace(HOST, ram_bytes=127 * GIB), "127 GiB of RAM, below the 128 GiB"),
         (replace(HOST, ram_bytes=63 * GIB, has_tmpfs=True), "63 GiB of RAM, below the 64 GiB"),
         (replace(HOST, own_bytes=64 * GIB), "a file system of its own with 64 GiB"),
         (replace(HOST, ram_bytes=64 * GIB, own_bytes=1000 * GIB), "a file system of its own"),
         (replace(HOST, used_bytes=13 * GIB), "13 GiB are in /tmp, more than 5% of 256 GiB of RAM"),
-        (replace(HOST, used_bytes=13 * GIB, is_complete=False, most_bytes=NOT_READ), "at least 13 GiB are in /tmp"),
+        (
+            replace(HOST, used_bytes=13 * GIB, is_complete=False, most_bytes=NOT_READ),
+            "at least 13 GiB are in /tmp",
+        ),
     ],
 )
 def test_tmp_stays_as_it_is(case, said):
@@ -112,7 +125,9 @@ STATUS = {
         ("tmpfs /tmp tmpfs size=4G 0 0\n", 256, {}, False),
     ],
 )
-def test_tmp_is_counted_only_where_the_count_decides(monkeypatch, fstab, ram_gib, files, is_counted):
+def test_tmp_is_counted_only_where_the_count_decides(
+    monkeypatch, fstab, ram_gib, files, is_counted
+):
     counted = []
     usage = FakeReader.usage
     monkeypatch.setattr(FakeReader, "usage", lambda *args: counted.append(1) or usage(*args))
@@ -127,7 +142,10 @@ def test_tmp_on_a_disk_larger_than_memory_could_be_is_left_and_a_tmpfs_is_no_suc
     found = choose(StorageHost("", disk, files=STATUS, spaces=spaces).facts, PARAMS)
     assert found.leave.startswith("/tmp is a file system of its own with 1000 GiB")
     memory = f"{ROOT}\n31 20 0:40 / /tmp rw - tmpfs tmpfs rw\n"
-    assert choose(StorageHost("", memory, files=STATUS, spaces=spaces).facts, PARAMS).size_bytes == 64 * GIB
+    assert (
+        choose(StorageHost("", memory, files=STATUS, spaces=spaces).facts, PARAMS).size_bytes
+        == 64 * GIB
+    )
 
 
 def test_just_what_may_lie_in_tmp_is_not_too_much():
@@ -142,7 +160,10 @@ def test_just_what_may_lie_in_tmp_is_not_too_much():
 
 def test_disk_is_named_only_where_memory_would_be_taken_anew():
     disks = replace(HOST, disks=("/data (3.4 TiB)",))
-    assert not any("large temporary" in line for line in decide(replace(disks, has_tmpfs=True), LIMITS).evidence)
+    assert not any(
+        "large temporary" in line
+        for line in decide(replace(disks, has_tmpfs=True), LIMITS).evidence
+    )
     assert not any("large temporary" in line for line in decide(HOST, LIMITS).evidence)
 
 
@@ -162,7 +183,10 @@ def test_on_a_slow_disk_it_gets_a_tenth_of_ram_and_at_most_64_gib(ram_gib, gib):
         ({"has_tmpfs": True}, "in memory already"),
         ({"scheduler": "slurmd.service runs"}, "slurmd.service runs: files that jobs put"),
         ({"slow_disk": "", "place": "/ (ext4)"}, "not known to be a hard disk"),
-        ({"slow_disk": ""}, "the disk of /tmp is not known, and training gains nothing"),  # of an image
+        (
+            {"slow_disk": ""},
+            "the disk of /tmp is not known, and training gains nothing",
+        ),  # of an image
         ({"disks": ("/data (3 TiB)",), "has_tmpdir": True}, "/data (3 TiB) is the better place"),
         ({"age": "10d (/etc/tmpfiles.d/a.conf:1)"}, "kept for a time (10d"),
         ({"used_bytes": 17 * GIB}, "17 GiB are in /tmp, more than a quarter of 64 GiB"),
@@ -176,6 +200,9 @@ def test_by_default_it_is_left_where_memory_is_no_better(changes, said):
 
 def test_larger_disk_is_advised_once():
     case = TmpCase(1024 * GIB, place="/ (ext4)", disks=("/data (3 TiB)",))
-    assert decide(case, SLOW).advice == "temporary files go to / (ext4), although /data (3 TiB) has more room"
+    assert (
+        decide(case, SLOW).advice
+        == "temporary files go to / (ext4), although /data (3 TiB) has more room"
+    )
     assert decide(case, SLOW).disk == "/data"
     assert not decide(case, LIMITS).advice

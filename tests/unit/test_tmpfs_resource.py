@@ -19,7 +19,9 @@ GUARD = "/run/systemd/system/tmp.mount.d/60-hosttune-storage-tmp-tmpfs.conf"
 
 
 def live(gib: int) -> dict:
-    mountinfo = f"{ROOT}\n30 20 0:40 / /tmp rw,nosuid,nodev - tmpfs tmpfs rw,size={gib * GIB // 1024}k\n"
+    mountinfo = (
+        f"{ROOT}\n30 20 0:40 / /tmp rw,nosuid,nodev - tmpfs tmpfs rw,size={gib * GIB // 1024}k\n"
+    )
     return {"mountinfo": mountinfo, "spaces": {"/tmp": Space(gib * GIB, gib * GIB, 1, 1)}}
 
 
@@ -29,7 +31,11 @@ def test_tmp_on_the_disk_gets_a_line_for_the_next_boot_guarded_until_then():
 
     guard, line = finding.changes
     assert (finding.verdict, finding.hold) == (Verdict.DIFFERS, Hold())
-    assert (line.address, line.after, line.activation) == (Address("fstab-line", "/tmp"), LINE, Activation.REBOOT)
+    assert (line.address, line.after, line.activation) == (
+        Address("fstab-line", "/tmp"),
+        LINE,
+        Activation.REBOOT,
+    )
     assert line.details == ("--- /etc/fstab", "+++ /etc/fstab", "@@ -1,0 +2 @@", f"+{LINE}")
     assert line.reversible == "after a reboot"
     assert guard.address == Address("file", GUARD)
@@ -44,7 +50,11 @@ def test_added_line_waits_for_the_reboot_then_is_ok_then_comes_back():
 
     machine.apply(changes)
     waiting = machine.look(tmp_wish(25.6))
-    assert (waiting.verdict, waiting.hold, waiting.changes) == (Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot"), ())
+    assert (waiting.verdict, waiting.hold, waiting.changes) == (
+        Verdict.DIFFERS,
+        Hold(HoldKind.WAITING, "reboot"),
+        (),
+    )
     assert "mount -a" in waiting.todo
 
     booted = StorageHost(machine.fstab, **live(26)).look(tmp_wish(25.6))
@@ -56,7 +66,12 @@ def test_added_line_waits_for_the_reboot_then_is_ok_then_comes_back():
 
 
 def test_options_of_the_wish_replace_the_usual_ones():
-    line = StorageHost("").look(tmp_wish(8, options=("nosuid", "nodev", "nr_inodes=2m"))).changes[-1].after
+    line = (
+        StorageHost("")
+        .look(tmp_wish(8, options=("nosuid", "nodev", "nr_inodes=2m")))
+        .changes[-1]
+        .after
+    )
 
     assert line.startswith("tmpfs /tmp tmpfs mode=1777,nosuid,nodev,nr_inodes=2m,size=8G,nofail,")
 
@@ -96,7 +111,11 @@ def test_smaller_line_gets_its_size_raised_and_nothing_else(options, after):
     finding = machine.look(tmp_wish(16))
 
     (change,) = finding.changes
-    assert (change.address, change.before, change.after) == (Address("fstab", "/tmp"), options, after)
+    assert (change.address, change.before, change.after) == (
+        Address("fstab", "/tmp"),
+        options,
+        after,
+    )
     assert "now a tmpfs of 4 GiB" in finding.evidence
     machine.apply(finding.changes)
     waiting = machine.look(tmp_wish(16))
@@ -115,13 +134,19 @@ def test_smaller_line_gets_its_size_raised_and_nothing_else(options, after):
 def test_smaller_line_whose_mount_fails_is_not_built_upon(options, words, todo):
     finding = StorageHost(f"# mine\ntmpfs /tmp tmpfs {options} 0 0\n", **live(4)).look(tmp_wish(16))
 
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        (),
+    )
     assert finding.hold.detail.startswith("/etc/fstab:2: ")
     assert (words in finding.hold.detail, finding.todo) == (True, todo)
     assert "should be a tmpfs" in finding.reason
 
 
-@pytest.mark.parametrize("options", ["size=32G", "size=50%", "defaults", "size=0", "size=17G,nr_inodes=1"])
+@pytest.mark.parametrize(
+    "options", ["size=32G", "size=50%", "defaults", "size=0", "size=17G,nr_inodes=1"]
+)
 def test_larger_line_is_never_lowered(options):
     finding = StorageHost(f"tmpfs /tmp tmpfs {options} 0 0\n", **live(32)).look(tmp_wish(16))
 
@@ -176,7 +201,10 @@ def test_small_unit_gets_a_drop_in_with_its_own_options(place):
 
     (change,) = finding.changes
     assert change.address == Address("file", DROPIN)
-    assert b"[Mount]\nOptions=mode=1777,strictatime,nosuid,nodev,size=16G,nr_inodes=1m\n" in change.after.content
+    assert (
+        b"[Mount]\nOptions=mode=1777,strictatime,nosuid,nodev,size=16G,nr_inodes=1m\n"
+        in change.after.content
+    )
     assert (change.activation, change.triggers) == (Activation.REBOOT, (Trigger("daemon-reload"),))
     machine.apply(finding.changes)
     assert machine.look(tmp_wish(16)).hold == Hold(HoldKind.WAITING, "reboot")
@@ -192,14 +220,19 @@ def test_percent_signs_of_other_options_are_doubled_in_the_drop_in():
 def test_unit_of_half_the_memory_is_ok():
     files = {USR: UNIT.replace("2%%", "50%%")}
 
-    assert StorageHost("", files=files, links=ENABLED, **live(128)).look(tmp_wish(16)).verdict is Verdict.OK
+    assert (
+        StorageHost("", files=files, links=ENABLED, **live(128)).look(tmp_wish(16)).verdict
+        is Verdict.OK
+    )
 
 
 def test_drop_in_of_ours_that_was_edited_is_held():
     machine = StorageHost("", files={USR: UNIT}, links=ENABLED, **live(5))
     machine.apply(machine.look(tmp_wish(16)).changes)
     content = machine.writer.read(DROPIN)
-    machine.writer.files[DROPIN] = type(machine.writer.files[DROPIN])(content.replace(b"16G", b"1G"))
+    machine.writer.files[DROPIN] = type(machine.writer.files[DROPIN])(
+        content.replace(b"16G", b"1G")
+    )
 
     assert machine.look(tmp_wish(16)).hold.kind is HoldKind.EDITED
 
@@ -230,14 +263,24 @@ def test_wish_for_another_target_is_refused():
 
 def test_size_beyond_the_available_memory_is_said():
     scarce = "only 2 GiB of memory are available now"
-    assert any(scarce in said for said in StorageHost("", available_gib=2).look(tmp_wish(8)).evidence)
+    assert any(
+        scarce in said for said in StorageHost("", available_gib=2).look(tmp_wish(8)).evidence
+    )
     assert not any("available now" in said for said in StorageHost("").look(tmp_wish(8)).evidence)
 
 
 def test_distributions_tmpfs_that_an_upgrade_holds_back_waits_for_the_reboot():
-    held = StorageHost("", files={USR: UNIT.replace("2%%", "50%%"), "/run/systemd/system/tmp.mount": ""}, links=ENABLED)
+    held = StorageHost(
+        "",
+        files={USR: UNIT.replace("2%%", "50%%"), "/run/systemd/system/tmp.mount": ""},
+        links=ENABLED,
+    )
     finding = held.look(tmp_wish(8))
-    assert (finding.verdict, finding.hold, finding.changes) == (Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot"), ())
+    assert (finding.verdict, finding.hold, finding.changes) == (
+        Verdict.DIFFERS,
+        Hold(HoldKind.WAITING, "reboot"),
+        (),
+    )
 
 
 def test_file_that_a_tool_manages_gets_no_line():
@@ -247,9 +290,14 @@ def test_file_that_a_tool_manages_gets_no_line():
 
 
 @pytest.mark.parametrize(
-    ("fstab", "files"), [("/dev/sdb1 /tmp ext4 rw 0 0\n", {}), ("", {"/etc/systemd/system/tmp.mount": DISK})]
+    ("fstab", "files"),
+    [("/dev/sdb1 /tmp ext4 rw 0 0\n", {}), ("", {"/etc/systemd/system/tmp.mount": DISK})],
 )
 def test_disk_at_the_next_boot_is_not_ok_because_a_tmpfs_is_there_now(fstab, files):
     finding = StorageHost(fstab, files=files, **live(32)).look(tmp_wish(16))
 
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.OWNED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.OWNED,
+        (),
+    )

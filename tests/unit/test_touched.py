@@ -36,26 +36,42 @@ def names(choice: Choice) -> list[str]:
     return [name.removeprefix("tests/unit/test_") for name in chosen]
 
 
-def test_tests_that_import_a_module_are_chosen_also_through_another_and_inside_a_function(tree: Path):
+def test_tests_that_import_a_module_are_chosen_also_through_another_and_inside_a_function(
+    tree: Path,
+):
     choice = choose_tests(["hosttune/facts/memory/arc.py"], tree)
     assert names(choice) == ["a.py", "b.py", "d.py"]
     assert (choice.rules, choice.left) == ([], 0)
 
 
-def test_far_tests_are_left_out_where_all_together_take_too_long(tree: Path, monkeypatch: pytest.MonkeyPatch):
-    costs = {f"tests/unit/test_{name}.py": Cost(seconds, 1) for name, seconds in (("a", 5), ("b", 3), ("d", 1))}
+def test_far_tests_are_left_out_where_all_together_take_too_long(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    costs = {
+        f"tests/unit/test_{name}.py": Cost(seconds, 1)
+        for name, seconds in (("a", 5), ("b", 3), ("d", 1))
+    }
     monkeypatch.setattr("tests.touched.read_costs", lambda: costs)
-    for all_s, chosen in ((9, ["a.py", "b.py", "d.py"]), (8, ["a.py", "b.py"]), (7, ["b.py"]), (2, [])):
+    for all_s, chosen in (
+        (9, ["a.py", "b.py", "d.py"]),
+        (8, ["a.py", "b.py"]),
+        (7, ["b.py"]),
+        (2, []),
+    ):
         choice = choose_tests(["hosttune/facts/memory/arc.py"], tree, all_s)
         assert (names(choice), choice.left) == (chosen, 3 - len(chosen))
 
 
 def test_changed_test_is_run_whole_whatever_it_takes(tree: Path):
-    assert choose_tests(["tests/unit/test_c.py"], tree, 0).near == sorted((*ALWAYS, "tests/unit/test_c.py"))
+    assert choose_tests(["tests/unit/test_c.py"], tree, 0).near == sorted(
+        (*ALWAYS, "tests/unit/test_c.py")
+    )
 
 
 def test_rule_and_its_cases_are_one_word_and_a_page_has_its_tests(tree: Path):
-    choice = choose_tests(["hosttune/rules/memory/memory-swappiness.yaml", "tests/rules/memory-swappiness.yaml"], tree)
+    choice = choose_tests(
+        ["hosttune/rules/memory/memory-swappiness.yaml", "tests/rules/memory-swappiness.yaml"], tree
+    )
     assert {*choice.near} == {*ALWAYS, *OF_RULES}
     assert choice.far == ["tests/unit/test_f.py"]
     assert choice.rules == ["memory-swappiness"]
@@ -67,7 +83,9 @@ def test_other_file_has_the_tests_that_name_it(tree: Path):
 
 
 def test_test_that_is_gone_is_not_asked(tree: Path):
-    assert names(choose_tests(["tests/unit/test_a.py", "tests/unit/test_gone.py"], tree)) == ["a.py"]
+    assert names(choose_tests(["tests/unit/test_a.py", "tests/unit/test_gone.py"], tree)) == [
+        "a.py"
+    ]
 
 
 def test_changed_files_are_those_of_git_with_new_ones(tmp_path: Path):

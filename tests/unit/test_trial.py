@@ -74,7 +74,11 @@ def value(host):
 
 def is_clean(host):
     left = [path for path in trial_guard.UNIT_PATHS if host.read(path) is not ABSENT]
-    return not left and not isinstance(host.list(trial_guard.FOLDER), tuple) and host.read(trial_clock.MOTD) is ABSENT
+    return (
+        not left
+        and not isinstance(host.list(trial_guard.FOLDER), tuple)
+        and host.read(trial_clock.MOTD) is ABSENT
+    )
 
 
 def test_no_trial_begins_where_sshd_cannot_be_seen():
@@ -93,7 +97,9 @@ def test_live_run_is_on_trial_until_its_time_is_up():
     assert (trial.state, trial.run, trial.left_s) == (TrialState.LIVE, receipt.run_id, 900)
     assert value(host) == "10"
     timers = [line for line in host.ran if line.startswith("systemd-run")]
-    for line, (unit, moment) in zip(timers, (("making", "cut-off"), ("deadline", "deadline")), strict=False):
+    for line, (unit, moment) in zip(
+        timers, (("making", "cut-off"), ("deadline", "deadline")), strict=False
+    ):
         assert f"--unit=hosttune-trial-{trial.run}-{unit} --on-active=900s" in line
         assert line.endswith(f"come-back {moment} {trial.run}")
     assert f"systemctl stop hosttune-trial-{trial.run}-making.timer" in host.ran
@@ -139,7 +145,10 @@ def test_marks_and_boots_tell_where_a_run_stands(marks, armed, tried, state):
 
 
 def test_run_without_anything_in_force_waits_for_the_next_boot_from_its_start():
-    assert state_of({"armed"}, is_armed_boot=True, is_tried_boot=False, has_live=False) is TrialState.NEXT_BOOT
+    assert (
+        state_of({"armed"}, is_armed_boot=True, is_tried_boot=False, has_live=False)
+        is TrialState.NEXT_BOOT
+    )
 
 
 class FullHost(TrialRunHost):
@@ -172,7 +181,9 @@ def test_return_has_room_on_a_disk_that_is_full_by_then():
         (70, "failed\ninactive", TrialState.OVERDUE),
     ],
 )
-def test_run_whose_time_passed_without_a_return_is_not_on_trial_for_ever(late_s, unit, state, monkeypatch):
+def test_run_whose_time_passed_without_a_return_is_not_on_trial_for_ever(
+    late_s, unit, state, monkeypatch
+):
     host, _, trial = begun(*LIVE)
     asked = []
 
@@ -228,7 +239,9 @@ def test_confirmation_in_the_last_second_counts_and_the_deadline_finds_nothing()
 def test_confirmation_after_the_return_is_too_late_and_is_told_why():
     host, receipt, trial = begun(*LIVE)
     come_back(host.session, host, trial, "it was not confirmed within 15 min")
-    with pytest.raises(Refused, match=r" was rolled back at [0-9: -]+ UTC, because it was not confirmed within"):
+    with pytest.raises(
+        Refused, match=r" was rolled back at [0-9: -]+ UTC, because it was not confirmed within"
+    ):
         require_confirmable(host.session, host, receipt.run_id)
 
 
@@ -278,7 +291,9 @@ def test_what_takes_effect_at_the_next_boot_is_on_trial_there_and_confirmed_ther
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")  # as the guard does
     assert read_trial(host).state is TrialState.THIS_BOOT
-    ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    ended = confirm(
+        host.session, host, require_confirmable(host.session, host, None), lambda _: None
+    )
     assert ended.state is TrialState.CONFIRMED
     assert is_clean(host)
     assert isinstance(host.read("/etc/modprobe.d/60-hosttune-net.conf"), bytes)
@@ -287,12 +302,16 @@ def test_what_takes_effect_at_the_next_boot_is_on_trial_there_and_confirmed_ther
 def test_run_with_both_parts_is_confirmed_twice():
     host, _, trial = begun(*LIVE, boot_change())
     assert trial.state is TrialState.LIVE
-    ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    ended = confirm(
+        host.session, host, require_confirmable(host.session, host, None), lambda _: None
+    )
     assert ended.state is TrialState.NEXT_BOOT
     assert not is_clean(host)
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
-    ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    ended = confirm(
+        host.session, host, require_confirmable(host.session, host, None), lambda _: None
+    )
     assert ended.state is TrialState.CONFIRMED
 
 
@@ -302,7 +321,9 @@ def test_what_a_young_boot_lacks_may_still_come():
     confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
-    assert still_coming_up(read_trial(host), host).startswith("this boot is 20 s old, and what comes late in one")
+    assert still_coming_up(read_trial(host), host).startswith(
+        "this boot is 20 s old, and what comes late in one"
+    )
     host.after_s(280)
     assert still_coming_up(read_trial(host), host) == ""
 
@@ -318,7 +339,10 @@ def test_what_a_boot_takes_away_by_itself_is_not_lost():
     trial_guard.mark(host, "trying")
     assert not any(path in one.sentence for one in look_for_losses(host.session, read_trial(host)))
     host.remove("/etc/modprobe.d/60-hosttune-net.conf", expected=boot_change().after.content)
-    assert any("60-hosttune-net.conf" in one.sentence for one in look_for_losses(host.session, read_trial(host)))
+    assert any(
+        "60-hosttune-net.conf" in one.sentence
+        for one in look_for_losses(host.session, read_trial(host))
+    )
 
 
 def test_boot_on_trial_that_nobody_confirms_goes_back_and_reboots_once():
@@ -338,10 +362,14 @@ def test_boot_on_trial_that_nobody_confirms_goes_back_and_reboots_once():
     assert is_clean(host)
 
 
-def test_return_that_is_late_tells_the_reboot_that_it_needs_and_makes_it_where_nobody_can(grub, monkeypatch):
+def test_return_that_is_late_tells_the_reboot_that_it_needs_and_makes_it_where_nobody_can(
+    grub, monkeypatch
+):
     """As where the guard was cut off before it had marked the boot on trial."""
     for may_reboot in (False, True):
-        host, _, trial = begun(argument_change(), boot_change(), host=TrialRunHost(dict(grub.base.files)))
+        host, _, trial = begun(
+            argument_change(), boot_change(), host=TrialRunHost(dict(grub.base.files))
+        )
         host.boot(TRIAL, f"ro iommu=pt hosttune.trial={trial.run}")
         assert read_trial(host).state is TrialState.OVERDUE
         ended = finish(host.session, host, lambda _: None, may_reboot=may_reboot)
@@ -350,17 +378,22 @@ def test_return_that_is_late_tells_the_reboot_that_it_needs_and_makes_it_where_n
 
 
 def test_gpu_at_work_is_rebooted_under_only_at_the_last_deadline(monkeypatch):
-    """The guard's script waits: it is kept for that, and reboots where this program, or its list of processes, hangs."""
+    """The guard's script waits: it is kept for that, and reboots where this program, or its list of
+    processes, hangs.
+    """
     host, _, trial = begun(boot_change())
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
     monkeypatch.setattr(
-        "hosttune.actions.trial.trial._list_gpu_work", lambda _: ("train.py of alice holds /dev/nvidia0",)
+        "hosttune.actions.trial.trial._list_gpu_work",
+        lambda _: ("train.py of alice holds /dev/nvidia0",),
     )
     ended = come_back(host.session, host, read_trial(host), "nobody confirmed it", may_reboot=True)
     assert host.read("/etc/modprobe.d/60-hosttune-net.conf") is ABSENT
     assert "systemctl reboot" not in host.ran
-    assert ended.needs_reboot.endswith("which waits for at most 1 h: train.py of alice holds /dev/nvidia0")
+    assert ended.needs_reboot.endswith(
+        "which waits for at most 1 h: train.py of alice holds /dev/nvidia0"
+    )
     assert ended.needs_reboot in host.read(trial_clock.MOTD).decode()
     waiting = next(line for line in host.ran if f"--unit=hosttune-trial-{trial.run}-reboot" in line)
     assert waiting.endswith("-- sh /etc/hosttune/trial/run reboot")
@@ -374,7 +407,8 @@ def test_return_whose_reboot_cannot_be_left_to_the_guard_is_tried_again(monkeypa
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
     monkeypatch.setattr(
-        "hosttune.actions.trial.trial._list_gpu_work", lambda _: ("train.py of alice holds /dev/nvidia0",)
+        "hosttune.actions.trial.trial._list_gpu_work",
+        lambda _: ("train.py of alice holds /dev/nvidia0",),
     )
     host.refused.add("systemd-run --unit=hosttune-trial-")
     with pytest.raises(Refused):
@@ -399,11 +433,17 @@ def test_what_the_guard_took_back_is_booked_on_paper_with_its_reason():
     host, _receipt, _ = begun(boot_change())
     path = "/etc/modprobe.d/60-hosttune-net.conf"
     host.remove(path, expected=host.read(path))
-    host.append(trial_guard.LOG, f"the boot on trial has stopped in emergency mode\nput back {path}\n".encode())
+    host.append(
+        trial_guard.LOG,
+        f"the boot on trial has stopped in emergency mode\nput back {path}\n".encode(),
+    )
     host.boot(TRIAL)
     trial_guard.mark(host, "returned")
     ended = finish(host.session, host, lambda _: None)
-    assert (ended.state, ended.reason) == (TrialState.CAME_BACK, "the boot on trial has stopped in emergency mode")
+    assert (ended.state, ended.reason) == (
+        TrialState.CAME_BACK,
+        "the boot on trial has stopped in emergency mode",
+    )
     journal = read_journal(host)
     assert journal.runs[-1].steps[0].superseded
     assert journal.runs[-1].who.endswith("the boot on trial has stopped in emergency mode")
@@ -416,7 +456,9 @@ def test_file_that_somebody_edited_meanwhile_is_left_and_the_return_is_in_part()
     ended = come_back(host.session, host, trial, "nobody confirmed it")
     assert ended.state is TrialState.IN_PART
     assert host.read("/etc/sysctl.d/60-hosttune-x.conf") == b"vm.swappiness = 33\n"
-    assert value(host) == "60"  # what is in force is taken back all the same: it may be what keeps people out
+    assert (
+        value(host) == "60"
+    )  # what is in force is taken back all the same: it may be what keeps people out
     assert is_clean(host)
     journal = read_journal(host)
     assert journal.status(journal.run(trial.run)) == "came back in part"
@@ -428,7 +470,10 @@ def test_zeros_that_a_power_cut_left_in_the_log_are_no_reason():
     host, _, _ = begun(boot_change())
     host.boot(TRIAL)
     trial_guard.mark(host, "returned")
-    host.set_file(trial_guard.LOG, "trial of run x\n" + "\0" * 40 + "the host went down while it was taken back\n")
+    host.set_file(
+        trial_guard.LOG,
+        "trial of run x\n" + "\0" * 40 + "the host went down while it was taken back\n",
+    )
     assert read_trial(host).reason == "the host went down while it was taken back"
 
 
@@ -437,7 +482,9 @@ def test_return_that_finds_nothing_to_take_back_is_booked_all_the_same():
     host.set_file("/etc/modprobe.d/60-hosttune-net.conf", "# Petra\n")
     ended = come_back(host.session, host, trial, "nobody confirmed it")
     assert ended.state is TrialState.IN_PART
-    assert [run.who for run in read_journal(host).runs][1:] == ["hosttune come-back: nobody confirmed it"]
+    assert [run.who for run in read_journal(host).runs][1:] == [
+        "hosttune come-back: nobody confirmed it"
+    ]
 
 
 def test_undo_that_somebody_types_leaves_what_an_edit_came_after():
@@ -449,11 +496,17 @@ def test_undo_that_somebody_types_leaves_what_an_edit_came_after():
 
 def test_confirmation_is_booked_and_a_second_one_finds_it(grub, monkeypatch):
     """Of an argument alone, too, which is made in a run of its own."""
-    monkeypatch.setitem(triggers._TRIGGERS, "update-grub", (lambda writer, _: writer.ran.append("grub"), lambda _: ""))
+    monkeypatch.setitem(
+        triggers._TRIGGERS,
+        "update-grub",
+        (lambda writer, _: writer.ran.append("grub"), lambda _: ""),
+    )
     host, receipt, trial = begun(argument_change(), host=grub)
     host.boot(TRIAL, f"ro iommu=pt hosttune.trial={trial.run}")
     trial_guard.mark(host, "trying")
-    ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    ended = confirm(
+        host.session, host, require_confirmable(host.session, host, None), lambda _: None
+    )
     assert ended.state is TrialState.CONFIRMED
     journal = read_journal(host)
     assert [(run.command, journal.status(run)) for run in journal.runs] == [
@@ -477,10 +530,18 @@ def test_power_cut_before_the_menu_is_written_is_ended_without_a_failure(grub, m
     with pytest.raises(PowerCut):
         confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
     host.boot(SECOND)
-    monkeypatch.setitem(triggers._TRIGGERS, "update-grub", (lambda writer, _: writer.ran.append("grub"), lambda _: ""))
+    monkeypatch.setitem(
+        triggers._TRIGGERS,
+        "update-grub",
+        (lambda writer, _: writer.ran.append("grub"), lambda _: ""),
+    )
     recover(host)
     ended = finish(host.session, host, lambda _: None)
-    assert (ended.state, ended.receipt.failed, "grub" in host.ran) == (TrialState.CONFIRMED, (), True)
+    assert (ended.state, ended.receipt.failed, "grub" in host.ran) == (
+        TrialState.CONFIRMED,
+        (),
+        True,
+    )
     assert [run.command for run in read_journal(host).runs].count("confirm") == 1
     assert require_confirmable(host.session, host, receipt.run_id) is None
 
@@ -502,7 +563,9 @@ def test_boot_that_is_asked_for_in_part_takes_the_live_part_back(grub, monkeypat
 
     host, _, _ = begun(*LIVE, argument_change(), host=grub)
     monkeypatch.setattr("hosttune.actions.trial.trial.one_shot.arm_entry", refuse)
-    ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    ended = confirm(
+        host.session, host, require_confirmable(host.session, host, None), lambda _: None
+    )
     assert ended.state is TrialState.CAME_BACK
     assert (value(host), is_clean(host)) == ("60", True)
 
@@ -553,16 +616,23 @@ def test_time_that_cannot_be_kept_takes_the_run_back(monkeypatch):
 def test_run_on_trial_that_is_stopped_comes_back_at_once(monkeypatch):
     host = TrialRunHost()
     plain = host.set_value
-    monkeypatch.setattr(host, "set_value", lambda *words: (plain(*words), signal.raise_signal(signal.SIGINT)))
+    monkeypatch.setattr(
+        host, "set_value", lambda *words: (plain(*words), signal.raise_signal(signal.SIGINT))
+    )
     host, receipt, ended = begun(*LIVE, host=host)
     assert (receipt.stopped, len(receipt.left)) == ("SIGINT", 1)
-    assert (ended.state, ended.reason) == (TrialState.CAME_BACK, "SIGINT stopped it before all was made")
+    assert (ended.state, ended.reason) == (
+        TrialState.CAME_BACK,
+        "SIGINT stopped it before all was made",
+    )
     assert (value(host), is_clean(host)) == ("60", True)
 
 
 def test_argument_that_is_still_there_is_lost(grub):
     host, _, trial = begun(argument_change("quiet"), host=grub)
-    host.set_file(RECORD, host.read(RECORD).decode().replace('"dropped": []', '"dropped": ["nomodeset"]'))
+    host.set_file(
+        RECORD, host.read(RECORD).decode().replace('"dropped": []', '"dropped": ["nomodeset"]')
+    )
     host.boot(TRIAL, f"ro quiet nomodeset hosttune.trial={trial.run}")
     trial_guard.mark(host, "trying")
     found = [one.sentence for one in look_for_losses(host.session, read_trial(host))]
@@ -638,14 +708,23 @@ def test_came_back_is_known_to_the_journal_until_somebody_sets_it_again():
 
 
 def login(*names):
-    """A host whose command descends from processes of these names, each with the second of its start, and the number
-    of its terminal: major << 8 | minor.
+    """A host whose command descends from processes of these names, each with the second of its
+    start, and the number of its terminal: major << 8 | minor.
     """
     files, pid = {}, 1000
     for number, (name, started, *terminal) in enumerate(names):
         own = "self" if number == 0 else str(pid + number)
         parent = pid + number + 1 if number + 1 < len(names) else 1
-        fields = ["S", str(parent), "0", "0", str(sum(terminal)), *["0"] * 14, str(int(started * 100)), "0"]
+        fields = [
+            "S",
+            str(parent),
+            "0",
+            "0",
+            str(sum(terminal)),
+            *["0"] * 14,
+            str(int(started * 100)),
+            "0",
+        ]
         files[f"/proc/{own}/stat"] = f"{pid + number} ({name}) {' '.join(fields)}\n"
     return read_login(TrialRunHost(files))
 
@@ -653,14 +732,39 @@ def login(*names):
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        ((("python3", 150), ("sudo", 150), ("bash", 90), ("sshd", 90), ("sshd", 90), ("sshd", 5)), "was there before"),
-        ((("python3", 150), ("bash", 120), ("sshd-session", 120), ("sshd-session", 120), ("sshd", 5)), ""),
+        (
+            (
+                ("python3", 150),
+                ("sudo", 150),
+                ("bash", 90),
+                ("sshd", 90),
+                ("sshd", 90),
+                ("sshd", 5),
+            ),
+            "was there before",
+        ),
+        (
+            (
+                ("python3", 150),
+                ("bash", 120),
+                ("sshd-session", 120),
+                ("sshd-session", 120),
+                ("sshd", 5),
+            ),
+            "",
+        ),
         ((("python3", 150), ("bash", 120), ("tmux: server", 90)), "runs in tmux"),
         ((("python3", 150), ("bash", 50), ("login", 10)), ""),
         ((("python3", 150), ("a) (b", 120), ("sshd", 100.5)), ""),
         ((("python3", 150, PTS), ("sudo", 150, TTY), ("bash", 50, TTY), ("login", 10, TTY)), ""),
-        ((("python3", 150, PTS), ("bash", 150, PTS)), "does not show over which"),  # run0, machinectl shell
-        ((("python3", 150, PTS), ("sudo", 150, PTS), ("bash", 50, PTS), ("node", 40)), "does not show over which"),
+        (
+            (("python3", 150, PTS), ("bash", 150, PTS)),
+            "does not show over which",
+        ),  # run0, machinectl shell
+        (
+            (("python3", 150, PTS), ("sudo", 150, PTS), ("bash", 50, PTS), ("node", 40)),
+            "does not show over which",
+        ),
         ((("python3", 150, PTS), ("bash", 50, PTS), ("mosh-server", 40)), "was there before"),
         ((("python3", 150, PTS), ("bash", 120, PTS), ("dropbear", 120), ("dropbear", 3)), ""),
         ((("python3", 150), ("sh", 149)), ""),  # a unit of systemd
@@ -673,7 +777,9 @@ def test_only_a_connection_that_began_after_the_changes_confirms_them(names, say
 
 def test_old_connection_is_refused_live_and_taken_in_the_boot_on_trial(monkeypatch):
     host, _, _ = begun(*LIVE, boot_change())
-    monkeypatch.setattr("hosttune.actions.trial.trial.read_login", lambda _: Login(is_remote=True, began_s=50.0))
+    monkeypatch.setattr(
+        "hosttune.actions.trial.trial.read_login", lambda _: Login(is_remote=True, began_s=50.0)
+    )
     with pytest.raises(Refused, match="this connection was there before the changes"):
         require_confirmable(host.session, host, None)
     trial_guard.mark(host, "settled")
@@ -689,7 +795,9 @@ def test_health_is_looked_at_by_a_timer_of_its_own():
     assert timers[2].endswith(f"come-back look {trial.run}")
 
 
-ENTRY = BootEntry("Debian", "6.1.0-1", ("insmod ext2",), "/vmlinuz-6.1.0-1", "root=UUID=1 ro", ("initrd /initrd",))
+ENTRY = BootEntry(
+    "Debian", "6.1.0-1", ("insmod ext2",), "/vmlinuz-6.1.0-1", "root=UUID=1 ro", ("initrd /initrd",)
+)
 
 
 @pytest.fixture
@@ -699,7 +807,9 @@ def grub(monkeypatch):
     return TrialRunHost({ENVIRONMENT: BLOCK})
 
 
-def test_argument_of_the_kernel_is_in_the_entry_for_one_boot_alone_until_it_is_confirmed(grub, monkeypatch):
+def test_argument_of_the_kernel_is_in_the_entry_for_one_boot_alone_until_it_is_confirmed(
+    grub, monkeypatch
+):
     host, receipt, trial = begun(argument_change(), host=grub)
     assert (trial.state, receipt.outcomes) == (TrialState.NEXT_BOOT, ())
     assert host.read(GRUB) is ABSENT
@@ -707,8 +817,14 @@ def test_argument_of_the_kernel_is_in_the_entry_for_one_boot_alone_until_it_is_c
     assert is_asked_for(host)
     host.boot(TRIAL, f"ro iommu=pt hosttune.trial={trial.run}")
     trial_guard.mark(host, "trying")
-    monkeypatch.setitem(triggers._TRIGGERS, "update-grub", (lambda writer, _: writer.ran.append("grub"), lambda _: ""))
-    ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    monkeypatch.setitem(
+        triggers._TRIGGERS,
+        "update-grub",
+        (lambda writer, _: writer.ran.append("grub"), lambda _: ""),
+    )
+    ended = confirm(
+        host.session, host, require_confirmable(host.session, host, None), lambda _: None
+    )
     assert ended.state is TrialState.CONFIRMED
     assert not ended.receipt.failed
     assert b"iommu=pt" in host.read(GRUB)
@@ -721,12 +837,20 @@ def test_parts_of_a_trial_are_one_intention(grub, monkeypatch):
     confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
     host.boot(TRIAL, f"ro iommu=pt hosttune.trial={receipt.run_id}")
     trial_guard.mark(host, "trying")
-    monkeypatch.setitem(triggers._TRIGGERS, "update-grub", (lambda writer, _: writer.ran.append("grub"), lambda _: ""))
-    ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
+    monkeypatch.setitem(
+        triggers._TRIGGERS,
+        "update-grub",
+        (lambda writer, _: writer.ran.append("grub"), lambda _: ""),
+    )
+    ended = confirm(
+        host.session, host, require_confirmable(host.session, host, None), lambda _: None
+    )
     assert (ended.state, ended.receipt.part_of) == (TrialState.CONFIRMED, receipt.run_id)
     planned = plan_undo(host.session)
     assert planned.runs == (receipt.run_id, ended.receipt.run_id)
-    assert {one.address for one in planned.plan.changes} == {one.address for one in (*LIVE, argument_change())}
+    assert {one.address for one in planned.plan.changes} == {
+        one.address for one in (*LIVE, argument_change())
+    }
 
 
 def test_argument_that_nobody_confirms_is_forgotten_held_and_named_with_the_reason(grub):
@@ -743,7 +867,10 @@ def test_argument_that_nobody_confirms_is_forgotten_held_and_named_with_the_reas
     told = [(one["command"], one["status"]) for one in history_json(read_journal(host), {})["runs"]]
     assert told == [("undo", "finished"), ("apply", "came back")]
     assert "failed" not in history_report(read_journal(host), PAGE)
-    with pytest.raises(Refused, match=r" was rolled back at [0-9: -]+ UTC, because this boot did not take the entry"):
+    with pytest.raises(
+        Refused,
+        match=r" was rolled back at [0-9: -]+ UTC, because this boot did not take the entry",
+    ):
         require_confirmable(host.session, host, trial.run)
 
 
@@ -763,7 +890,10 @@ def test_boot_that_cannot_be_asked_for_takes_the_run_back_at_once(grub, monkeypa
     monkeypatch.setattr("hosttune.actions.trial.trial.one_shot.arm_entry", refuse)
     host, _receipt, ended = begun(argument_change(), boot_change(), host=grub)
     assert ended.state is TrialState.CAME_BACK
-    assert ended.reason == "the boot on trial cannot be asked for: the environment block does not read back"
+    assert (
+        ended.reason
+        == "the boot on trial cannot be asked for: the environment block does not read back"
+    )
     assert host.read("/etc/modprobe.d/60-hosttune-net.conf") is ABSENT
     assert is_clean(host)
 
@@ -777,7 +907,9 @@ def test_value_that_came_back_is_held_until_it_is_asked_for_again():
     held = hold_back(finding, Policy(), facts, {}, {}, back)
     assert (held.hold.kind, held.hold.detail, held.changes) == (HoldKind.CAME_BACK, told, ())
     assert "apply --yes --again memory-swappiness" in held.todo
-    assert hold_back(finding, Policy(again=("memory-swappiness",)), facts, {}, {}, back).changes == (change,)
+    assert hold_back(
+        finding, Policy(again=("memory-swappiness",)), facts, {}, {}, back
+    ).changes == (change,)
     other = {change.address: ("20", told)}
     assert hold_back(finding, Policy(), facts, {}, {}, other).changes == (change,)
 
@@ -808,9 +940,16 @@ def test_run_that_was_killed_half_way_is_no_less_taken_back_at_its_deadline(monk
         require_confirmable(host.session, host, None)
     recover(host)
     assert read_trial(host).state is TrialState.LIVE
-    assert come_back(host.session, host, read_trial(host), "nobody confirmed it").state is TrialState.CAME_BACK
+    assert (
+        come_back(host.session, host, read_trial(host), "nobody confirmed it").state
+        is TrialState.CAME_BACK
+    )
     assert (value(host), is_clean(host)) == ("60", True)
-    assert any(f"hosttune-trial-{run.id}-making" in line for run in read_journal(host).runs[:1] for line in host.ran)
+    assert any(
+        f"hosttune-trial-{run.id}-making" in line
+        for run in read_journal(host).runs[:1]
+        for line in host.ran
+    )
 
 
 def test_what_the_guard_has_taken_back_is_told_before_it_is_booked():

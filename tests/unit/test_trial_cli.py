@@ -1,4 +1,6 @@
-"""A trial from the command line: asked for, refused, confirmed, looked at, taken back; in text and JSON."""
+"""A trial from the command line: asked for, refused, confirmed, looked at, taken back; in text and
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ ON_TRIAL = ("apply", "--yes", *ONLY, "--confirm-within", "15m")
 def host(changed, monkeypatch):
     """A host whose systemd keeps time, and where a guard has room."""
     changed.files["/proc/uptime"] = FileValue(b"1000.00 1.0\n")
-    changed.files["/proc/self/mountinfo"] = FileValue(b"22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n")
+    changed.files["/proc/self/mountinfo"] = FileValue(
+        b"22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+    )
     changed.folders |= {"/run/motd.d": True, "/etc/systemd/system": True}
     changed.kind = "live"
     ask, monkey = changed.query, monkeypatch
@@ -75,7 +79,12 @@ def test_run_on_trial_is_seen_refuses_another_and_is_confirmed(run, host):
     assert "To undo it at once:" in out
     status, out, err = run("trial", "--format", "json")
     said = json.loads(out)
-    assert (status, said["state"], said["left_s"], faults(said, "trial")) == (1, "on trial: live", 900, [])
+    assert (status, said["state"], said["left_s"], faults(said, "trial")) == (
+        1,
+        "on trial: live",
+        900,
+        [],
+    )
     assert said["format_version"] == 1
     assert "(15 minutes left)" in run("history")[1]
     assert faults(json.loads(run("history", "--format", "json")[1]), "history") == []
@@ -105,7 +114,8 @@ def test_losses_are_shown_and_confirmed_only_anyway(run, host, monkeypatch):
     assert "--anyway" in err
     assert "ask again" not in err
     monkeypatch.setattr(
-        "hosttune.actions.trial.trial.still_coming_up", lambda *_: "this boot is 20 s old: ask again then"
+        "hosttune.actions.trial.trial.still_coming_up",
+        lambda *_: "this boot is 20 s old: ask again then",
     )
     assert "hosttune: this boot is 20 s old: ask again then" in run("confirm")[2]
     assert run("confirm", "--anyway")[0] == 0
@@ -130,7 +140,11 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     assert run("come-back", "deadline", name)[0] == 0
     assert host.read("/proc/sys/vm/swappiness") == b"60\n"
     status, out, _ = run("trial")
-    assert (status, f"run {name} was rolled back at" in out, "it was not confirmed within 15 min" in out) == (
+    assert (
+        status,
+        f"run {name} was rolled back at" in out,
+        "it was not confirmed within 15 min" in out,
+    ) == (
         1,
         True,
         True,
@@ -138,7 +152,9 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     told = json.loads(run("trial", "--format", "json")[1])
     assert faults(told, "trial") == []
     assert (told["run"], told["state"], told["is_open"]) == (name, "came back", False)
-    assert host.list(trial_guard.FOLDER) is ABSENT or not isinstance(host.list(trial_guard.FOLDER), tuple)
+    assert host.list(trial_guard.FOLDER) is ABSENT or not isinstance(
+        host.list(trial_guard.FOLDER), tuple
+    )
     status, out, _ = run("check", *ONLY)
     assert status == 1
     assert "rolled back at" in out
@@ -153,7 +169,9 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
 def test_run_that_was_cut_off_is_taken_back_by_the_timer_that_began_with_it(run, host):
     run(*ON_TRIAL)
     made = host.files[RECORD]
-    host.files[RECORD] = FileValue(json.dumps(dict(json.loads(made.content), made_s=0.0)).encode(), 0o600)
+    host.files[RECORD] = FileValue(
+        json.dumps(dict(json.loads(made.content), made_s=0.0)).encode(), 0o600
+    )
     assert run("come-back", "cut-off", read_trial(host).run)[0] == 0
     assert host.read("/proc/sys/vm/swappiness") == b"60\n"
     status, out, _ = run("trial")
@@ -181,11 +199,18 @@ def test_policy_puts_every_apply_on_trial_unless_it_is_switched_off(run, host, t
     status, out, _ = run("apply", *ONLY, "--policy", policy)
     assert "Until a person, or this host's health, confirms it, at most 30 min" in out
     assert "at most 30 min" in run("plan", *ONLY, "--policy", policy)[1]
-    assert json.loads(run("plan", *ONLY, "--policy", policy, "--format", "json")[1])["trial"]["by"] == "health"
+    assert (
+        json.loads(run("plan", *ONLY, "--policy", policy, "--format", "json")[1])["trial"]["by"]
+        == "health"
+    )
     assert "On trial" not in run("apply", *ONLY, "--policy", policy, "--confirm-within", "off")[1]
-    served.answer({"command": "plan", "look": {"only": [ONLY[1]], "policy": str(policy)}})  # a program asks
+    served.answer(
+        {"command": "plan", "look": {"only": [ONLY[1]], "policy": str(policy)}}
+    )  # a program asks
     assert json.loads(capsys.readouterr().out)["trial"]["within_s"] == 1800
-    served.answer({"command": "apply", "yes": True, "look": {"only": [ONLY[1]], "policy": str(policy)}})
+    served.answer(
+        {"command": "apply", "yes": True, "look": {"only": [ONLY[1]], "policy": str(policy)}}
+    )
     assert json.loads(capsys.readouterr().out)["trial"]["state"] == "on trial: live"
     assert run("undo", "--yes")[0] == 0
     policy.write_text("confirm: {within: 1m}\n")
@@ -195,10 +220,14 @@ def test_policy_puts_every_apply_on_trial_unless_it_is_switched_off(run, host, t
     assert run("apply", *ONLY, "--policy", policy)[0] == 2
 
 
-def test_plan_of_nothing_but_what_cannot_come_back_is_refused_and_never_made_without_a_trial(run, host, monkeypatch):
+def test_plan_of_nothing_but_what_cannot_come_back_is_refused_and_never_made_without_a_trial(
+    run, host, monkeypatch
+):
     from hosttune.engine.decide import trial
 
-    monkeypatch.setattr(trial, "_try_change", lambda change, *_: trial._keep_change(change, "nothing takes it back"))
+    monkeypatch.setattr(
+        trial, "_try_change", lambda change, *_: trial._keep_change(change, "nothing takes it back")
+    )
     before = dict(host.files)
     status, _, err = run(*ON_TRIAL)
     assert status == 2
@@ -226,14 +255,18 @@ def test_look_at_an_open_trial_holds_nobody_up(run, host, monkeypatch):
 
     monkeypatch.setattr("hosttune.actions.run.open_for_change", hold)
     monkeypatch.setattr("hosttune.host.open_writer", lambda **_: host)
-    monkeypatch.setattr("hosttune.actions.trial.standing.await_health", lambda *_, **__: Judged(True, (), 1.0))
+    monkeypatch.setattr(
+        "hosttune.actions.trial.standing.await_health", lambda *_, **__: Judged(True, (), 1.0)
+    )
     assert run("come-back", "look", name)[0] == 0
     assert json.loads(run("trial", "--format", "json")[1])["state"] == "on trial: live"
 
 
 @pytest.fixture
 def looking(run, host, monkeypatch):
-    """A look at a live run that its host's health may confirm: what happens at each moment is up to the test."""
+    """A look at a live run that its host's health may confirm: what happens at each moment is up to
+    the test.
+    """
 
     def look(losses):
         run(*ON_TRIAL, "--confirm-by", "health")
@@ -246,7 +279,9 @@ def looking(run, host, monkeypatch):
     return look
 
 
-def test_health_that_was_lost_while_the_lock_was_waited_for_does_not_confirm(run, host, looking, monkeypatch):
+def test_health_that_was_lost_while_the_lock_was_waited_for_does_not_confirm(
+    run, host, looking, monkeypatch
+):
     gone = (Loss(Aspect.MOUNT, "/data", "/data is not mounted any more"),)
     answers = [(), gone, gone]
     name = looking(lambda: answers.pop(0))
@@ -258,7 +293,10 @@ def test_health_that_was_lost_while_the_lock_was_waited_for_does_not_confirm(run
 
     monkeypatch.setattr("hosttune.actions.trial.standing.await_health", judge)
     assert run("come-back", "look", name)[0] == 0
-    assert (judged, answers) == ([(), gone], [])  # the second look, with the lock, was not as before: once more
+    assert (judged, answers) == (
+        [(), gone],
+        [],
+    )  # the second look, with the lock, was not as before: once more
     last = json.loads(run("history", "--format", "json")[1])["runs"][0]
     assert last["who"] == "hosttune come-back: not as before: /data is not mounted any more"
 
@@ -269,14 +307,20 @@ def test_health_is_not_asked_before_the_run_has_come_to_its_end(run, host, looki
     half = json.dumps(dict(json.loads(made.content), made_s=0.0)).encode()
     host.files[RECORD] = FileValue(half, 0o600)
     monkeypatch.setattr(
-        "hosttune.actions.trial.standing.await_health", lambda *_, **__: pytest.fail("it is not at its end")
+        "hosttune.actions.trial.standing.await_health",
+        lambda *_, **__: pytest.fail("it is not at its end"),
     )
     assert run("come-back", "look", name)[0] == 0
-    monkeypatch.setattr("hosttune.actions.trial.standing.await_health", lambda *_, **__: Judged(True, (), 1.0))
+    monkeypatch.setattr(
+        "hosttune.actions.trial.standing.await_health", lambda *_, **__: Judged(True, (), 1.0)
+    )
     host.files[RECORD] = made
     assert run("come-back", "look", name)[0] == 0
     assert run("confirm", name)[0] == 0
-    assert json.loads(run("history", "--format", "json")[1])["runs"][0]["who"] == "hosttune, by this host's health"
+    assert (
+        json.loads(run("history", "--format", "json")[1])["runs"][0]["who"]
+        == "hosttune, by this host's health"
+    )
 
 
 def test_word_too_many_in_the_policy_keeps_nobody_from_confirming_and_from_going_back(run, host):
@@ -308,7 +352,11 @@ def booted(host, monkeypatch):
 
     def half_at_boot(change, terms, one_boot):
         is_file = change.address.kind == "file"
-        return trial.TriedChange(change, trial.TrialPart.NEXT_BOOT) if is_file else tried(change, terms, one_boot)
+        return (
+            trial.TriedChange(change, trial.TrialPart.NEXT_BOOT)
+            if is_file
+            else tried(change, terms, one_boot)
+        )
 
     monkeypatch.setattr(trial, "_try_change", half_at_boot)
     return boots
@@ -317,9 +365,13 @@ def booted(host, monkeypatch):
 BOOTS = (*ON_TRIAL, "--reboot")
 
 
-def test_boot_on_trial_is_made_when_what_is_in_force_at_once_is_confirmed_and_not_before(run, booted, monkeypatch):
+def test_boot_on_trial_is_made_when_what_is_in_force_at_once_is_confirmed_and_not_before(
+    run, booted, monkeypatch
+):
     _, out, _ = run(*(word for word in BOOTS if word != "--yes"))
-    assert "hosttune will boot this host once as soon as what takes effect at once is confirmed" in out
+    assert (
+        "hosttune will boot this host once as soon as what takes effect at once is confirmed" in out
+    )
     confirmed = []
 
     def wait(_):
@@ -330,11 +382,16 @@ def test_boot_on_trial_is_made_when_what_is_in_force_at_once_is_confirmed_and_no
     status, _, err = run(*BOOTS)
     assert [one[0] for one in confirmed] == [0]
     assert len(booted) == 1
-    assert (status, "the boot did not come" in err) == (2, True)  # where it comes, nobody reads this any more
+    assert (status, "the boot did not come" in err) == (
+        2,
+        True,
+    )  # where it comes, nobody reads this any more
     assert json.loads(run("trial", "--format", "json")[1])["state"] == "on trial: next boot"
 
 
-def test_confirmation_whose_boot_cannot_be_asked_for_comes_back_and_is_none(run, host, booted, monkeypatch):
+def test_confirmation_whose_boot_cannot_be_asked_for_comes_back_and_is_none(
+    run, host, booted, monkeypatch
+):
     def refuse(*_):
         raise Refused("the environment block does not read back")
 
@@ -356,16 +413,24 @@ def test_run_that_came_back_is_not_booted_for(run, host, booted, monkeypatch):
 
 def test_run_without_a_boot_on_trial_is_not_booted_for(run, host, monkeypatch):
     host.folders["/run/systemd/system"] = True
-    monkeypatch.setattr("hosttune.actions.gate.ready.reboot", lambda _: pytest.fail("it was booted"))
+    monkeypatch.setattr(
+        "hosttune.actions.gate.ready.reboot", lambda _: pytest.fail("it was booted")
+    )
     status, _, err = run(*BOOTS)
-    assert (status, "not booted: no boot is on trial, and one would take the run back" in err) == (0, True)
+    assert (status, "not booted: no boot is on trial, and one would take the run back" in err) == (
+        0,
+        True,
+    )
 
 
 def test_plan_of_two_boots_is_refused_on_trial(run, booted, host, monkeypatch):
     monkeypatch.setattr("hosttune.engine.decide.reboot.boots_of", lambda _: 2)
     before = dict(host.files)
     status, _, err = run(*BOOTS)
-    assert (status, "this plan needs 2 boots, and a run on trial has one; nothing was changed" in err) == (2, True)
+    assert (
+        status,
+        "this plan needs 2 boots, and a run on trial has one; nothing was changed" in err,
+    ) == (2, True)
     assert (host.files, booted) == (before, [])
 
 

@@ -1,5 +1,6 @@
-"""The power is cut, or the process killed, at each write of a trial: arming, applying, confirming, taking back. What is
-left is brought to its end by whoever looks next, and is as before, or as it was confirmed.
+"""The power is cut, or the process killed, at each write of a trial: arming, applying, confirming,
+taking back. What is left is brought to its end by whoever looks next, and is as before, or as it
+was confirmed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from hosttune.actions.trial.trial import apply_on_trial, come_back, confirm, fin
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.values import ABSENT
 from tests.unit.trial_host import PowerCut
-from tests.unit.trial_runs import SWAPPINESS, TrialRunHost, boot_change, file_change, plan_of, sysctl_change
+from tests.unit.trial_runs import (
+    SWAPPINESS,
+    TrialRunHost,
+    boot_change,
+    file_change,
+    plan_of,
+    sysctl_change,
+)
 
 CHANGES = (sysctl_change(), file_change(), boot_change())
 ACTS = ("replace", "remove", "append", "set_value", "make_folder", "remove_folder", "run")
@@ -34,7 +42,9 @@ class CutHost(TrialRunHost):
 
 
 for _name in ACTS:
-    setattr(CutHost, _name, lambda self, *args, _name=_name, **more: self._act(_name, *args, **more))
+    setattr(
+        CutHost, _name, lambda self, *args, _name=_name, **more: self._act(_name, *args, **more)
+    )
 
 
 def begin(host):
@@ -101,7 +111,9 @@ ARMING, CONFIRMING, RETURNING = (
 def test_cut_while_it_begins_ends_as_before(after):
     host = CutHost()
     cut(begin, host, after)
-    armed = host.read(f"{trial_guard.FOLDER}/trial.json") is not ABSENT and "armed" in trial_guard.read_marks(host)
+    armed = host.read(
+        f"{trial_guard.FOLDER}/trial.json"
+    ) is not ABSENT and "armed" in trial_guard.read_marks(host)
     assert armed or is_old(host)  # nothing was changed that nobody watches
     look(host)
     if read_trial(host) is not None:

@@ -1,4 +1,6 @@
-"""What a trial needs of the door: a message that systemd's journal finds again, and a lock that is waited for."""
+"""What a trial needs of the door: a message that systemd's journal finds again, and a lock that is
+waited for.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ def test_message_goes_to_syslog_where_no_journal_listens(tmp_path, monkeypatch):
 def test_lock_is_waited_for_and_the_holder_is_named_when_the_time_is_up(tmp_path, monkeypatch):
     path = str(tmp_path / "lock")
     monkeypatch.setattr("hosttune.host.writing.lock._ASK_AGAIN_S", 0.01)
-    with hold_lock(path), pytest.raises(Refused, match=f"process {os.getpid()}"), hold_lock(path, wait_s=0.05):
+    with (
+        hold_lock(path),
+        pytest.raises(Refused, match=f"process {os.getpid()}"),
+        hold_lock(path, wait_s=0.05),
+    ):
         pass
     held, let_go = threading.Event(), threading.Event()
 

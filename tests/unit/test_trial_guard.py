@@ -13,18 +13,38 @@ from hosttune.host.door import Space
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
-from tests.unit.trial_host import ARMED_IN, BLOCK, BOOT_ID, SECOND, TRIAL, GuardedRoot, PowerCut, TrialHost
+from tests.unit.trial_host import (
+    ARMED_IN,
+    BLOCK,
+    BOOT_ID,
+    SECOND,
+    TRIAL,
+    GuardedRoot,
+    PowerCut,
+    TrialHost,
+)
 
 RUN = "20261124T100000-1a2b"
 FSTAB = "/etc/fstab"
 OLD, NEW = b"UUID=1 / ext4 defaults 0 1\n", b"UUID=1 / ext4 noatime 0 1\n"
-FILES = (KeptFile(FSTAB, FileValue(OLD), FileValue(NEW)), KeptFile("/etc/a.conf", ABSENT, FileValue(b"a\n")))
-ENTRY = BootEntry("Debian", "6.1.0-1", ("insmod ext2",), "/vmlinuz-6.1.0-1", "root=UUID=1 ro", ("initrd /initrd",))
+FILES = (
+    KeptFile(FSTAB, FileValue(OLD), FileValue(NEW)),
+    KeptFile("/etc/a.conf", ABSENT, FileValue(b"a\n")),
+)
+ENTRY = BootEntry(
+    "Debian", "6.1.0-1", ("insmod ext2",), "/vmlinuz-6.1.0-1", "root=UUID=1 ro", ("initrd /initrd",)
+)
 MOUNTS = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
 
 
 def reader(files=None, **more) -> FakeReader:
-    base = {BOOT_ID: ARMED_IN, FSTAB: OLD, ENVIRONMENT: BLOCK, "/etc/hosttune/policy.yaml": "", **(files or {})}
+    base = {
+        BOOT_ID: ARMED_IN,
+        FSTAB: OLD,
+        ENVIRONMENT: BLOCK,
+        "/etc/hosttune/policy.yaml": "",
+        **(files or {}),
+    }
     return FakeReader(base, folders=["/etc/systemd/system", *more.pop("folders", ())], **more)
 
 
@@ -103,7 +123,9 @@ ARMING = len(begun().writes)
 
 
 def booted(host: TrialHost, tmp_path, *, takes_entry: bool) -> GuardedRoot | None:
-    """The first boot after a cut: what the early unit makes of it. None where no unit would start."""
+    """The first boot after a cut: what the early unit makes of it. None where no unit would
+    start.
+    """
     folder = host.list(trial_guard.FOLDER)
     wants = host.read(f"{ADMIN}/sysinit.target.d/60-hosttune-come-back.conf")
     if not isinstance(folder, tuple) or "armed" not in folder or not isinstance(wants, bytes):
@@ -211,7 +233,13 @@ def test_disk_full_at_any_write_of_arming_leaves_no_boot_asked_for(fails_at):
 def test_armed_guard_holds_the_bytes_and_the_terms():
     host = TrialHost(reader())
     trial_guard.arm(
-        host, RUN, FILES, within_s=754, has_one_shot=False, check=("/opt/my venv/hosttune", "trial"), come_back=("x",)
+        host,
+        RUN,
+        FILES,
+        within_s=754,
+        has_one_shot=False,
+        check=("/opt/my venv/hosttune", "trial"),
+        come_back=("x",),
     )
     files = {path: value.content for path, value in host.written().items()}
     folder = trial_guard.FOLDER
@@ -275,7 +303,9 @@ def test_no_boot_is_asked_for_that_nobody_watches(lacking):
     if lacking != "settled":
         trial_guard.mark(host, "settled")
     if lacking == "armed":
-        host.remove(f"{trial_guard.FOLDER}/armed", expected=host.read(f"{trial_guard.FOLDER}/armed"))
+        host.remove(
+            f"{trial_guard.FOLDER}/armed", expected=host.read(f"{trial_guard.FOLDER}/armed")
+        )
     with pytest.raises(Refused, match="nothing would watch over it"):
         one_shot.arm_entry(host, ENTRY, RUN, ("iommu=pt",))
     assert host.read(CUSTOM) is ABSENT
@@ -297,13 +327,17 @@ def test_odd_argument_is_refused():
 
 
 def test_block_keeps_all_else():
-    block = b"# GRUB Environment Block\n# WARNING: keep\nsaved_entry=a#b\nnext_entry=\nrecordfail=1\n".ljust(1024, b"#")
+    block = b"# GRUB Environment Block\n# WARNING: keep\nsaved_entry=a#b\nnext_entry=\nrecordfail=1\n".ljust(
+        1024, b"#"
+    )
     with_it = one_shot.with_next_entry(block, "x")
     assert with_it.startswith(
         b"# GRUB Environment Block\n# WARNING: keep\nsaved_entry=a#b\nrecordfail=1\nnext_entry=x\n#"
     )
     assert len(with_it) == 1024
-    assert one_shot.with_next_entry(with_it, "").rstrip(b"#") == with_it.rstrip(b"#").replace(b"next_entry=x\n", b"")
+    assert one_shot.with_next_entry(with_it, "").rstrip(b"#") == with_it.rstrip(b"#").replace(
+        b"next_entry=x\n", b""
+    )
     full = b"# GRUB Environment Block\na=".ljust(1020, b"b") + b"\n###"
     with pytest.raises(Refused, match="no room"):
         one_shot.with_next_entry(full, "hosttune-trial")
@@ -329,12 +363,17 @@ def test_entry_that_grub_does_not_read_is_taken_away():
 
 
 def change(address: str, before, after) -> Change:
-    action = Action.CREATE if before is ABSENT else Action.DELETE if after is ABSENT else Action.UPDATE
+    action = (
+        Action.CREATE if before is ABSENT else Action.DELETE if after is ABSENT else Action.UPDATE
+    )
     return Change(Address.parse(address), action, before, after, "rule")
 
 
 def test_kept_are_the_files_that_changes_write_by_their_own_places():
-    base = reader({"/etc/real.conf": "old\n", "/proc/sys/vm/swappiness": "60\n"}, links={"/etc/link.conf": "real.conf"})
+    base = reader(
+        {"/etc/real.conf": "old\n", "/proc/sys/vm/swappiness": "60\n"},
+        links={"/etc/link.conf": "real.conf"},
+    )
     changes = (
         change("file:/etc/link.conf", FileValue(b"old\n"), FileValue(b"new\n")),
         change("file:/etc/x.conf", ABSENT, FileValue(b"x\n")),
@@ -348,7 +387,10 @@ def test_kept_are_the_files_that_changes_write_by_their_own_places():
 
 def test_several_edits_of_one_file_are_one():
     fstab = "UUID=1 / ext4 defaults 0 1\nUUID=2 /data ext4 defaults 0 2\nUUID=3 /more ext4 defaults 0 2\n"
-    changes = (change("fstab:/data", "defaults", "noatime"), change("fstab:/more", "defaults", "noatime"))
+    changes = (
+        change("fstab:/data", "defaults", "noatime"),
+        change("fstab:/more", "defaults", "noatime"),
+    )
     (kept,) = trial_guard.kept_files(reader({FSTAB: fstab}), changes)
     assert kept.path == FSTAB
     assert isinstance(kept.after, FileValue)
@@ -357,16 +399,24 @@ def test_several_edits_of_one_file_are_one():
 
 def test_change_that_cannot_be_made_is_no_trial():
     with pytest.raises(HosttuneError):
-        trial_guard.kept_files(reader(), (change("file:/etc/fstab", FileValue(b"other\n"), FileValue(b"x\n")),))
+        trial_guard.kept_files(
+            reader(), (change("file:/etc/fstab", FileValue(b"other\n"), FileValue(b"x\n")),)
+        )
 
 
 # Where a guard cannot be set up
 
 
 def fit(files=None, **more) -> FakeReader:
-    there = {"/proc/self/mountinfo": MOUNTS, "/proc/1/comm": "systemd", "/proc/sys/kernel/osrelease": "6.1.0"}
+    there = {
+        "/proc/self/mountinfo": MOUNTS,
+        "/proc/1/comm": "systemd",
+        "/proc/sys/kernel/osrelease": "6.1.0",
+    }
     spaces = more.pop("spaces", {"/etc": Space(1 << 30, 1 << 29, 1000, 900)})
-    return reader({**there, **(files or {})}, folders=["/run/systemd/system"], spaces=spaces, **more)
+    return reader(
+        {**there, **(files or {})}, folders=["/run/systemd/system"], spaces=spaces, **more
+    )
 
 
 def reasons(base: FakeReader, files=FILES) -> tuple[str, ...]:

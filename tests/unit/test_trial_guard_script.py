@@ -1,4 +1,6 @@
-"""The script that guards a boot on trial, under the shells that are here, in a folder that stands for the root."""
+"""The script that guards a boot on trial, under the shells that are here, in a folder that stands
+for the root.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ FILES = (
 
 
 def armed(files=FILES, *, has_one_shot=False, settled=True, come_back=()) -> TrialHost:
-    host = TrialHost(FakeReader({BOOT_ID: ARMED_IN, "/etc/hosttune/policy.yaml": ""}, folders=["/etc/systemd/system"]))
+    host = TrialHost(
+        FakeReader(
+            {BOOT_ID: ARMED_IN, "/etc/hosttune/policy.yaml": ""}, folders=["/etc/systemd/system"]
+        )
+    )
     owned = tuple(
         KeptFile(
             one.path,
@@ -61,7 +67,13 @@ def armed(files=FILES, *, has_one_shot=False, settled=True, come_back=()) -> Tri
         for one in files
     )
     trial_guard.arm(
-        host, RUN, owned, within_s=900, has_one_shot=has_one_shot, check=("true",), come_back=tuple(come_back)
+        host,
+        RUN,
+        owned,
+        within_s=900,
+        has_one_shot=has_one_shot,
+        check=("true",),
+        come_back=tuple(come_back),
     )
     if settled:
         trial_guard.mark(host, "settled")
@@ -102,13 +114,17 @@ def is_new(root: GuardedRoot) -> bool:
 def is_quiet(root: GuardedRoot) -> bool:
     """It did nothing at all."""
     return (
-        is_new(root) and WATCHERS.issuperset(root.calls) and not {"returned", "failed", "partly", "put"} & root.marks()
+        is_new(root)
+        and WATCHERS.issuperset(root.calls)
+        and not {"returned", "failed", "partly", "put"} & root.marks()
     )
 
 
 @pytest.mark.parametrize("mode", ["early", "emergency", "deadline"])
 def test_in_the_boot_that_armed_it_nothing_is_done(guarded, mode):
-    """A daemon-reload makes the units known at once, and who starts any service then pulls them in."""
+    """A daemon-reload makes the units known at once, and who starts any service then pulls them
+    in.
+    """
     root = guarded(settled=False)
     assert root.boot(ARMED_IN, mode) == 0
     assert is_quiet(root)
@@ -192,7 +208,9 @@ def test_deadline_comes_back_and_says_it_on_terminals(guarded):
 
 
 @pytest.mark.parametrize(("status", "by_script"), [(0, False), (2, True)])
-def test_deadline_of_a_boot_that_is_through_leaves_it_to_the_whole_program(guarded, status, by_script):
+def test_deadline_of_a_boot_that_is_through_leaves_it_to_the_whole_program(
+    guarded, status, by_script
+):
     root = guarded(come_back=("come-back-of-ours", "a b"))
     root.stand_in("come-back-of-ours", f"exit {status}")
     root.boot(TRIAL, "early")
@@ -219,7 +237,9 @@ def test_whole_program_that_gave_up_half_way_leaves_the_rest_to_the_script(guard
 
 
 @pytest.mark.parametrize("says", ["failed returned", ""])
-def test_whole_program_that_put_the_files_back_and_ended_before_its_reboot_is_rebooted_for(guarded, says):
+def test_whole_program_that_put_the_files_back_and_ended_before_its_reboot_is_rebooted_for(
+    guarded, says
+):
     """It failed at something else, or was killed: this boot still runs with what is on trial."""
     root = guarded(come_back=("come-back-of-ours",))
     kept = {one.path: one.before for one in FILES}
@@ -230,7 +250,9 @@ def test_whole_program_that_put_the_files_back_and_ended_before_its_reboot_is_re
         for number, (path, before) in enumerate(kept.items(), 1)
     )
     marks = "".join(f"echo {TRIAL} > {root.folder}/{name}; " for name in says.split())
-    root.stand_in("come-back-of-ours", f"echo returned > {root.folder}/decided; {undone}{marks}exit 2")
+    root.stand_in(
+        "come-back-of-ours", f"echo returned > {root.folder}/decided; {undone}{marks}exit 2"
+    )
     root.boot(TRIAL, "early")
     root.boot(TRIAL, "deadline")
     assert is_old(root)
@@ -261,7 +283,9 @@ def test_whole_program_that_is_stuck_in_the_kernel_is_left_behind(guarded):
 
 @pytest.mark.parametrize("hangs", ["sha256sum", "wall", "cmp"])
 def test_whatever_holds_the_script_up_the_last_deadline_reboots(guarded, hangs):
-    """As a disk that does not answer, or a terminal that is blocked: the next boot goes on with the return."""
+    """As a disk that does not answer, or a terminal that is blocked: the next boot goes on with the
+    return.
+    """
     root = guarded()
     root.boot(TRIAL, "early")
     wait = f"while [ ! -e {root.root}/over ]; do {shutil.which('sleep')} 0.05; done"
@@ -289,9 +313,14 @@ def await_reboot(root: GuardedRoot) -> None:
 
 
 def run_hold(root: GuardedRoot, boot: str = TRIAL) -> None:
-    """Start what opens sysrq-trigger early. From then on its name is not found, as where a user holds the lock of /proc."""
+    """Start what opens sysrq-trigger early. From then on its name is not found, as where a user
+    holds the lock of /proc.
+    """
     due = f"{root.root}/due-$1"
-    root.stand_in("sleep", f"echo $$ > {root.root}/pid-$1; while [ ! -e {due} ]; do {shutil.which('sleep')} 0.02; done")
+    root.stand_in(
+        "sleep",
+        f"echo $$ > {root.root}/pid-$1; while [ ! -e {due} ]; do {shutil.which('sleep')} 0.02; done",
+    )
     root.write(BOOT_ID, f"{boot}\n".encode())
     subprocess.run(
         [str(root.root / "usr/bin/sh"), str(root.folder / "run"), "hold", "900"], check=True, timeout=60,
@@ -309,11 +338,15 @@ def await_calls(root: GuardedRoot, *calls: str) -> None:
 
 
 def reset_of(root: GuardedRoot, *, is_due: bool) -> bytes:
-    """What sysrq-trigger gets in the end, with no program and no name outside of the guard's folder."""
+    """What sysrq-trigger gets in the end, with no program and no name outside of the guard's
+    folder.
+    """
     (root.root / "usr/bin").rename(root.root / "usr/gone")
     waiting = int(root.read("/pid-5000") or 0)
     root.write("/due-4940", b"")
-    for _ in range(200):  # the look whether it is still on trial ends the other wait, or it does not
+    for _ in range(
+        200
+    ):  # the look whether it is still on trial ends the other wait, or it does not
         if is_due or not waiting or not os.path.exists(f"/proc/{waiting}"):
             break
         time.sleep(0.05)
@@ -374,7 +407,9 @@ def test_deadline_before_the_boot_is_through_asks_no_other_program(guarded):
 
 
 def on_entry(root: GuardedRoot, word: str) -> None:
-    root.write("/proc/cmdline", f"BOOT_IMAGE=/vmlinuz root=/dev/vda1 iommu=pt panic=30 {word}".encode())
+    root.write(
+        "/proc/cmdline", f"BOOT_IMAGE=/vmlinuz root=/dev/vda1 iommu=pt panic=30 {word}".encode()
+    )
 
 
 def test_entry_for_one_boot_is_the_boot_on_trial(guarded):
@@ -486,7 +521,10 @@ def test_on_a_full_disk_what_was_kept_free_is_used_for_the_return(guarded):
     root.boot(TRIAL, "early")
     assert (root.folder / "room").stat().st_size > 256 << 10
     read_only(root)  # as where there is no room for the probe
-    root.stand_in("rm", f'case "$*" in */room) rmdir {root.folder}/probe ;; esac; exec {root.whole("rm")} "$@"')
+    root.stand_in(
+        "rm",
+        f'case "$*" in */room) rmdir {root.folder}/probe ;; esac; exec {root.whole("rm")} "$@"',
+    )
     root.boot(TRIAL, "deadline")
     assert is_old(root)
     assert root.reboots == 1
@@ -529,7 +567,9 @@ def test_root_that_stays_read_only_is_left_and_not_rebooted(guarded):
 
 
 def test_disk_that_is_full_is_told_and_the_next_boot_with_room_takes_it_back(guarded):
-    """A full disk takes an empty file, but no byte: what is marked there would be read as a return that failed."""
+    """A full disk takes an empty file, but no byte: what is marked there would be read as a return
+    that failed.
+    """
     root = guarded()
     root.boot(TRIAL, "early")
     read_only(root)
@@ -547,9 +587,11 @@ STOPS_RESET = "systemctl --no-block stop hosttune-trial-reset.service"
 
 
 @pytest.mark.parametrize("fails", ["probe", "mv"])
-def test_user_who_takes_all_that_becomes_free_only_delays_the_return_to_the_next_boot(guarded, fails):
-    """At the deadline no file can be made, though there may be room again a moment later. The reset stays due, and the
-    next boot has what was kept for it.
+def test_user_who_takes_all_that_becomes_free_only_delays_the_return_to_the_next_boot(
+    guarded, fails
+):
+    """At the deadline no file can be made, though there may be room again a moment later. The reset
+    stays due, and the next boot has what was kept for it.
     """
     root = guarded(FILES[:1])
     root.boot(TRIAL, "early")
@@ -606,7 +648,9 @@ def test_return_that_failed_for_want_of_room_comes_about_at_the_next_boot(guarde
 
 def test_return_that_cannot_be_recorded_does_not_reboot(guarded):
     root = guarded(FILES[:1])
-    root.stand_in("sync", f'case "$*" in */returned*) exit 1 ;; esac; exec {root.whole("sync")} "$@"')
+    root.stand_in(
+        "sync", f'case "$*" in */returned*) exit 1 ;; esac; exec {root.whole("sync")} "$@"'
+    )
     root.boot(TRIAL, "emergency")
     assert root.read(FSTAB) == OLD_FSTAB
     assert root.reboots == 0
@@ -644,10 +688,14 @@ def test_confirmed_run_is_left_alone_whatever_is_left_of_the_guard(guarded, mode
 
 
 def test_confirmation_in_the_last_second_wins_or_comes_too_late(guarded):
-    """It comes while the deadline has begun to act, right before the guard decides; and right after."""
+    """It comes while the deadline has begun to act, right before the guard decides; and right
+    after.
+    """
     root = guarded()
     root.boot(TRIAL, "early")
-    root.stand_in("sha256sum", f'echo confirmed > {root.folder}/decided; exec {root.whole("sha256sum")} "$@"')
+    root.stand_in(
+        "sha256sum", f'echo confirmed > {root.folder}/decided; exec {root.whole("sha256sum")} "$@"'
+    )
     root.boot(TRIAL, "deadline")
     assert is_new(root)
     assert root.reboots == 0
@@ -675,7 +723,12 @@ def test_guard_that_was_not_armed_to_its_end_does_nothing(guarded, mode):
 
 
 @pytest.mark.parametrize(
-    ("tool", "at"), [(tool, at) for tool, calls in (("mv", 2), ("rm", 3), ("sync", 11)) for at in range(1, calls + 1)]
+    ("tool", "at"),
+    [
+        (tool, at)
+        for tool, calls in (("mv", 2), ("rm", 3), ("sync", 11))
+        for at in range(1, calls + 1)
+    ],
 )
 def test_return_that_is_cut_off_is_finished_by_the_next_boot_with_one_reboot(guarded, tool, at):
     root = guarded()
@@ -701,7 +754,9 @@ def test_two_guards_at_once_reboot_once(guarded):
     """The deadline comes while emergency mode is being left: who is second finds the turn taken."""
     root = guarded()
     root.boot(TRIAL, "early")
-    second = f"[ -e {root.root}/once ] || {{ echo > {root.root}/once; sh {root.folder}/run deadline; }}"
+    second = (
+        f"[ -e {root.root}/once ] || {{ echo > {root.root}/once; sh {root.folder}/run deadline; }}"
+    )
     root.stand_in("mv", f'{second}\nexec {root.whole("mv")} "$@"')
     root.boot(TRIAL, "emergency")
     assert is_old(root)
@@ -718,14 +773,18 @@ def test_reboot_that_hangs_is_followed_by_harder_ones(guarded):
         time.sleep(0.05)
     assert trigger.read_bytes() == b"b\n"
     assert "systemctl reboot -f" in root.calls
-    assert [call for call in root.calls if call in {"sleep 300", "sleep 60"}] == ["sleep 300", "sleep 60"]
+    assert [call for call in root.calls if call in {"sleep 300", "sleep 60"}] == [
+        "sleep 300",
+        "sleep 60",
+    ]
 
 
 def test_each_reboot_is_one_of_the_machine(guarded):
     """Not of a kernel that somebody has loaded by kexec, and not into /run/nextroot."""
     root = guarded()
     root.stand_in(
-        "systemctl", f'echo "$SYSTEMCTL_SKIP_AUTO_KEXEC$SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT" >> {root.root}/whole'
+        "systemctl",
+        f'echo "$SYSTEMCTL_SKIP_AUTO_KEXEC$SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT" >> {root.root}/whole',
     )
     root.boot(TRIAL, "emergency")
     for _ in range(200):
@@ -756,7 +815,9 @@ def test_late_unit_of_another_boot_clears_what_grub_could_not(guarded):
     on_entry(root, "hosttune.trial=unwritable\n")
     root.stand_in("grub-editenv", '[ "$2" != list ] || echo next_entry=hosttune-trial')
     root.write("/boot/grub/grubenv", BLOCK)
-    root.write("/boot/grub/custom.cfg", f"# Written by hosttune for the trial of run {RUN}\n".encode())
+    root.write(
+        "/boot/grub/custom.cfg", f"# Written by hosttune for the trial of run {RUN}\n".encode()
+    )
     root.boot(TRIAL, "early")
     assert root.boot(TRIAL, "late") == 0
     assert f"grub-editenv {root.root}/boot/grub/grubenv unset next_entry" in root.calls
@@ -767,11 +828,15 @@ def test_what_asks_for_the_entry_is_cleared_by_the_first_boot_of_another(guarded
     """Before anything else: the next boot would be on trial, and nobody would watch over it."""
     root = guarded(has_one_shot=True)
     root.stand_in("grub-editenv", '[ "$2" != list ] || echo next_entry=hosttune-trial')
-    root.write("/boot/grub/custom.cfg", f"# Written by hosttune for the trial of run {RUN}\n".encode())
+    root.write(
+        "/boot/grub/custom.cfg", f"# Written by hosttune for the trial of run {RUN}\n".encode()
+    )
     root.boot(TRIAL, "early")
     assert is_old(root)
     calls = root.calls
-    assert calls.index(f"grub-editenv {root.root}/boot/grub/grubenv unset next_entry") < calls.index("systemctl reboot")
+    assert calls.index(
+        f"grub-editenv {root.root}/boot/grub/grubenv unset next_entry"
+    ) < calls.index("systemctl reboot")
 
 
 def test_late_unit_leaves_the_entries_of_others(guarded):
@@ -810,11 +875,15 @@ def test_every_path_of_the_script_lies_below_its_root():
     text = template_text("come-back.sh") or ""
     code = "\n".join(row for row in text.splitlines()[1:] if not row.lstrip().startswith("#"))
     assert code.count("R=\n") == 1
-    bare = re.findall(r'(?<![\w$}*"/])/(?:dev|proc|etc|boot|run|sys|usr|bin|sbin|var)\b[^\s;"]*', code)
+    bare = re.findall(
+        r'(?<![\w$}*"/])/(?:dev|proc|etc|boot|run|sys|usr|bin|sbin|var)\b[^\s;"]*', code
+    )
     assert set(bare) <= {"/dev/null", "/dev/null)", "/dev/nvidia", "/dev/kfd"}
 
 
-@pytest.mark.parametrize("shell", [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)])
+@pytest.mark.parametrize(
+    "shell", [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+)
 def test_other_shells_read_it(shell, tmp_path):
     (tmp_path / "run").write_text(template_text("come-back.sh") or "")
     words = [shell, "sh"] if shell == "busybox" else [shell]

@@ -17,9 +17,19 @@ from tests.unit.fake_reader import FakeReader
 from tests.unit.trial_runs import argument_change, boot_change, file_change, plan_of, sysctl_change
 
 TERMS = TrialTerms(900)
-PACKAGES = replace(sysctl_change(), address=Address("package-set", "nvidia-driver-580"), before=ABSENT, after=("a=1",))
+PACKAGES = replace(
+    sysctl_change(),
+    address=Address("package-set", "nvidia-driver-580"),
+    before=ABSENT,
+    after=("a=1",),
+)
 PAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
-MOUNT = replace(sysctl_change(), address=Address("data-mount", "/data"), before=ABSENT, after="xfs UUID=1 defaults")
+MOUNT = replace(
+    sysctl_change(),
+    address=Address("data-mount", "/data"),
+    before=ABSENT,
+    after="xfs UUID=1 defaults",
+)
 
 
 def part(change, terms=TERMS, one_boot=()):
@@ -40,7 +50,10 @@ def part(change, terms=TERMS, one_boot=()):
         (replace(sysctl_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
         (replace(boot_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
         (MOUNT, TrialPart.NO_RETURN),
-        (replace(sysctl_change(), address=Address("sysctl", "vm.nr_hugepages")), TrialPart.NO_RETURN),
+        (
+            replace(sysctl_change(), address=Address("sysctl", "vm.nr_hugepages")),
+            TrialPart.NO_RETURN,
+        ),
         (replace(sysctl_change(), address=Address("sysfs", PAGES)), TrialPart.NO_RETURN),
     ],
     ids=[
@@ -74,12 +87,21 @@ def test_entry_for_one_boot_has_what_the_drop_in_adds_and_lacks_what_it_drops():
 
 def test_argument_cannot_come_back_where_grub_would_loop():
     found = part(argument_change(), one_boot=("its environment block lies on lvm", "it is damaged"))
-    assert (found.part, found.reason) == (TrialPart.NO_RETURN, "its environment block lies on lvm; it is damaged")
+    assert (found.part, found.reason) == (
+        TrialPart.NO_RETURN,
+        "its environment block lies on lvm; it is damaged",
+    )
 
 
 def test_policy_may_leave_the_boot_out():
-    found = plan_trial(plan_of(sysctl_change(), boot_change(), argument_change()), TrialTerms(900, boot=False))
-    assert [one.part for one in found.tried] == [TrialPart.NOW, TrialPart.UNTRIED, TrialPart.UNTRIED]
+    found = plan_trial(
+        plan_of(sysctl_change(), boot_change(), argument_change()), TrialTerms(900, boot=False)
+    )
+    assert [one.part for one in found.tried] == [
+        TrialPart.NOW,
+        TrialPart.UNTRIED,
+        TrialPart.UNTRIED,
+    ]
     assert (found.has_live, found.has_boot, found.later) == (True, False, ())
 
 
@@ -99,12 +121,16 @@ def test_what_cannot_come_back_is_refused_unless_it_was_agreed_to():
     require_promise(planned, without_return=True)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("2m", 120), ("15m", 900), ("90m", 5400), ("24h", 86400), ("120s", 120)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("2m", 120), ("15m", 900), ("90m", 5400), ("24h", 86400), ("120s", 120)]
+)
 def test_time_for_a_trial(text, seconds):
     assert span_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "1m", "25h", "15", "15 m", "-15m", "015m", "1d", "15M", "1000000m"])
+@pytest.mark.parametrize(
+    "text", ["", "1m", "25h", "15", "15 m", "-15m", "015m", "1d", "15M", "1000000m"]
+)
 def test_time_that_is_none_is_refused(text):
     with pytest.raises(HosttuneError, match="is no time for a trial"):
         span_s(text)
@@ -125,7 +151,9 @@ def test_what_is_typed_comes_before_what_the_policy_says():
     says = Says(TrialTerms(1800, Confirmer.HEALTH, boot=False))
     assert AskedTrial(None, None, False).terms(Says()) is None
     assert AskedTrial(None, None, False).terms(says) == says.policy.confirm
-    assert AskedTrial("15m", Confirmer.OPERATOR, False).terms(says) == TrialTerms(900, Confirmer.OPERATOR, boot=False)
+    assert AskedTrial("15m", Confirmer.OPERATOR, False).terms(says) == TrialTerms(
+        900, Confirmer.OPERATOR, boot=False
+    )
     assert AskedTrial("off", None, False).terms(says) is None
     with pytest.raises(HosttuneError, match="there is no trial"):
         AskedTrial(None, Confirmer.HEALTH, False).terms(Says())

@@ -28,12 +28,16 @@ class Host(Overlay):
 
 def facts(work, state="running\n", folders=("/run/systemd/system",), *, image=False):
     queries = {("systemctl", "is-system-running"): state}
-    return SimpleNamespace(reader=FakeReader(queries=queries, folders=folders, persistent_only=image), work=work)
+    return SimpleNamespace(
+        reader=FakeReader(queries=queries, folders=folders, persistent_only=image), work=work
+    )
 
 
 def work(busy=False, containers=()):
     return SimpleNamespace(
-        gpu_containers=containers, is_gpu_busy=busy, evidence=("process 7 (python, ann) holds a GPU",)
+        gpu_containers=containers,
+        is_gpu_busy=busy,
+        evidence=("process 7 (python, ann) holds a GPU",),
     )
 
 
@@ -45,13 +49,21 @@ def test_restart_of_a_service_on_an_idle_host_is_made():
 
 
 def test_restart_waits_for_gpu_work():
-    assert must_wait(RESTART, facts(work(busy=True))) == "GPU work runs: process 7 (python, ann) holds a GPU"
+    assert (
+        must_wait(RESTART, facts(work(busy=True)))
+        == "GPU work runs: process 7 (python, ann) holds a GPU"
+    )
     assert must_wait(Trigger("daemon-reload"), facts(work(busy=True))) == ""
 
 
 def test_restart_waits_with_the_reload_that_brings_its_settings():
-    assert must_wait(RESTART, facts(work(containers=("docker 1234",)))) == "GPU containers run: docker 1234"
-    assert must_wait(RESTART, facts(work(), "starting\n")) == "the service manager is still starting"
+    assert (
+        must_wait(RESTART, facts(work(containers=("docker 1234",))))
+        == "GPU containers run: docker 1234"
+    )
+    assert (
+        must_wait(RESTART, facts(work(), "starting\n")) == "the service manager is still starting"
+    )
 
 
 def test_restart_waits_where_nobody_can_tell_whether_work_runs():
@@ -62,7 +74,9 @@ def test_restart_waits_where_nobody_can_tell_whether_work_runs():
         def is_gpu_busy(self):
             raise UnknownFact("needs root")
 
-    assert must_wait(RESTART, facts(Hidden())) == "cannot find out whether GPU work runs (needs root)"
+    assert (
+        must_wait(RESTART, facts(Hidden())) == "cannot find out whether GPU work runs (needs root)"
+    )
 
 
 def test_reload_waits_where_nobody_can_tell_whether_the_manager_starts_or_containers_run():
@@ -74,13 +88,20 @@ def test_reload_waits_where_nobody_can_tell_whether_the_manager_starts_or_contai
     reason = "cannot find out whether the service manager is still starting (timed out)"
     for trigger in (Trigger("daemon-reload"), RESTART):
         assert must_wait(trigger, facts(work(), Unreadable("timed out"))) == reason
-        assert must_wait(trigger, facts(Hidden())) == "cannot find out whether GPU containers run (needs root)"
+        assert (
+            must_wait(trigger, facts(Hidden()))
+            == "cannot find out whether GPU containers run (needs root)"
+        )
 
 
 @pytest.mark.parametrize("more", [{"folders": ()}, {"image": True}])
 def test_restart_without_a_service_manager_is_left_to_the_boot(more):
     assert must_wait(RESTART, facts(work(busy=True), **more)) == ""
-    host = Host(FakeReader(folders=more.get("folders", ["/run/systemd/system"]), persistent_only="image" in more))
+    host = Host(
+        FakeReader(
+            folders=more.get("folders", ["/run/systemd/system"]), persistent_only="image" in more
+        )
+    )
     run_trigger(RESTART, host)
     assert host.ran == []
 

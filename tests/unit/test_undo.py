@@ -37,7 +37,11 @@ RELOAD = Trigger("daemon-reload")
 
 
 def host():
-    files = {"/proc/sys/vm/a": "60\n", "/proc/sys/vm/b": "1\n", "/proc/sys/kernel/random/boot_id": "boot\n"}
+    files = {
+        "/proc/sys/vm/a": "60\n",
+        "/proc/sys/vm/b": "1\n",
+        "/proc/sys/kernel/random/boot_id": "boot\n",
+    }
     return Overlay(FakeReader(files))
 
 
@@ -77,7 +81,11 @@ def left(planned):
     """The one finding of what is not taken back."""
     (finding,) = planned.plan.findings
     assert (planned.returns, planned.plan.stages) == ((), ())
-    assert (finding.rule, finding.verdict, finding.reason) == ("some-rule", Verdict.DIFFERS, "is left as it is")
+    assert (finding.rule, finding.verdict, finding.reason) == (
+        "some-rule",
+        Verdict.DIFFERS,
+        "is left as it is",
+    )
     assert "put it back by hand, then undo again" in finding.todo
     return finding
 
@@ -95,7 +103,9 @@ def test_value_that_cannot_be_read_is_left_with_the_reason():
     writer = host()
     applied(writer, change())
     plain = writer.read
-    writer.read = lambda path: Unreadable("input/output error") if path == "/proc/sys/vm/a" else plain(path)
+    writer.read = lambda path: (
+        Unreadable("input/output error") if path == "/proc/sys/vm/a" else plain(path)
+    )
     finding = left(plan_undo(session_on(writer)))
     assert finding.hold.kind is HoldKind.REFUSED
     assert "input/output error" in finding.hold.detail
@@ -121,7 +131,9 @@ def test_way_back_that_the_place_refuses_is_left_with_its_words(monkeypatch):
     assert (finding.hold.kind, finding.hold.detail) == (HoldKind.REFUSED, "the proof fails")
 
 
-def test_way_back_that_fails_half_way_is_booked_with_its_error_and_the_value_that_it_left(monkeypatch):
+def test_way_back_that_fails_half_way_is_booked_with_its_error_and_the_value_that_it_left(
+    monkeypatch,
+):
     writer = host()
     applied(writer, change())
     session = session_on(writer)
@@ -174,7 +186,9 @@ def test_where_nothing_can_be_undone_the_report_and_the_receipt_say_so_and_name_
     session.selected = (SimpleNamespace(id="some-rule"),)
     planned = plan_undo(session)
     why = "1 edited by hand, 1 blocked."
-    assert undo_report(planned.plan, Page(), words="undo").startswith(f"this host: nothing can be undone: {why}\n")
+    assert undo_report(planned.plan, Page(), words="undo").startswith(
+        f"this host: nothing can be undone: {why}\n"
+    )
     receipt = undo(session, writer, planned)
     text = receipt_report(receipt, Page(), is_undo=True, left=planned.plan.findings)
     assert text.startswith(f"this host: nothing was undone: {why}\n")
@@ -297,7 +311,9 @@ def test_return_to_the_first_value_passes_other_places_and_what_failed_in_betwee
     applied(writer, change(before="10", after="5"))
     session = session_on(writer)
     first, *_, last = session.journal.runs
-    assert undo(session, writer, plan_undo(session, first.id)).failed == ()  # on paper: a later run holds it
+    assert (
+        undo(session, writer, plan_undo(session, first.id)).failed == ()
+    )  # on paper: a later run holds it
     session = session_on(writer)
     assert undo(session, writer, plan_undo(session, last.id)).failed == ()
     assert writer.read("/proc/sys/vm/a") == b"60\n"
@@ -312,7 +328,9 @@ def test_return_to_the_first_value_passes_what_was_undone_for_good_in_between():
     applied(writer, change(before="10", after="7"))
     first = read_journal(writer).runs[0].id
     session = session_on(writer)
-    assert undo(session, writer, plan_undo(session, first)).failed == ()  # on paper: a later run holds it
+    assert (
+        undo(session, writer, plan_undo(session, first)).failed == ()
+    )  # on paper: a later run holds it
     session = session_on(writer)
     assert undo(session, writer, plan_undo(session)).failed == ()
     assert writer.read("/proc/sys/vm/a") == b"60\n"

@@ -1,4 +1,6 @@
-"""Sets of packages at which a run stopped half-way: named by check, gone on with by apply, never called done."""
+"""Sets of packages at which a run stopped half-way: named by check, gone on with by apply, never
+called done.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -53,7 +55,9 @@ def status(**packages):
 
 
 class Host(FakeReader):
-    """A host with dpkg's status file; what a program does to it stands in `acts`: argv -> new status, or an error."""
+    """A host with dpkg's status file; what a program does to it stands in `acts`: argv -> new
+    status, or an error.
+    """
 
     def __init__(self, **packages):
         files = {STATUS: status(**packages), "/proc/sys/kernel/random/boot_id": "boot\n"}
@@ -95,7 +99,9 @@ def planned(before=ABSENT, after=("a=1", "b=1"), **more):
 
 def begun(host, change, *, undoes=None, left=None, error="interrupted half-way"):
     """A run that was cut off in this change; with `left` one that ended and left it half-way."""
-    recorder = JournalWriter.start(host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d" * 64))
+    recorder = JournalWriter.start(
+        host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d" * 64)
+    )
     step = recorder.intent(change, undoes)
     if left is not None:
         book = recorder.record_failure if undoes else recorder.done
@@ -111,7 +117,10 @@ def session_on(host):
         facts=Facts(host),
         policy=SimpleNamespace(break_work=False, ignore=(RULE,)),
         catalog=SimpleNamespace(
-            find_id=lambda rule: rule, current=lambda rule: rule, former=lambda _: (), rules={RULE: None}
+            find_id=lambda rule: rule,
+            current=lambda rule: rule,
+            former=lambda _: (),
+            rules={RULE: None},
         ),
         selected=(),
         resumed=(),
@@ -125,7 +134,9 @@ def plan_of(*changes):
 
 def found(host, rules=(RULE,)):
     catalog = SimpleNamespace(current=lambda name: name)
-    return find_unended(read_journal(host), host, catalog, [SimpleNamespace(id=rule) for rule in rules])
+    return find_unended(
+        read_journal(host), host, catalog, [SimpleNamespace(id=rule) for rule in rules]
+    )
 
 
 def resumed(host, rules=frozenset({RULE})):
@@ -159,7 +170,9 @@ def test_run_that_was_cut_off_is_named_before_anybody_booked_it():
     begun(host, planned())
     assert len(found(host)) == 1
     assert found(host, rules=("another",)) == ()
-    (sentence,) = describe_interrupted(read_journal(host), host)  # apply makes it whole, whatever rules are selected
+    (sentence,) = describe_interrupted(
+        read_journal(host), host
+    )  # apply makes it whole, whatever rules are selected
     assert "was interrupted after 1 step: sudo hosttune apply --yes goes on with it" in sentence
 
 
@@ -183,15 +196,27 @@ def one_package(name, rule=RULE, **more):
 
 
 def test_each_set_is_looked_at_by_itself():
-    """One that was gone on with, one that is as planned, one of a rule that nobody asks for, two that are half-way."""
-    host = Host(gone_on="1", whole="1", foreign="1 half-configured", c="1 unpacked", d="1 half-configured")
+    """One that was gone on with, one that is as planned, one of a rule that nobody asks for, two
+    that are half-way.
+    """
+    host = Host(
+        gone_on="1", whole="1", foreign="1 half-configured", c="1 unpacked", d="1 half-configured"
+    )
     for name in ("gone_on", "whole", "foreign", "c", "d"):
-        step = begun(host, one_package(name, "another" if name == "foreign" else RULE), left=(f"{name}=1 (unpacked)",))
+        step = begun(
+            host,
+            one_package(name, "another" if name == "foreign" else RULE),
+            left=(f"{name}=1 (unpacked)",),
+        )
         if name == "gone_on":
             JournalWriter(host, read_journal(host).run(step.run)).done(step, "", one_package(name))
     value = Change(Address("sysctl", "vm.a"), Action.UPDATE, "1", "2", RULE)
     begun(host, value)
-    assert [half.planned.address.name for half in find_half_done(read_journal(host), host)] == ["foreign", "c", "d"]
+    assert [half.planned.address.name for half in find_half_done(read_journal(host), host)] == [
+        "foreign",
+        "c",
+        "d",
+    ]
     assert len(found(host)) == 2
     host.acts[CONFIGURE] = dict.fromkeys(("gone_on", "whole", "foreign", "c", "d"), "1")
     assert [one.change.address.name for one in resumed(host)[0]] == ["foreign", "c", "d"]
@@ -221,7 +246,9 @@ def test_set_that_somebody_has_changed_since_is_theirs():
 
 
 def test_set_that_was_cut_off_twice_and_repaired_by_hand_is_still_ours():
-    """What the second run left half-way nobody has booked; the repair has made it whole, and not complete."""
+    """What the second run left half-way nobody has booked; the repair has made it whole, and not
+    complete.
+    """
     host = Host(b="1")
     begun(host, planned(), left=("b=1 (unpacked)",))
     host.files[STATUS] = status(a="1")
@@ -237,7 +264,9 @@ def test_other_version_that_somebodys_apt_left_half_way_is_not_gone_on_with():
 
 def test_package_of_which_dpkg_knows_no_version_yet_is_of_the_run():
     host = Host(b="1 unpacked")
-    host.files[STATUS] += "Package: a\nStatus: install reinstreq half-installed\nArchitecture: all\nVersion:\n\n"
+    host.files[STATUS] += (
+        "Package: a\nStatus: install reinstreq half-installed\nArchitecture: all\nVersion:\n\n"
+    )
     begun(host, planned())
     assert len(found(host)) == 1
 
@@ -256,7 +285,11 @@ def test_apply_goes_on_to_where_the_run_was_to_lead():
     assert [(one.phase, one.change.after) for one in outcomes] == [(Phase.DONE, ("a=1", "b=1"))]
     assert run == step.run
     (in_force,) = read_journal(host).in_force
-    assert (in_force.change.before, in_force.change.after, in_force.error) == (ABSENT, ("a=1", "b=1"), "")
+    assert (in_force.change.before, in_force.change.after, in_force.error) == (
+        ABSENT,
+        ("a=1", "b=1"),
+        "",
+    )
     assert find_half_done(read_journal(host), host) == ()
     assert changed_reboots(outcomes) == ("a and 1 more takes effect at the next boot",)
 
@@ -284,10 +317,14 @@ def test_half_a_line_of_an_apply_that_went_on_is_cut_off_by_the_next():
 
 @pytest.mark.parametrize("rules", [{RULE}, set()], ids=["its rule is selected", "another one"])
 def test_nothing_is_booked_while_another_package_manager_is_at_work(rules):
-    """What it will have done is not known: unattended-upgrades that takes longer than anybody waits."""
+    """What it will have done is not known: unattended-upgrades that takes longer than anybody
+    waits.
+    """
     host = Host(a="1 unpacked")
     begun(host, planned(), left=("a=1 (unpacked)",))
-    host.acts[apt.check()] = Refused("apt-get check: E: Could not get lock /var/lib/dpkg/lock-frontend")
+    host.acts[apt.check()] = Refused(
+        "apt-get check: E: Could not get lock /var/lib/dpkg/lock-frontend"
+    )
     ((outcome,), _run) = resumed(host, frozenset(rules))
     assert "another package manager is still at work" in outcome.error
     assert outcome.hint == "when it has ended, run it again"
@@ -300,7 +337,9 @@ def test_interrupted_run_stays_open_while_its_own_apt_is_still_at_work():
     """It is as before now, and will not be when the apt-get that was left alone has ended."""
     host = Host()
     begun(host, planned())
-    host.acts[apt.check()] = Refused("apt-get check: E: Could not get lock /var/lib/dpkg/lock-frontend")
+    host.acts[apt.check()] = Refused(
+        "apt-get check: E: Could not get lock /var/lib/dpkg/lock-frontend"
+    )
     with pytest.raises(Refused, match="still at work"):
         recover(host)
     (run,) = read_journal(host).interrupted
@@ -314,7 +353,10 @@ def test_run_that_was_cut_off_can_be_taken_back_before_anybody_booked_it():
     host = Host(b="1 unpacked")
     begun(host, planned())
     session = SimpleNamespace(
-        reader=host, journal=read_journal(host), facts=Facts(host), policy=SimpleNamespace(break_work=False)
+        reader=host,
+        journal=read_journal(host),
+        facts=Facts(host),
+        policy=SimpleNamespace(break_work=False),
     )
     way_back = plan_undo(session)
     assert [one.details[0] for one in way_back.plan.changes] == ["remove b 1"]
@@ -324,7 +366,9 @@ def test_run_that_was_cut_off_can_be_taken_back_before_anybody_booked_it():
 def test_what_is_not_gone_on_with_and_stays_broken_is_told():
     host = Host(b="1 half-configured")
     begun(host, planned(), left=("b=1 (half-configured)",))
-    host.acts[CONFIGURE] = Refused("dpkg --configure -a: ended with status 1\n  the module could not be built")
+    host.acts[CONFIGURE] = Refused(
+        "dpkg --configure -a: ended with status 1\n  the module could not be built"
+    )
     ((outcome,), _run) = resumed(host, frozenset())
     assert outcome.phase is Phase.FAILED
     assert "the module could not be built" in outcome.error
@@ -341,14 +385,18 @@ def test_failed_way_back_is_gone_on_with_by_undo_and_not_by_apply():
     execution = Execution(host, recorder, lambda _: None)
     assert execution.make(back, step) is None
     (outcome,) = execution.outcomes
-    way_out = f"sudo hosttune undo {step.run} --yes goes on with it; by hand: sudo dpkg --configure -a"
+    way_out = (
+        f"sudo hosttune undo {step.run} --yes goes on with it; by hand: sudo dpkg --configure -a"
+    )
     assert outcome.hint.startswith(way_out)
 
 
 def test_script_that_fails_again_keeps_it_named_and_tells_the_way_out():
     host = Host(a="1 half-configured", b="1")
     begun(host, planned(), left=("a=1 (half-configured)", "b=1"))
-    host.acts[CONFIGURE] = Refused("dpkg --configure -a: ended with status 1\n  the module could not be built")
+    host.acts[CONFIGURE] = Refused(
+        "dpkg --configure -a: ended with status 1\n  the module could not be built"
+    )
     for _ in range(2):
         ((outcome,), _run) = resumed(host)
         assert (outcome.phase, outcome.change) == (Phase.FAILED, planned())
@@ -372,10 +420,17 @@ def test_way_back_that_stopped_half_way_is_named_and_made_whole_by_apply():
     begun(host, back, undoes=step, left=("a=1 (half-configured)",))
     (one,) = found(host)
     assert "the way back of run" in one.reason
-    assert is_left_after(one, Plan("d" * 64, "0", "", "", "", (), (one,)))  # no apply that ends with 0
-    assert one.todo == f"sudo hosttune undo {step.run} --yes goes on with it"  # another run may have come since
+    assert is_left_after(
+        one, Plan("d" * 64, "0", "", "", "", (), (one,))
+    )  # no apply that ends with 0
+    assert (
+        one.todo == f"sudo hosttune undo {step.run} --yes goes on with it"
+    )  # another run may have come since
     assert read_journal(host).ledger()[SET].goes_on == one.todo
-    assert [read_journal(host).status(run) for run in read_journal(host).runs] == ["finished", "half-way"]
+    assert [read_journal(host).status(run) for run in read_journal(host).runs] == [
+        "finished",
+        "half-way",
+    ]
     host.acts[CONFIGURE] = {"a": "1"}
     host.queries[FIX] = "Remv a [1]\n"  # of these packages alone
     ((outcome,), _run) = resumed(host)
@@ -407,7 +462,11 @@ def test_work_that_began_since_is_not_disturbed(monkeypatch):
         return replace(change, disturbs=Disturbs.GPU_WORK)
 
     def unannounced(change, facts):
-        return ("process 7 computes",) if change.disturbs is Disturbs.GPU_WORK and facts.reader is host else ()
+        return (
+            ("process 7 computes",)
+            if change.disturbs is Disturbs.GPU_WORK and facts.reader is host
+            else ()
+        )
 
     monkeypatch.setattr("hosttune.resources.packages.driver_use.as_of_now", as_of_now)
     monkeypatch.setattr("hosttune.actions.journal.unended.list_unannounced", unannounced)
@@ -444,13 +503,18 @@ def test_going_on_waits_for_apts_lock_and_books_nothing_that_it_cannot_read(monk
     monkeypatch.setattr("hosttune.actions.journal.unended.wait_for_apt", wait)
     before = {path: text for path, text in host.files.items() if path != STATUS}
     ((outcome,), _) = resume(host, read_journal(host), frozenset({RULE}), said.append)
-    assert (outcome.phase, outcome.error, said[-1]) == (Phase.FAILED, "process 9 holds the lock", "waiting")
+    assert (outcome.phase, outcome.error, said[-1]) == (
+        Phase.FAILED,
+        "process 9 holds the lock",
+        "waiting",
+    )
     assert {path: text for path, text in host.files.items() if path != STATUS} == before
 
 
 def test_recovery_configures_nothing_beside_work_that_began_since(monkeypatch):
     monkeypatch.setattr(
-        "hosttune.actions.journal.recover.list_unannounced", lambda _change, _facts: ("process 7 computes",)
+        "hosttune.actions.journal.recover.list_unannounced",
+        lambda _change, _facts: ("process 7 computes",),
     )
     host = Host()
     host.files["/var/lib/dpkg/updates/0001"] = status(b="1 unpacked").partition("\n\n")[2]
@@ -474,14 +538,18 @@ def test_repair_touches_no_other_package():
 REINSTALLED = apt.repair(("a=1",))
 
 
-@pytest.mark.parametrize("touched", ["", "Remv editor [3]\n"], ids=["of the set alone", "another one too"])
+@pytest.mark.parametrize(
+    "touched", ["", "Remv editor [3]\n"], ids=["of the set alone", "another one too"]
+)
 def test_package_that_is_to_be_reinstalled_is_installed_once_more(touched):
     """`-f install` configures what depends on it first, and fails over and over."""
     host = Host(a="1 half-installed", b="1")
     host.files[STATUS] = host.files[STATUS].replace("ok half-installed", "reinstreq half-installed")
     host.queries[apt.repair(("a=1",), simulate=True)] = f"Inst a [1] (1 s [all])\n{touched}"
     host.acts[REINSTALLED] = {"a": "1", "b": "1"}
-    back = Change(SET, Action.UPDATE, ("a=1 (half-installed, reinst-required)", "b=1"), ("a=1", "b=1"), RULE)
+    back = Change(
+        SET, Action.UPDATE, ("a=1 (half-installed, reinst-required)", "b=1"), ("a=1", "b=1"), RULE
+    )
     if touched:
         with pytest.raises(Refused, match="apt would also touch editor"):
             PackageSetAddress().write(host, back)
@@ -492,7 +560,11 @@ def test_package_that_is_to_be_reinstalled_is_installed_once_more(touched):
 
 def test_apt_that_was_killed_is_gone_on_with_in_the_same_run():
     host = Host()
-    host.install(("a=1",), "Inst a (1 s [all])\nInst b (1 s [all])\n", Refused("apt-get: was ended by signal 9"))
+    host.install(
+        ("a=1",),
+        "Inst a (1 s [all])\nInst b (1 s [all])\n",
+        Refused("apt-get: was ended by signal 9"),
+    )
     host.acts[CONFIGURE] = {"b": "1"}
     host.queries[FIX] = "Inst a (1 s [all])\n"
     host.acts[apt.repair()] = {"a": "1", "b": "1"}
@@ -502,7 +574,11 @@ def test_apt_that_was_killed_is_gone_on_with_in_the_same_run():
 
 def test_script_that_failed_is_not_run_again_in_the_same_run():
     host = Host()
-    host.install(("a=1",), "Inst a (1 s [all])\nInst b (1 s [all])\n", Refused("apt-get: ended with status 100"))
+    host.install(
+        ("a=1",),
+        "Inst a (1 s [all])\nInst b (1 s [all])\n",
+        Refused("apt-get: ended with status 100"),
+    )
     with pytest.raises(Refused):
         PackageSetAddress().write(host, planned())
     assert len(host.ran) == 1
@@ -528,7 +604,8 @@ def test_old_version_that_is_half_configured_is_not_as_before():
 
 def test_recovery_lets_dpkg_write_off_its_own_journal(monkeypatch):
     monkeypatch.setattr(
-        "hosttune.resources.packages.package_set.wait_for_apt", lambda _, tell: tell("waiting for process 9")
+        "hosttune.resources.packages.package_set.wait_for_apt",
+        lambda _, tell: tell("waiting for process 9"),
     )
     host, logged, said = Host(), [], []
     host.log = logged.append
@@ -559,7 +636,11 @@ def test_failed_change_is_no_reason_for_a_reboot():
 
 def test_failure_in_an_apply_needs_no_reboot_and_keeps_the_hint():
     host = Host()
-    host.install(("a=1",), "Inst a (1 s [all])\nInst b (1 s [all])\n", Refused("apt-get: ended with status 100"))
+    host.install(
+        ("a=1",),
+        "Inst a (1 s [all])\nInst b (1 s [all])\n",
+        Refused("apt-get: ended with status 100"),
+    )
     receipt = apply(session_on(host), host, plan_of(planned()))
     (failed,) = receipt.failed
     assert "status 100" in failed.error
@@ -580,7 +661,9 @@ def test_sets_that_share_packages_stand_as_the_last_change_left_each():
 
 @pytest.mark.parametrize("act", ["write", "complete"])
 def test_package_that_the_repair_takes_away_is_installed_again(act):
-    """A removal that was stopped: what is half-installed has the version that is wanted, and apt ends its removal."""
+    """A removal that was stopped: what is half-installed has the version that is wanted, and apt
+    ends its removal.
+    """
     host = Host(a="1 half-installed", b="1")
     host.queries[FIX] = "Remv a [1]\n"
 
@@ -601,7 +684,11 @@ def test_package_that_the_repair_takes_away_is_installed_again(act):
 
 def test_packages_are_touched_when_apts_lock_is_free_and_what_stays_of_them_is_told(monkeypatch):
     host = Host()
-    monkeypatch.setattr(package_set, "wait_for_apt", lambda writer, tell: (tell("waiting"), writer.ran.append("wait")))
+    monkeypatch.setattr(
+        package_set,
+        "wait_for_apt",
+        lambda writer, tell: (tell("waiting"), writer.ran.append("wait")),
+    )
     monkeypatch.setattr(package_set, "keep", lambda writer, _old: writer.ran.append("keep"))
     host.install(("a=1",), "Inst a (1 s [all])\nInst b (1 s [all])\n", {"a": "1", "b": "1"})
     host.install(("a-", "b-"), "Remv a [1]\nRemv b [1]\n", {"a": "1 config-files"})
@@ -611,7 +698,13 @@ def test_packages_are_touched_when_apts_lock_is_free_and_what_stays_of_them_is_t
     stays = ("the configuration files of a: sudo apt-get purge a",)
     session = session_on(host)
     assert undo(session, host, plan_undo(session)).stays == stays
-    assert [one if isinstance(one, str) else one[-1] for one in host.ran] == ["wait", "keep", "a=1", "wait", "b-"]
+    assert [one if isinstance(one, str) else one[-1] for one in host.ran] == [
+        "wait",
+        "keep",
+        "a=1",
+        "wait",
+        "b-",
+    ]
     host.files[STATUS] = status(a="1", b="1")
     gone = Change(SET, Action.DELETE, ("a=1", "b=1"), ABSENT, RULE)
     assert apply(session_on(host), host, plan_of(gone)).stays == stays
@@ -634,7 +727,9 @@ def test_apts_lock_is_nothing_to_a_way_back_on_paper_and_to_other_kinds(monkeypa
 UPDATE = Change(SET, Action.UPDATE, ("a=1", "b=1"), ("a=2", "b=2"), RULE)
 OLD, NEW = UPDATE.before, UPDATE.after
 BACK = replace(UPDATE, before=NEW, after=OLD)
-OTHER = replace(UPDATE, address=Address("package-set", "c"), before=("c=1",), after=("c=2",), rule="other")
+OTHER = replace(
+    UPDATE, address=Address("package-set", "c"), before=("c=1",), after=("c=2",), rule="other"
+)
 
 
 def update(host, left=NEW, error=""):
@@ -658,7 +753,12 @@ def way_back_did_nothing(host):
 
 def way_back_of_another_stopped(host):
     other = begun(host, OTHER, left=OTHER.after, error="")
-    begun(host, replace(OTHER, before=OTHER.after, after=OTHER.before), undoes=other, left=("c=1 (unpacked)",))
+    begun(
+        host,
+        replace(OTHER, before=OTHER.after, after=OTHER.before),
+        undoes=other,
+        left=("c=1 (unpacked)",),
+    )
     update(host)
 
 

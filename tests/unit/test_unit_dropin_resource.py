@@ -33,10 +33,16 @@ FILE = Address("file", OURS)
 
 
 def compare(rows, present=ABSENT, running=(), ledger=None, problem=""):
-    """`rows`: the values of ExecStart=, None without a unit; either they or `running` may be Unreadable."""
+    """`rows`: the values of ExecStart=, None without a unit; either they or `running` may be
+    Unreadable.
+    """
     values = rows if isinstance(rows, Unreadable) else tuple(rows or ())
     facts = SimpleNamespace(
-        unit_settings={f"{NAME}/Service/ExecStart": UnitSetting(rows is not None, is_masked=False, values=values)},
+        unit_settings={
+            f"{NAME}/Service/ExecStart": UnitSetting(
+                rows is not None, is_masked=False, values=values
+            )
+        },
         processes={"nvidia-persistenced": NamedProcesses(running, started_at=0)},
     )
     wish = Wish("unit-dropin", NAME, "gpu-persistence", NAME, {"without": OPTION})
@@ -58,7 +64,11 @@ def written(line=LINE):
 def test_packaged_line_with_the_option_is_derived_without_it():
     finding = compare((row(LINE),))
     (change,) = finding.changes
-    assert (finding.verdict, change.action, change.address) == (Verdict.DIFFERS, Action.CREATE, FILE)
+    assert (finding.verdict, change.action, change.address) == (
+        Verdict.DIFFERS,
+        Action.CREATE,
+        FILE,
+    )
     assert change.after.content.endswith(
         b"[Service]\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --user nvpd --verbose\n"
     )
@@ -78,7 +88,11 @@ def test_packaged_line_that_changed_is_derived_anew():
 
 def test_packaged_line_that_lost_the_option_takes_the_drop_in_away():
     present, ledger = written()
-    rows = (row("/usr/bin/nvidia-persistenced"), row("", OURS), row(remove_option(LINE, OPTION), OURS))
+    rows = (
+        row("/usr/bin/nvidia-persistenced"),
+        row("", OURS),
+        row(remove_option(LINE, OPTION), OURS),
+    )
     (change,) = compare(rows, present, ledger=ledger).changes
     assert (change.action, change.after) == (Action.DELETE, ABSENT)
     assert change.triggers[1] == Trigger("restart", NAME)
@@ -86,7 +100,9 @@ def test_packaged_line_that_lost_the_option_takes_the_drop_in_away():
 
 def test_needless_drop_in_that_somebody_edited_stays():
     _, ledger = written()
-    finding = compare((row("/usr/bin/nvidia-persistenced"),), FileValue(b"[Service]\n"), ledger=ledger)
+    finding = compare(
+        (row("/usr/bin/nvidia-persistenced"),), FileValue(b"[Service]\n"), ledger=ledger
+    )
     assert (finding.hold.kind, finding.changes) == (HoldKind.EDITED, ())
 
 
@@ -98,7 +114,10 @@ def test_edited_drop_in_is_theirs():
 
 
 def test_drop_in_without_a_readable_journal_is_unknown():
-    assert compare((row(LINE),), FileValue(b"[Service]\n"), problem="needs root").verdict is Verdict.UNKNOWN
+    assert (
+        compare((row(LINE),), FileValue(b"[Service]\n"), problem="needs root").verdict
+        is Verdict.UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,10 +135,16 @@ def test_file_in_place_is_judged_by_what_runs(running, verdict, hold):
     assert (finding.verdict, finding.hold.kind, finding.changes) == (verdict, hold, ())
 
 
-@pytest.mark.parametrize("path", ["/etc/systemd/system/nvidia-persistenced.service", "/run/systemd/system/x.conf"])
+@pytest.mark.parametrize(
+    "path", ["/etc/systemd/system/nvidia-persistenced.service", "/run/systemd/system/x.conf"]
+)
 def test_command_line_of_an_administrator_is_left_alone(path):
     finding = compare((row(LINE), row("", path), row(LINE, path)))
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.ADVICE, HoldKind.OWNED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.ADVICE,
+        HoldKind.OWNED,
+        (),
+    )
 
 
 @pytest.mark.parametrize("rows", [Unreadable("needs root"), (), (row("/bin/a"), row("/bin/b"))])

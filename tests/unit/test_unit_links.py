@@ -1,4 +1,6 @@
-"""A unit of an image is enabled by hosttune's own walk: the links that [Install] asks for, and none out of the image."""
+"""A unit of an image is enabled by hosttune's own walk: the links that [Install] asks for, and none
+out of the image.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def image(tmp_path) -> Path:
 def links(root: Path) -> dict[str, str]:
     """Path below /etc/systemd/system to the unit that it leads to."""
     top = root / ADMIN
-    return {str(one.relative_to(top)): one.readlink().name for one in top.rglob("*") if one.is_symlink()}
+    return {
+        str(one.relative_to(top)): one.readlink().name for one in top.rglob("*") if one.is_symlink()
+    }
 
 
 def change(name: str, word: str) -> Change:
@@ -60,7 +64,9 @@ def test_what_is_there_already_stays(image):
     (image / ADMIN / "timers.target.wants").mkdir()
     (image / ADMIN / "timers.target.wants/a.timer").symlink_to("/lib/systemd/system/a.timer")
     enable_in_files(RootWriter(str(image)), "a.timer")
-    assert os.readlink(image / ADMIN / "timers.target.wants/a.timer") == "/lib/systemd/system/a.timer"
+    assert (
+        os.readlink(image / ADMIN / "timers.target.wants/a.timer") == "/lib/systemd/system/a.timer"
+    )
 
 
 @pytest.mark.parametrize("place", ["bb.service", "x.service.requires/b.service"])
@@ -87,7 +93,10 @@ def test_what_is_there_and_another_is_not_replaced(image, place, is_link):
         ("Alias=x.timer", "a unit of another type"),
         ("WantedBy=%H.target", "%H in \\[Install\\] is known only on a running host"),
         ("", "asks for no link"),
-        ("Also=gone.service\nWantedBy=multi-user.target", "gone.service cannot be enabled: unit not found"),
+        (
+            "Also=gone.service\nWantedBy=multi-user.target",
+            "gone.service cannot be enabled: unit not found",
+        ),
     ],
 )
 def test_install_section_that_an_image_chooses_names_units_only(image, install, why):
@@ -136,10 +145,14 @@ def test_links_of_an_image_lead_nowhere_out_of_it(image, place, how):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(outside if how == "absolute" else os.path.relpath(outside, path.parent))
     before = sorted(outside.rglob("*"))
-    with pytest.raises(HosttuneError, match=r"is a symbolic link that leads nowhere|unit not found"):
+    with pytest.raises(
+        HosttuneError, match=r"is a symbolic link that leads nowhere|unit not found"
+    ):
         enable_in_files(RootWriter(str(image)), "a.timer")
     assert sorted(outside.rglob("*")) == before
-    inner = image / str(outside)[1:] if how == "absolute" else image / "outside"  # `..` at the top stays there
+    inner = (
+        image / str(outside)[1:] if how == "absolute" else image / "outside"
+    )  # `..` at the top stays there
     inner.mkdir(parents=True)
     enable_in_files(RootWriter(str(image)), "a.timer")  # what the link means in the image itself
     assert sorted(outside.rglob("*")) == before
@@ -149,7 +162,10 @@ def test_links_of_an_image_lead_nowhere_out_of_it(image, place, how):
 def test_unit_files_of_this_machine_are_not_read_through_links(image):
     outside = outside_of(image)
     (outside / "z.service").write_text("[Install]\nWantedBy=multi-user.target\n")
-    for link, target in (("z.service", outside / "z.service"), ("y.service", outside / "z.service")):
+    for link, target in (
+        ("z.service", outside / "z.service"),
+        ("y.service", outside / "z.service"),
+    ):
         (image / VENDOR / link).symlink_to(target)
         with pytest.raises(Refused):
             enable_in_files(RootWriter(str(image)), link)
@@ -170,7 +186,9 @@ def test_links_are_removed_only_as_they_were_read(image):
         writer.make_link("/run/systemd/x", "/y")
 
 
-@pytest.mark.parametrize("argv", [("systemctl", "enable", "a.timer"), ("update-initramfs", "-u"), ("true",)])
+@pytest.mark.parametrize(
+    "argv", [("systemctl", "enable", "a.timer"), ("update-initramfs", "-u"), ("true",)]
+)
 def test_no_program_is_run_for_an_image(image, argv):
     with pytest.raises(Refused, match=f"{argv[0]} is not run under --root"):
         RootWriter(str(image)).run(argv, timeout_s=1)

@@ -56,7 +56,11 @@ def test_what_systemctl_can_do_is_planned(present, after):
 @pytest.mark.parametrize("state", ["linked", "enabled-runtime", "linked-runtime", "bad", ""])
 def test_state_that_is_not_ours_to_change_is_neither_ok_nor_changed(state):
     finding = compare((state, "active"), enabled=True, active=True)
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ())
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        (),
+    )
 
 
 @pytest.mark.parametrize("state", ["masked", "masked-runtime"])
@@ -64,7 +68,9 @@ def test_masked_unit_is_somebodys_decision(state):
     finding = compare((state, "inactive"), enabled=True)
     assert (finding.verdict, finding.hold.kind) == (Verdict.ADVICE, HoldKind.OWNED)
     assert finding.hold.detail == f"an administrator ({NAME} is masked by {MASK})"
-    assert finding.todo == "nothing, if that is meant: `ignore: [service-x]` in the policy records it"
+    assert (
+        finding.todo == "nothing, if that is meant: `ignore: [service-x]` in the policy records it"
+    )
     assert compare((state, "inactive"), enabled=False).verdict is Verdict.OK
 
 
@@ -85,7 +91,12 @@ class Systemctl:
     def run(self, argv, *, timeout_s):
         assert timeout_s > 0
         self.told.append(argv[1])
-        words = {"enable": (0, "enabled"), "disable": (0, "disabled"), "start": (1, "active"), "stop": (1, "inactive")}
+        words = {
+            "enable": (0, "enabled"),
+            "disable": (0, "disabled"),
+            "start": (1, "active"),
+            "stop": (1, "inactive"),
+        }
         place, word = words[argv[1]]
         self.state[place] = word
 
@@ -112,7 +123,9 @@ def test_failed_unit_that_was_started_is_stopped_by_the_way_back(kind):
 
 def test_unit_in_another_state_than_planned_is_a_conflict(kind):
     with pytest.raises(Conflict):
-        write(kind, Systemctl("masked", "inactive"), ("disabled", "inactive"), ("enabled", "active"))
+        write(
+            kind, Systemctl("masked", "inactive"), ("disabled", "inactive"), ("enabled", "active")
+        )
 
 
 def test_state_that_no_verb_reaches_is_refused_before_anything_is_done(kind):
@@ -124,7 +137,11 @@ def test_state_that_no_verb_reaches_is_refused_before_anything_is_done(kind):
 
 def test_refusal_of_the_rule_is_a_hold_with_its_way_out():
     finding = compare(
-        ("disabled", "inactive"), enabled=True, refused="versions differ", todo="apt-get", evidence=("x",)
+        ("disabled", "inactive"),
+        enabled=True,
+        refused="versions differ",
+        todo="apt-get",
+        evidence=("x",),
     )
     assert (finding.verdict, finding.hold.kind, finding.hold.detail) == (
         Verdict.DIFFERS,

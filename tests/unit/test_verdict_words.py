@@ -1,4 +1,6 @@
-"""One table of the words of a verdict, from which every view takes them; programs keep the words of the values."""
+"""One table of the words of a verdict, from which every view takes them; programs keep the words of
+the values.
+"""
 
 import re
 import runpy
@@ -28,10 +30,22 @@ OLD = re.compile(
     r'"(?:Differs|Left alone|Waits|Deferred|As it should be|Does not apply|Unknown|Impaired|Unfit)\b'
     r"|as (?:it|they) should be[\"}]|not applicable here|after a drain|left to others|it may take work|rules? asked"
 )  # headings and phrases that the table replaced
-DIFFERS = Finding("memory-max-map-count", "", Verdict.DIFFERS, reason="vm.max_map_count should be 1048576")
-HELD = Finding("storage-noatime", "/mnt", Verdict.DIFFERS, Hold(HoldKind.OWNED, "cloud-init"), "/mnt is relatime")
+DIFFERS = Finding(
+    "memory-max-map-count", "", Verdict.DIFFERS, reason="vm.max_map_count should be 1048576"
+)
+HELD = Finding(
+    "storage-noatime",
+    "/mnt",
+    Verdict.DIFFERS,
+    Hold(HoldKind.OWNED, "cloud-init"),
+    "/mnt is relatime",
+)
 BLOCKED = Finding(
-    "storage-data-mounts", "", Verdict.DIFFERS, Hold(HoldKind.REFUSED, "no device"), "/data is not mounted"
+    "storage-data-mounts",
+    "",
+    Verdict.DIFFERS,
+    Hold(HoldKind.REFUSED, "no device"),
+    "/data is not mounted",
 )
 OK = Finding("memory-swappiness", "", Verdict.OK)
 
@@ -42,7 +56,11 @@ def checked(*findings, **page):
 
 
 def test_each_state_hold_and_fitness_has_its_words():
-    assert set(STATES) >= {*OUTCOMES, *(one.value for one in Verdict), *(group.state for group in ALL)}
+    assert set(STATES) >= {
+        *OUTCOMES,
+        *(one.value for one in Verdict),
+        *(group.state for group in ALL),
+    }
     assert set(HOLDS) == {one.value for one in HoldKind} - {"none"}
     assert set(FITNESS) == {one.value for one in Fitness}
     labels = [one.label for one in STATES.values()]
@@ -77,7 +95,12 @@ def test_gain_is_said_once_for_a_rule_and_never_of_what_is_ok():
 def test_programs_keep_their_words():
     body = check_json(checked(DIFFERS, HELD, BLOCKED, OK))
     assert [one["verdict"] for one in body["findings"]] == ["differs", "differs", "differs", "ok"]
-    assert [one["hold"]["kind"] for one in body["findings"]] == ["none", "owned by", "refused", "none"]
+    assert [one["hold"]["kind"] for one in body["findings"]] == [
+        "none",
+        "owned by",
+        "refused",
+        "none",
+    ]
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
@@ -110,10 +133,14 @@ def test_words_of_the_ansible_collection_are_those_of_the_table():
     assert [words[one] for one in ("REFUSED", "ALONE", "WAITS", "UNKNOWN")] == phrases
 
 
-OTHER_WORDS_OF_A_ROLLBACK = re.compile(r"\b(?:comes?|came|goes|went|t[ao]ken?|takes) (?:it |them )?back\b")
+OTHER_WORDS_OF_A_ROLLBACK = re.compile(
+    r"\b(?:comes?|came|goes|went|t[ao]ken?|takes) (?:it |them )?back\b"
+)
 
 
 @pytest.mark.parametrize("state", [*TrialState, *TrialPart], ids=str)
 def test_a_rollback_has_one_name(state):
     """`rolled back` is what hosttune does, `undone` what a person does; JSON keeps its words."""
-    assert not OTHER_WORDS_OF_A_ROLLBACK.search(f"{trial_text(state.value)}, {run_text(state.value)}")
+    assert not OTHER_WORDS_OF_A_ROLLBACK.search(
+        f"{trial_text(state.value)}, {run_text(state.value)}"
+    )

@@ -12,7 +12,10 @@ APPLIED = {**SHOWN, **SHOWN_ON_METAL}
 
 
 def test_rules_that_say_vm_are_those_that_a_guest_shows():
-    assert {rule.id for rule in builtin_catalog().rules.values() if rule.verified == "vm"} == {*APPLIED, *FAULTS}
+    assert {rule.id for rule in builtin_catalog().rules.values() if rule.verified == "vm"} == {
+        *APPLIED,
+        *FAULTS,
+    }
 
 
 def test_what_a_guest_shows_of_a_rule_tells_applied_from_undone():

@@ -86,7 +86,12 @@ def test_reason_and_details_are_shown_escaped():
 def test_details_that_are_a_diff_stand_for_the_values_of_a_line_of_fstab_alone():
     diff = ("--- /etc/fstab", "+++ /etc/fstab", "@@ -1 +1 @@", "-x\ty", "+x z")
     line = replace(CHANGE, address=Address("fstab", "/data"), before="a", after="b", details=diff)
-    assert lines(line) == ["  ~ /data in /etc/fstab", "      @@ -1 +1 @@", "      - x       y", "      + x z"]
+    assert lines(line) == [
+        "  ~ /data in /etc/fstab",
+        "      @@ -1 +1 @@",
+        "      - x       y",
+        "      + x z",
+    ]
     # A file of a host could put its own words in the place of the values that the digest is for.
     assert lines(replace(line, address=CHANGE.address))[0] == "  ~ vm.swappiness  a -> b"
 
@@ -122,15 +127,24 @@ def test_lost_newline_at_the_end_is_shown():
 
 
 def test_diff_of_dashes_and_pluses_keeps_them():
-    assert list(file_diff(FileValue(b"-- a\n"), FileValue(b"++ b\n"))) == ["@@ -1 +1 @@", "- -- a", "+ ++ b"]
+    assert list(file_diff(FileValue(b"-- a\n"), FileValue(b"++ b\n"))) == [
+        "@@ -1 +1 @@",
+        "- -- a",
+        "+ ++ b",
+    ]
 
 
 def test_diff_escapes_and_masks_lines():
-    assert list(file_diff(ABSENT, FileValue(b"x\x1b[2J\r\npassword=p\n"))) == ["+ x\\x1b[2J\\r", "+ password=(masked)"]
+    assert list(file_diff(ABSENT, FileValue(b"x\x1b[2J\r\npassword=p\n"))) == [
+        "+ x\\x1b[2J\\r",
+        "+ password=(masked)",
+    ]
 
 
 def test_binary_file_is_not_poured_out():
-    assert list(file_diff(FileValue(b"\xff"), FileValue(b"\0a"))) == ["binary: (1 bytes) -> (2 bytes)"]
+    assert list(file_diff(FileValue(b"\xff"), FileValue(b"\0a"))) == [
+        "binary: (1 bytes) -> (2 bytes)"
+    ]
 
 
 def test_title_line_of_a_file_is_short():
@@ -160,7 +174,9 @@ def finding(verdict, kind=HoldKind.NONE, detail="", changes=()):
         (finding(Verdict.DIFFERS, HoldKind.WAITING, "reboot"), 1, 1),
         (finding(Verdict.DIFFERS, HoldKind.OWNED, "TuneD"), 1, 1),
     ],
-    ids=lambda value: str(value) if isinstance(value, int) else f"{value.verdict}-{value.hold.kind}",
+    ids=lambda value: (
+        str(value) if isinstance(value, int) else f"{value.verdict}-{value.hold.kind}"
+    ),
 )
 def test_exit_status_of_check(found, status, strict):
     assert exit_status(plan_of(found), strict=False) == status
@@ -183,10 +199,15 @@ def receipt(*outcomes, verified=True):
         (finding(Verdict.UNKNOWN), 1),
         (finding(Verdict.ADVICE), 0),
     ],
-    ids=lambda value: str(value) if isinstance(value, int) else f"{value.verdict}-{value.hold.kind}",
+    ids=lambda value: (
+        str(value) if isinstance(value, int) else f"{value.verdict}-{value.hold.kind}"
+    ),
 )
 def test_exit_status_of_apply_says_whether_something_stays_that_does_not_just_wait(found, status):
-    assert applied_status(plan_of(found, changes=[CHANGE]), receipt(Outcome(CHANGE, Phase.DONE))) == status
+    assert (
+        applied_status(plan_of(found, changes=[CHANGE]), receipt(Outcome(CHANGE, Phase.DONE)))
+        == status
+    )
 
 
 def test_exit_status_of_apply_that_failed_or_was_not_verified():
@@ -197,16 +218,36 @@ def test_exit_status_of_apply_that_failed_or_was_not_verified():
 
 def test_summary_counts_each_finding_once():
     summary = summarize(made.PLAN)
-    assert (summary.changes_now, summary.after_reboot, summary.after_drain, summary.irreversible) == (7, 2, 1, 1)
-    assert (summary.owned, summary.unknown, summary.advice, summary.waived, summary.ok) == (2, 1, 1, 1, 1)
+    assert (
+        summary.changes_now,
+        summary.after_reboot,
+        summary.after_drain,
+        summary.irreversible,
+    ) == (7, 2, 1, 1)
+    assert (summary.owned, summary.unknown, summary.advice, summary.waived, summary.ok) == (
+        2,
+        1,
+        1,
+        1,
+        1,
+    )
     assert summary.owners[1] == "TuneD profile accelerator-performance"
 
 
 def test_plan_of_hostile_names_cannot_steer_the_terminal():
     name = "evil\x1b]0;owned\x07\u202e"
-    change = Change(Address("file", f"/etc/{name}"), Action.CREATE, ABSENT, FileValue(f"{name}\n".encode()), name)
+    change = Change(
+        Address("file", f"/etc/{name}"),
+        Action.CREATE,
+        ABSENT,
+        FileValue(f"{name}\n".encode()),
+        name,
+    )
     text = plan_report(
-        Checked(plan_of(replace(finding(Verdict.UNKNOWN), reason=name, rule=name), changes=[change]), made.PAGE)
+        Checked(
+            plan_of(replace(finding(Verdict.UNKNOWN), reason=name, rule=name), changes=[change]),
+            made.PAGE,
+        )
     )
     assert "evil\\x1b]0;owned\\x07\\u202e" in text
     assert all(line.isprintable() for line in text.splitlines())
@@ -214,7 +255,9 @@ def test_plan_of_hostile_names_cannot_steer_the_terminal():
 
 def test_set_of_packages_is_told_by_its_details():
     address = Address("package-set", "nvidia-a nvidia-b + nvidia-c")
-    change = Change(address, Action.CREATE, ABSENT, ("nvidia-a=1", "nvidia-b=1", "nvidia-c=1"), "gpu-driver")
+    change = Change(
+        address, Action.CREATE, ABSENT, ("nvidia-a=1", "nvidia-b=1", "nvidia-c=1"), "gpu-driver"
+    )
     assert lines(replace(change, details=("install nvidia-a 1",))) == [
         "  + nvidia-a and 2 more",
         "      install nvidia-a 1",
@@ -223,7 +266,9 @@ def test_set_of_packages_is_told_by_its_details():
 
 
 def test_hold_without_a_sentence_of_its_own_stands_first():
-    text = plan_report(Checked(plan_of(finding(Verdict.DIFFERS, HoldKind.REFUSED, "no such kernel")), made.PAGE))
+    text = plan_report(
+        Checked(plan_of(finding(Verdict.DIFFERS, HoldKind.REFUSED, "no such kernel")), made.PAGE)
+    )
     assert "BLOCKED a-rule        why not: blocked: no such kernel" in text
 
 
@@ -237,7 +282,10 @@ def test_diff_of_a_long_file_names_the_lines_of_the_whole(changed, put):
     old = [f"line {number}" for number in range(100)]
     new = [*old[:changed], *put, *old[changed + 1 :]]
     whole = [*unified_diff(old, new, lineterm="")][2:]
-    shown = [line if line[0] == "@" else line[0] + line[2:] for line in file_diff(as_file(old), as_file(new))]
+    shown = [
+        line if line[0] == "@" else line[0] + line[2:]
+        for line in file_diff(as_file(old), as_file(new))
+    ]
     assert shown == whole
 
 

@@ -67,10 +67,16 @@ def test_compare_keeps_what_a_rule_knows(a, b, kind):
     ],
 )
 def test_what_is_unknown_on_both_sides_is_not_alike(findings):
-    comparison = compared([*findings, finding(Verdict.OK, "b")], [*findings, finding(Verdict.OK, "b")])
+    comparison = compared(
+        [*findings, finding(Verdict.OK, "b")], [*findings, finding(Verdict.OK, "b")]
+    )
     assert (comparison.differences, comparison.alike, comparison.unknown) == ((), 1, ("a-low",))
-    assert "No rule differs (1 equal, 1 could not be checked on either side)." in diff_report(comparison, Page())
-    assert "Could not be checked on either side\n  a-low" in diff_report(comparison, Page(is_verbose=True))
+    assert "No rule differs (1 equal, 1 could not be checked on either side)." in diff_report(
+        comparison, Page()
+    )
+    assert "Could not be checked on either side\n  a-low" in diff_report(
+        comparison, Page(is_verbose=True)
+    )
     document = diff_json(comparison)
     assert (document["rules_alike"], document["rules_unknown"]) == (1, ["a-low"])
     assert faults(document, "diff") == []
@@ -78,11 +84,16 @@ def test_what_is_unknown_on_both_sides_is_not_alike(findings):
 
 def test_what_became_unknown_is_a_difference():
     comparison = compared([finding(Verdict.OK)], [finding(Verdict.UNKNOWN)])
-    assert ([one.kind for one in comparison.differences], comparison.unknown) == ([DifferenceKind.VERDICT], ())
+    assert ([one.kind for one in comparison.differences], comparison.unknown) == (
+        [DifferenceKind.VERDICT],
+        (),
+    )
 
 
 def test_differences_stand_by_cost_then_risk_then_name():
-    ok = [finding(Verdict.OK, name) for name in ("a-low", "a-high", "b-new", "c-advice", "d-unknown")]
+    ok = [
+        finding(Verdict.OK, name) for name in ("a-low", "a-high", "b-new", "c-advice", "d-unknown")
+    ]
     now = [
         finding(Verdict.UNKNOWN, "d-unknown"),
         finding(Verdict.ADVICE, "c-advice"),
@@ -100,10 +111,18 @@ def test_differences_stand_by_cost_then_risk_then_name():
     ("found", "who"),
     [
         (finding(Verdict.OK, evidence=("now 1", "no file sets it at boot")), ()),
-        (finding(Verdict.OK, evidence=("next boot 1 (/etc/sysctl.d/99-x.conf:3)",)), ("/etc/sysctl.d/99-x.conf:3",)),
-        (finding(Verdict.OK, evidence=("/etc/fstab line 7: defaults", "see /data")), ("/etc/fstab:7",)),
         (
-            finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "TuneD"), evidence=("/run/x says so.",)),
+            finding(Verdict.OK, evidence=("next boot 1 (/etc/sysctl.d/99-x.conf:3)",)),
+            ("/etc/sysctl.d/99-x.conf:3",),
+        ),
+        (
+            finding(Verdict.OK, evidence=("/etc/fstab line 7: defaults", "see /data")),
+            ("/etc/fstab:7",),
+        ),
+        (
+            finding(
+                Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "TuneD"), evidence=("/run/x says so.",)
+            ),
             ("TuneD", "/run/x"),
         ),
         (finding(Verdict.DIFFERS, hold=Hold(HoldKind.BUSY, "python3")), ()),
@@ -114,10 +133,17 @@ def test_who_set_a_value_is_told_where_the_finding_tells(found, who):
 
 
 def test_when_and_by_whom_a_file_was_written_is_told_where_the_sides_differ():
-    now = finding(Verdict.DIFFERS, hold=Hold(HoldKind.OWNED, "/etc/x.conf:9"), evidence=("now 60 (/etc/y.conf:1)",))
+    now = finding(
+        Verdict.DIFFERS,
+        hold=Hold(HoldKind.OWNED, "/etc/x.conf:9"),
+        evidence=("now 60 (/etc/y.conf:1)",),
+    )
     before = finding(Verdict.OK, evidence=("now 1 (/etc/y.conf:1)",))
     vendor = {"/etc/y.conf": Written("the package y", "2026-01-01 00:00")}
-    a, b = side(before, files=vendor), side(now, files={**vendor, "/etc/x.conf": Written("", "2026-10-08 11:00")})
+    a, b = (
+        side(before, files=vendor),
+        side(now, files={**vendor, "/etc/x.conf": Written("", "2026-10-08 11:00")}),
+    )
     comparison = compare(a, b, ABOUT)
     text = diff_report(comparison, Page())
     assert text.count("written: ") == 1
@@ -178,7 +204,8 @@ def test_text_shows_both_sides_and_escapes_them():
 
 def test_document_fits_its_schema_and_is_masked():
     comparison = compared(
-        [finding(Verdict.OK)], [finding(Verdict.OK, evidence=("token=geheim",)), finding(Verdict.OK, "z-z")]
+        [finding(Verdict.OK)],
+        [finding(Verdict.OK, evidence=("token=geheim",)), finding(Verdict.OK, "z-z")],
     )
     document = diff_json(comparison)
     assert faults(document, "diff") == []
@@ -229,7 +256,8 @@ def test_rules_of_one_side_are_only_named_unless_there_is_something_to_do():
     fault = replace(finding(Verdict.DIFFERS, "c-c", "sda", reason="worn out"), is_fault=True)
     quiet = [finding(Verdict.OK, f"b-{letter}") for letter in "abcdefgh"]
     one = compared(
-        [fault, *quiet], [replace(both, verdict=Verdict.NOT_APPLICABLE, is_fault=False) for both in (fault, *quiet)]
+        [fault, *quiet],
+        [replace(both, verdict=Verdict.NOT_APPLICABLE, is_fault=False) for both in (fault, *quiet)],
     )
     out = diff_report(one, Page(screen=Screen(200)))
     assert "Applies on one only\n  c-c  fault -> not applicable\n" in out
@@ -269,7 +297,10 @@ def test_live_is_this_host(run, monkeypatch):
         ('{"format_version": 1, "hosts": []}', "holds 0 hosts"),
         ('{"format_version": 1, "hosts": [1]}', "holds 1 hosts"),
         ('{"format_version": 1, "hosts": [{}]}', "is missing"),
-        ('{"format_version": 1, "hosts": [{"host": 1, "findings": [{"rule": 2}]}]}', "findings[0].rule"),
+        (
+            '{"format_version": 1, "hosts": [{"host": 1, "findings": [{"rule": 2}]}]}',
+            "findings[0].rule",
+        ),
     ],
 )
 def test_what_is_no_check_is_refused(run, tmp_path, text, said):
@@ -295,7 +326,9 @@ def learned_of_record(path, tmp_path, **changes):
     from hosttune.host.record.record import read_record
 
     file = tmp_path / "baseline.json"
-    file.write_text(write_learned(replace(learn_baseline(Facts(read_record(str(path))), "0.1.0"), **changes)))
+    file.write_text(
+        write_learned(replace(learn_baseline(Facts(read_record(str(path))), "0.1.0"), **changes))
+    )
     return file
 
 
@@ -315,9 +348,13 @@ def test_what_was_learned_against_the_same_host(run, tmp_path):
     assert "The same machine." in out
 
 
-def test_part_that_was_lost_since_it_was_learned_stands_first_with_the_errors_that_grew(run, tmp_path):
+def test_part_that_was_lost_since_it_was_learned_stands_first_with_the_errors_that_grew(
+    run, tmp_path
+):
     port = "/sys/class/infiniband/mlx5_0/ports/1"
-    later = with_files(H100, tmp_path, {f"{port}/state": "1: DOWN\n", f"{port}/counters/link_downed": "16\n"})
+    later = with_files(
+        H100, tmp_path, {f"{port}/state": "1: DOWN\n", f"{port}/counters/link_downed": "16\n"}
+    )
     file = learned_of_record(H100, tmp_path)
     status, out, err = run("diff", file, later)
     text = " ".join(out.split())
@@ -325,7 +362,9 @@ def test_part_that_was_lost_since_it_was_learned_stands_first_with_the_errors_th
     assert "host-baseline Gb/s of mlx5_0/1: ok -> advice" in text
     assert "+ Gb/s of mlx5_0/1: 0 instead of 400" in text
     assert "+ link breaks of mlx5_0/1: 16 in 2 days" in text
-    _, document, _ = run("diff", later, file, "--format", "json")  # the other way round it is no gain
+    _, document, _ = run(
+        "diff", later, file, "--format", "json"
+    )  # the other way round it is no gain
     found = json.loads(document)
     assert faults(found, "diff") == []
     assert {one["a"]["verdict"] for one in found["differences"]} == {"advice"}
@@ -359,7 +398,9 @@ def test_what_was_not_learned_is_not_lost_in_a_later_file(run, tmp_path):
 def test_report_of_a_check_holds_no_parts(run, tmp_path, other):
     saved = tmp_path / "check.json"
     run("check", "--host", H100, "--format", "json", "--output", saved)
-    status, _, err = run("diff", learned_of_record(H100, tmp_path), saved if other == "check" else "yesterday")
+    status, _, err = run(
+        "diff", learned_of_record(H100, tmp_path), saved if other == "check" else "yesterday"
+    )
     assert status == 2
     assert "holds no parts and counters" in err
 
@@ -370,7 +411,9 @@ def test_learned_is_what_this_host_keeps(run, tmp_path, monkeypatch):
     monkeypatch.setattr(state, "name_folder", lambda part: str(tmp_path / part))
     status, _, err = run("diff", "learned", H100)
     assert (status, "hosttune health --learn" in err) == (2, True)
-    state.save("baseline.json", learned_of_record(H100, tmp_path).read_bytes(), str(tmp_path / "health"))
+    state.save(
+        "baseline.json", learned_of_record(H100, tmp_path).read_bytes(), str(tmp_path / "health")
+    )
     assert run("diff", "learned", H100)[0] == 0
     broken = json.loads(learned_of_record(H100, tmp_path).read_text()) | {"counters": 3}
     state.save("baseline.json", json.dumps(broken).encode(), str(tmp_path / "health"))
@@ -387,4 +430,6 @@ def test_many_findings_of_one_rule_are_compared_in_time_that_grows_with_them():
         compared(findings, findings)
         return process_time() - began
 
-    assert seconds(20_000) < 10 * max(seconds(5_000), seconds(5_000))  # a quadratic look takes 16 times as long
+    assert seconds(20_000) < 10 * max(
+        seconds(5_000), seconds(5_000)
+    )  # a quadratic look takes 16 times as long

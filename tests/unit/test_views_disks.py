@@ -46,7 +46,9 @@ def test_server_shows_what_is_mounted_and_what_is_not():
 
 
 def test_rotation_of_a_virtual_disk_is_doubted():
-    assert "virtio, virtual disk, reports that it rotates" in disks_text(of("microvm-debian12"), Page())
+    assert "virtio, virtual disk, reports that it rotates" in disks_text(
+        of("microvm-debian12"), Page()
+    )
     assert "sata, rotates  ST8000VN004" in disks_text(of("workstation-rtx4090"), Page())
 
 
@@ -56,14 +58,17 @@ def test_what_is_in_no_partition_is_shown():
     grown = {f"{base}/nvme0n1p1/size": f"{1 << 21}\n", f"{base}/nvme0n1p2/size": f"{1 << 31}\n"}
     found = of("h100-8x-2socket", **grown)
     assert "    763 GiB in no partition\n" in disks_text(found, Page())
-    assert next(one for one in disks_json(found)["devices"] if one["device"]["name"] == "nvme0n1")["unused_bytes"]
+    assert next(one for one in disks_json(found)["devices"] if one["device"]["name"] == "nvme0n1")[
+        "unused_bytes"
+    ]
     full = {f"{base}/nvme0n1p1/size": f"{1 << 21}\n", f"{base}/nvme0n1p2/size": f"{1785 << 21}\n"}
     assert "in no partition" not in disks_text(of("h100-8x-2socket", **full), Page())
 
 
 def test_line_whose_device_is_gone_is_named():
     found = of(
-        "h100-8x-2socket", **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\nLABEL=old /old xfs defaults 0 0\n"}
+        "h100-8x-2socket",
+        **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\nLABEL=old /old xfs defaults 0 0\n"},
     )
     assert "fstab line 2: LABEL=old on /old: no device has that name" in disks_text(found, Page())
     assert [entry.target for entry in found.missing] == ["/old"]
@@ -83,13 +88,18 @@ def test_what_crypttab_and_the_kernel_command_line_say_wrong_is_shown():
 
 
 def test_mounted_disk_without_a_line_says_so():
-    text = disks_text(of("h100-8x-2socket", **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\n"}), Page())
+    text = disks_text(
+        of("h100-8x-2socket", **{"/etc/fstab": "UUID=0a11-22 / ext4 defaults 0 1\n"}), Page()
+    )
     assert "no line in fstab: the next boot may not mount it" in text
 
 
 @pytest.mark.parametrize(
     ("source", "unsure"),
-    [("/home/s3b/file", ""), ("/dev/disk/cloud/azure_resource-part1", "; whether that is this device")],
+    [
+        ("/home/s3b/file", ""),
+        ("/dev/disk/cloud/azure_resource-part1", "; whether that is this device"),
+    ],
 )
 def test_mounted_disk_whose_line_names_no_known_device_has_it(source, unsure):
     fstab = f"UUID=0a11-22 / ext4 defaults 0 1\n{source} /data ext4 loop,_netdev 0 0\n"
@@ -124,8 +134,14 @@ def test_fstab_line_of_an_unmounted_disk_says_so():
 @pytest.mark.parametrize(
     ("group", "said"),
     [
-        (IdleGroup("ZFS", "tank", ("/dev/nvme2n1",)), "a disk of the ZFS pool tank, which is not imported"),
-        (IdleGroup("LVM", "", ("/dev/nvme2n1",)), "a volume group of LVM of which no volume is active"),
+        (
+            IdleGroup("ZFS", "tank", ("/dev/nvme2n1",)),
+            "a disk of the ZFS pool tank, which is not imported",
+        ),
+        (
+            IdleGroup("LVM", "", ("/dev/nvme2n1",)),
+            "a volume group of LVM of which no volume is active",
+        ),
         (IdleGroup("RAID", "", ("/dev/nvme2n1",)), "a part of the array, which is not assembled"),
     ],
 )
@@ -177,7 +193,11 @@ def test_many_devices_are_not_held_against_all_others(monkeypatch):
     files = {}
     for number in range(20):
         folder = f"/sys/block/dm-{number}"
-        files |= {f"{folder}/size": "9\n", f"{folder}/dev": f"253:{number}\n", f"{folder}/dm/name": f"m{number}\n"}
+        files |= {
+            f"{folder}/size": "9\n",
+            f"{folder}/dev": f"253:{number}\n",
+            f"{folder}/dm/name": f"m{number}\n",
+        }
         files[f"{folder}/slaves/{f'dm-{number - 1}' if number else 'nvme2n1'}/dev"] = ""
     found = disks_of(Facts(FakeReader(files)))
     assert [row.disk.name for row in found.rows] == [f"dm-{number}" for number in range(20)]
@@ -186,7 +206,9 @@ def test_many_devices_are_not_held_against_all_others(monkeypatch):
 
 def test_devices_one_upon_the_other_may_be_more_than_calls_of_python():
     rows = [
-        SimpleNamespace(disk=SimpleNamespace(name=f"d{n}", parents=(f"d{n - 1}",)), children=(f"d{n + 1}",))
+        SimpleNamespace(
+            disk=SimpleNamespace(name=f"d{n}", parents=(f"d{n - 1}",)), children=(f"d{n + 1}",)
+        )
         for n in range(2000)
     ]
     rows[-1].children = ()

@@ -30,9 +30,17 @@ from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.test_views_html import Page as Elements
 
-COMMAND = "sudo hosttune apply --yes --expect 5f0c6d1b7c1e4a2f --policy /srv/policies/of-the-cluster.yaml"
+COMMAND = (
+    "sudo hosttune apply --yes --expect 5f0c6d1b7c1e4a2f --policy /srv/policies/of-the-cluster.yaml"
+)
 DIFF = Diff(
-    "~", "file:/etc/x.conf", "", "", "in effect later", ("+ now = 1", "- now = 0"), reason="because of the disk"
+    "~",
+    "file:/etc/x.conf",
+    "",
+    "",
+    "in effect later",
+    ("+ now = 1", "- now = 0"),
+    reason="because of the disk",
 )
 BLOCKS = (
     Warnings(("Attention: a run was interrupted",)),
@@ -60,12 +68,16 @@ BLOCKS = (
     CommandBlock("To make exactly these changes:", COMMAND),
     Steps("Next", ((COMMAND, "makes them"), ("", "reboot when it suits you"))),
 )  # fmt: skip
-DOCUMENT = Document("gpu-1", "gpu-1", (Say("1 change now.", "decision", name="gpu-1"),), BLOCKS, "hosttune 1")
+DOCUMENT = Document(
+    "gpu-1", "gpu-1", (Say("1 change now.", "decision", name="gpu-1"),), BLOCKS, "hosttune 1"
+)
 
 
 def shown(medium, width=80, blocks=BLOCKS):
     document = Document(DOCUMENT.name, DOCUMENT.title, DOCUMENT.head, blocks, DOCUMENT.made)
-    text = render_documents("hosttune check", [document], Page(screen=Screen(width), medium=medium), is_filtered=True)
+    text = render_documents(
+        "hosttune check", [document], Page(screen=Screen(width), medium=medium), is_filtered=True
+    )
     return text if medium is not Medium.HTML else html.unescape(Elements(text).text)
 
 
@@ -109,25 +121,48 @@ def test_commands_are_never_broken(medium, width):
 
 @pytest.mark.parametrize("medium", Medium)
 def test_new_section_is_written_once(medium):
-    new = Section("Fans", (Items((Item("fan 3", "stands still", (Item("do", "clean it"),)),)),), "red", "1")
+    new = Section(
+        "Fans", (Items((Item("fan 3", "stands still", (Item("do", "clean it"),)),)),), "red", "1"
+    )
     text = shown(medium, blocks=(*BLOCKS, new))
-    assert text.index("In all" if medium is not Medium.TEXT else "Digest") < text.index("Fans") < text.index("fan 3")
+    assert (
+        text.index("In all" if medium is not Medium.TEXT else "Digest")
+        < text.index("Fans")
+        < text.index("fan 3")
+    )
     assert "stands still" in text
     assert "clean it" in text
 
 
 def test_only_a_page_folds_away():
     fold = Fold("More", (Say("what a page hides"),))
-    assert {medium for medium in Medium if "what a page hides" in shown(medium, blocks=(fold,))} == {Medium.HTML}
+    assert {
+        medium for medium in Medium if "what a page hides" in shown(medium, blocks=(fold,))
+    } == {Medium.HTML}
 
 
 def test_point_of_which_nothing_is_said_is_named_all_the_same():
     for is_aligned in (True, False):
-        blocks = (Section("Unknown", (Items((Item("memory-x", look="strong"), Item("gpu-y", "b")), is_aligned),)),)
+        blocks = (
+            Section(
+                "Unknown",
+                (Items((Item("memory-x", look="strong"), Item("gpu-y", "b")), is_aligned),),
+            ),
+        )
         assert [medium for medium in Medium if "memory-x" not in shown(medium, blocks=blocks)] == []
 
 
 def test_paragraph_cannot_begin_a_list_or_a_heading_in_markdown():
     texts = ("- a", "+ b", "# c", "1. d", "12) e", "===", "4 changes", "1.5 s", "-x")
     made = [shown(Medium.MARKDOWN, blocks=(Say(text),)).split("\n\n")[2] for text in texts]
-    assert made == ["\\- a", "\\+ b", "\\# c", "1\\. d", "12\\) e", "\\===", "4 changes", "1.5 s", "-x"]
+    assert made == [
+        "\\- a",
+        "\\+ b",
+        "\\# c",
+        "1\\. d",
+        "12\\) e",
+        "\\===",
+        "4 changes",
+        "1.5 s",
+        "-x",
+    ]

@@ -31,7 +31,9 @@ def table_of(name, files=None, **params):
     overlay = Overlay(read_record(str(HOSTS / f"{name}.json")))
     for path, text in (files or {}).items():
         overlay.files[path] = ABSENT if text is None else FileValue(text.encode())
-    return driver_table(Facts(overlay, RequestedNames(units=frozenset(UNITS))), {**PARAMS, **params})
+    return driver_table(
+        Facts(overlay, RequestedNames(units=frozenset(UNITS))), {**PARAMS, **params}
+    )
 
 
 def test_new_server_shows_what_would_be_installed_and_why():
@@ -72,14 +74,23 @@ def test_what_is_not_known_is_said_once(tmp_path):
 
 def test_refusal_shows_the_way_out():
     text = driver_text(table_of("workstation-rtx4090"), Page())
-    assert text.startswith("FAULT, absent: no driver for 1 x NVIDIA GeForce RTX 4090 (nouveau holds it")
-    assert text.count("\n  -> Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-generic\n") == 1
+    assert text.startswith(
+        "FAULT, absent: no driver for 1 x NVIDIA GeForce RTX 4090 (nouveau holds it"
+    )
+    assert (
+        text.count(
+            "\n  -> Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-generic\n"
+        )
+        == 1
+    )
     assert "and boot it (GRUB boots the newest: choose it in its menu)" in " ".join(text.split())
 
 
 def test_vgpu_is_offered_nothing_of_the_distribution():
     device = "/sys/bus/pci/devices/0001:00:00.0"
-    (row,) = table_of("a100-cloud-vm", {f"{device}/device": "0x2236\n", f"{device}/subsystem_device": "0x14bb\n"}).rows
+    (row,) = table_of(
+        "a100-cloud-vm", {f"{device}/device": "0x2236\n", f"{device}/subsystem_device": "0x14bb\n"}
+    ).rows
     assert row.title == "1 x vGPU of NVIDIA A10"
     assert row.available.startswith("none: only the GRID driver")
     assert "which takes it for a whole card" in row.recommended
@@ -107,10 +118,14 @@ def test_healthy_server_is_current():
 
 
 def test_mismatch_says_what_to_do():
-    version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+    version = (
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+    )
     table = table_of("h100-8x-2socket", {"/proc/driver/nvidia/version": version})
     text = driver_text(table, Page())
-    assert "the loaded module is 580.95.05 and the libraries are 580.126.20" in " ".join(text.split())
+    assert "the loaded module is 580.95.05 and the libraries are 580.126.20" in " ".join(
+        text.split()
+    )
     assert text.startswith("FAULT, mismatch: ")
     assert "\n  -> drain the host and reboot" in text
     assert text.index("->") < text.index("8 x NVIDIA H100")
@@ -118,7 +133,8 @@ def test_mismatch_says_what_to_do():
 
 def test_gpus_that_differ_have_rows_of_their_own():
     table = table_of(
-        "h100-8x-2socket", {"/proc/driver/nvidia/gpus/0000:1b:00.0/information": "Model: \t NVIDIA H100\n"}
+        "h100-8x-2socket",
+        {"/proc/driver/nvidia/gpus/0000:1b:00.0/information": "Model: \t NVIDIA H100\n"},
     )
     assert [row.title for row in table.rows] == ["1 x NVIDIA H100", "7 x NVIDIA H100 80GB HBM3"]
 
@@ -128,7 +144,10 @@ def test_gpu_that_is_held_for_virtual_machines_is_said_to_be_theirs():
     overlay.links[f"{PORT}/0000:1b:00.0/driver"] = "/sys/bus/pci/drivers/vfio-pci"
     table = driver_table(Facts(overlay, RequestedNames(units=frozenset(UNITS))), PARAMS)
     assert [row.title[:1] for row in table.rows] == ["1", "7"]
-    assert table.rows[0].loaded == "vfio-pci holds it for virtual machines: what manages those gives it back"
+    assert (
+        table.rows[0].loaded
+        == "vfio-pci holds it for virtual machines: what manages those gives it back"
+    )
 
 
 def test_refusal_is_told():
@@ -138,7 +157,10 @@ def test_refusal_is_told():
 
 
 def test_machine_without_a_gpu_says_so():
-    assert driver_text(table_of("no-gpu-debian12"), Page()) == "no GPU: no NVIDIA GPU is on the PCI bus\n"
+    assert (
+        driver_text(table_of("no-gpu-debian12"), Page())
+        == "no GPU: no NVIDIA GPU is on the PCI bus\n"
+    )
 
 
 def test_loaded_driver_without_a_gpu_is_a_fault():
@@ -157,44 +179,68 @@ def test_every_record_fits_the_width_and_the_schema(name, width):
     assert text.endswith("\n")
     assert "  \n" not in text
     long = [
-        line for line in text.splitlines() if len(line) > width and not find_command(line.strip().removeprefix("-> "))
+        line
+        for line in text.splitlines()
+        if len(line) > width and not find_command(line.strip().removeprefix("-> "))
     ]
     assert all(any(len(word) > 20 for word in line.split()) for line in long)
 
 
 def test_long_page_ends_with_the_verdict_the_first_steps_and_why_the_status_is_1():
-    first = StateRow("DKMS failed", True, "no module for this kernel", "sudo dkms autoinstall", True)
+    first = StateRow(
+        "DKMS failed", True, "no module for this kernel", "sudo dkms autoinstall", True
+    )
     others = tuple(StateRow(f"state {at}", True, "it is so", "see why") for at in range(8))
     for states, begins in (((first, *others), ["FAULT, DKMS failed: no module for this kernel", "  -> sudo dkms autoinstall"]),
                            ((first,), [])):  # fmt: skip
         text = driver_text(DriverTable((), "keep", (), (), "", states, ()), Page(screen=Screen(80)))
         more = ", 8 states to solve" if begins else ""
-        assert text.rpartition("\n\n")[2].splitlines() == [*begins, f"Exit status 1: 1 fault{more}."]
+        assert text.rpartition("\n\n")[2].splitlines() == [
+            *begins,
+            f"Exit status 1: 1 fault{more}.",
+        ]
     fine = driver_text(DriverTable((), "keep", (), (), "", (), ()), Page(screen=Screen(80)))
     assert "Exit status" not in fine
 
 
 def test_steps_that_a_state_shows_are_not_shown_again():
-    """Also where the state says more behind one of them; the command stands on the line of its arrow."""
-    command = "sudo apt-get install " + " ".join(f"linux-modules-nvidia-580-open-6.8.0-{at}-generic" for at in (45, 48))
-    state = StateRow("DKMS failed", True, "dpkg stopped half-way", f"{command} (if apt has them)\nsudo dpkg -a", True)
+    """Also where the state says more behind one of them; the command stands on the line of its
+    arrow.
+    """
+    command = "sudo apt-get install " + " ".join(
+        f"linux-modules-nvidia-580-open-6.8.0-{at}-generic" for at in (45, 48)
+    )
+    state = StateRow(
+        "DKMS failed",
+        True,
+        "dpkg stopped half-way",
+        f"{command} (if apt has them)\nsudo dpkg -a",
+        True,
+    )
     table = DriverTable((), "refuse", (), (), f"{command}\nsudo dpkg -a", (state,), ())
     text = driver_text(table, Page(screen=Screen(80)))
     assert text.count("sudo dpkg -a") == 1
     assert f"\n  -> {command}\n     (if apt has them)\n" in text
 
 
-@pytest.mark.parametrize(("installed", "month"), [("580-server-open", "2028-08"), ("580-server", "2028-08")])
+@pytest.mark.parametrize(
+    ("installed", "month"), [("580-server-open", "2028-08"), ("580-server", "2028-08")]
+)
 def test_why_repeats_neither_the_end_of_a_branch_nor_what_lacks(installed, month):
     """The end of support stands in the state and in the rows, in one of each alone."""
     page = Page(screen=Screen(10_000))
     for switch in (False, True):
-        table = driver_table(host(AUGUST_2028, [H100], month, installed=installed), PARAMS | {"switch_branch": switch})
+        table = driver_table(
+            host(AUGUST_2028, [H100], month, installed=installed),
+            PARAMS | {"switch_branch": switch},
+        )
         why = driver_text(table, page).partition("Why: ")[2]
         assert why
         assert "has ended" in "".join(table.clauses)
         assert "ended" not in why
-    text = driver_text(driver_table(host(NOVEMBER_2027, [H100], "2027-11"), PARAMS | {"branch": "580"}), page)
+    text = driver_text(
+        driver_table(host(NOVEMBER_2027, [H100], "2027-11"), PARAMS | {"branch": "580"}), page
+    )
     assert "supported until" not in text.partition("Why: ")[2]
     assert "(long-term, supported until 2028-06)" in text
 
@@ -236,6 +282,8 @@ def test_health_reports_a_line_once_and_names_it_before_the_reboot(broken, capsy
     assert app.run(["health", "--host", broken, "--format", "json"]) == 1
     data = json.loads(capsys.readouterr().out)
     assert faults(data, "health") == []
-    assert [one["rule"] for one in data["points"] if one["subject"] == "/scratch"] == ["storage-fstab"]
+    assert [one["rule"] for one in data["points"] if one["subject"] == "/scratch"] == [
+        "storage-fstab"
+    ]
     (driver,) = (one for one in data["points"] if one["rule"] == "gpu-driver-health")
     assert "(no reboot before storage-fstab is solved)" in driver["todo"]

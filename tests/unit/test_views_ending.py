@@ -38,7 +38,9 @@ OK = Finding("kernel-panic", "", Verdict.OK)
 def document(lines):
     head = (Say("2 faults; 3 changes now.", "decision", name="host"),)
     steps = Steps("Next", (("hosttune plan", "shows the exact diff"),))
-    return Document("host", "host", head, (*[Say("x")] * lines, steps), status="Exit status 1: 2 faults.")
+    return Document(
+        "host", "host", head, (*[Say("x")] * lines, steps), status="Exit status 1: 2 faults."
+    )
 
 
 def test_long_text_ends_with_its_verdict_the_status_and_the_next_command():
@@ -52,7 +54,9 @@ def test_text_of_one_screen_says_its_verdict_once():
     said = render_text(document(5), Screen(80))
     assert said.count("\n") <= ONE_SCREEN
     assert said.count(VERDICT) == 1
-    assert said.endswith("Exit status 1: 2 faults.\n\nNext\n  hosttune plan  shows the exact diff\n")
+    assert said.endswith(
+        "Exit status 1: 2 faults.\n\nNext\n  hosttune plan  shows the exact diff\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,9 @@ def test_end_of_check_on_every_built_host_names_faults_and_changes_nothing(recor
     one = Checked(plan, Page(host="host", screen=Screen(80), can_apply=True), about={})
     said = check_report((one,))
     end = said.splitlines()[-ONE_SCREEN:]
-    for rule in {finding.rule for finding in plan.findings if finding.is_fault and not finding.hold}:
+    for rule in {
+        finding.rule for finding in plan.findings if finding.is_fault and not finding.hold
+    }:
         assert any(rule in line for line in end)
     assert "apply" not in said.partition("\nNext\n")[2]
     assert ("Exit status 1: " in said) is bool(exit_status(plan, strict=False))
@@ -94,7 +100,9 @@ def test_fault_on_a_screen_leaves_a_line_for_each_other_group():
     assert "CHANGE (1)   memory-swappiness\n" in on_screen
     assert "should be 10" not in on_screen
     in_a_pipe = render_text(check_outline(Checked(plan, Page(screen=Screen(80)))), Screen(80))
-    verbose = render_text(check_outline(Checked(plan, Page(screen=terminal, is_verbose=True))), terminal)
+    verbose = render_text(
+        check_outline(Checked(plan, Page(screen=terminal, is_verbose=True))), terminal
+    )
     without = render_text(check_outline(Checked(plan_of(DIFFERS), Page(screen=terminal))), terminal)
     assert all("should be 10" in said for said in (in_a_pipe, verbose, without))
 
@@ -111,30 +119,47 @@ def test_report_of_many_pieces_of_advice_is_made_a_few_times(many, monkeypatch):
 
     monkeypatch.setattr(report, "check_outline", outline)
     page = Page(screen=Screen(80, is_terminal=True))
-    said = check_report((Checked(plan_of(*(replace(ADVICE, reason=f"x {n}") for n in range(many))), page),))
+    said = check_report(
+        (Checked(plan_of(*(replace(ADVICE, reason=f"x {n}") for n in range(many))), page),)
+    )
     assert said.count("\n") <= ONE_SCREEN
     shown = sum(f"x {n}\n" in said for n in range(many))
     assert shown == many if many == 3 else ONE_SCREEN - 6 < shown < ONE_SCREEN
 
 
-@pytest.mark.parametrize("report_of", [check_report, lambda hosts: plan_report(hosts[0])], ids=["check", "plan"])
+@pytest.mark.parametrize(
+    "report_of", [check_report, lambda hosts: plan_report(hosts[0])], ids=["check", "plan"]
+)
 def test_end_of_a_long_report_has_the_sentence_of_each_fault(report_of):
     """What `check` and `plan` found worst is on the last screen, however long they are."""
-    faults = [replace(FAULT, rule=f"gpu-x{n}", reason=f"no GPU {n} answers {'at all ' * 80}") for n in range(5)]
+    faults = [
+        replace(FAULT, rule=f"gpu-x{n}", reason=f"no GPU {n} answers {'at all ' * 80}")
+        for n in range(5)
+    ]
     many = [replace(DIFFERS, rule=f"r{n}", reason="is " + "not so " * 60) for n in range(5)]
     page = Page(screen=Screen(80))
     end = report_of((Checked(plan_of(*faults, *many), page),)).splitlines()[-(ONE_SCREEN - 1) :]
     found = [line for line in end if line.startswith("FAULT gpu-x")]
-    assert [line.partition(": ")[2][:16] for line in found] == [f"no GPU {n} answers"[:16] for n in range(3)]
+    assert [line.partition(": ")[2][:16] for line in found] == [
+        f"no GPU {n} answers"[:16] for n in range(3)
+    ]
     assert all(line.endswith(" ...") and len(line) <= 80 for line in found)
     assert "and 2 more faults" in end
     short = report_of((Checked(plan_of(FAULT), page),))
     assert short.count(FAULT.reason) == 1
 
 
-@pytest.mark.parametrize("report_of", [check_report, lambda hosts: plan_report(hosts[0])], ids=["check", "plan"])
+@pytest.mark.parametrize(
+    "report_of", [check_report, lambda hosts: plan_report(hosts[0])], ids=["check", "plan"]
+)
 def test_few_rules_of_which_none_asks_for_anything_say_why(report_of):
-    quiet = replace(FAULT, rule="gpu-driver", verdict=Verdict.NOT_APPLICABLE, is_fault=False, reason="there is no GPU")
+    quiet = replace(
+        FAULT,
+        rule="gpu-driver",
+        verdict=Verdict.NOT_APPLICABLE,
+        is_fault=False,
+        reason="there is no GPU",
+    )
     page = Page(screen=Screen(80))
     assert "gpu-driver    there is no GPU" in report_of((Checked(plan_of(quiet), page),))
     many = [replace(quiet, rule=f"gpu-x{n}") for n in range(6)]
@@ -145,20 +170,27 @@ def test_few_rules_of_which_none_asks_for_anything_say_why(report_of):
 def test_few_faults_have_two_lines_each_at_the_end():
     reason = f"no program can use a GPU: no driver is installed, and no {'suitable ' * 5}packages can be installed"
     many = [replace(DIFFERS, rule=f"r{n}", reason="is " + "not so " * 60) for n in range(5)]
-    said = check_report((Checked(plan_of(replace(FAULT, reason=reason), *many), Page(screen=Screen(80))),))
+    said = check_report(
+        (Checked(plan_of(replace(FAULT, reason=reason), *many), Page(screen=Screen(80))),)
+    )
     ending = " ".join(said.splitlines()[-(ONE_SCREEN - 1) :])
     assert f"FAULT gpu-errors: {reason}" in ending.replace("   ", " ")
 
 
 def test_fault_comes_first_among_the_next_commands():
-    said = render_text(check_outline(Checked(plan_of(FAULT, DIFFERS), Page(screen=Screen(100)))), Screen(100))
+    said = render_text(
+        check_outline(Checked(plan_of(FAULT, DIFFERS), Page(screen=Screen(100)))), Screen(100)
+    )
     steps = said.partition("\nNext\n")[2].splitlines()
     assert steps == [
         "  hosttune health              says whether this node may take jobs",
         "  hosttune explain gpu-errors  says why, and what to do",
     ]
     page = Page(medium=Medium.MARKDOWN)
-    assert check_outline(Checked(plan_of(DIFFERS), page)).blocks[-1].steps[0][0] == "hosttune explain memory-swappiness"
+    assert (
+        check_outline(Checked(plan_of(DIFFERS), page)).blocks[-1].steps[0][0]
+        == "hosttune explain memory-swappiness"
+    )
 
 
 def test_status_of_apply_has_its_reason():
@@ -174,34 +206,59 @@ def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
     steps = "drain the host\nsudo nvidia-smi --gpu-reset"
     slots = ("0000:18:00.0", "0000:30:00.0", "0000:48:00.0")
     points = (
-        *(HealthPoint(Fitness.UNFIT, "gpu-driver-health", slot, "is lost", steps) for slot in slots),
+        *(
+            HealthPoint(Fitness.UNFIT, "gpu-driver-health", slot, "is lost", steps)
+            for slot in slots
+        ),
         HealthPoint(Fitness.UNFIT, "gpu-errors", "", "Xid 79", steps),
     )
     gpus = dict.fromkeys(("0000:10:00.0", *slots), ("NVIDIA H200", ""))
-    said = health_text(NodeHealth(Fitness.UNFIT, points, ("gpu-errors",)), Page(screen=Screen(80)), {}, gpus)
-    assert "GPU           model        verdict\n0000:10:00.0  NVIDIA H200  nothing of its own\n" in said
+    said = health_text(
+        NodeHealth(Fitness.UNFIT, points, ("gpu-errors",)), Page(screen=Screen(80)), {}, gpus
+    )
+    assert (
+        "GPU           model        verdict\n0000:10:00.0  NVIDIA H200  nothing of its own\n"
+        in said
+    )
     assert said.count("NVIDIA H200  NOT FIT: gpu-driver-health\n") == 3
     assert said.count("is lost") == 1
     assert "0000:18:00.0, 0000:30:00.0 and 0000:48:00.0: is lost" in said
     assert said.count("sudo nvidia-smi --gpu-reset") == 1
     assert "do: as for gpu-driver-health" in said
     more = replace(points[0], rule="gpu-nvlink", todo="\n".join(f"step {at}" for at in range(30)))
-    long = health_text(NodeHealth(Fitness.UNFIT, (*points, more), ("gpu-errors",)), Page(screen=Screen(100)), {}, gpus)
+    long = health_text(
+        NodeHealth(Fitness.UNFIT, (*points, more), ("gpu-errors",)),
+        Page(screen=Screen(100)),
+        {},
+        gpus,
+    )
     last = long.rpartition("step 29")[2]
-    assert "NOT FIT gpu-driver-health: 0000:18:00.0, 0000:30:00.0 and 0000:48:00.0: is lost\n" in last
+    assert (
+        "NOT FIT gpu-driver-health: 0000:18:00.0, 0000:30:00.0 and 0000:48:00.0: is lost\n" in last
+    )
     assert "Exit status 1: NOT FIT by gpu-driver-health and gpu-errors.\n" in said
-    assert "hosttune explain gpu-driver-health  says why, and what to do\n" in said.partition("\nNext\n")[2]
+    assert (
+        "hosttune explain gpu-driver-health  says why, and what to do\n"
+        in said.partition("\nNext\n")[2]
+    )
 
 
 def test_health_names_the_rules_that_a_fault_keeps_from_looking_without_its_sentence():
-    fault = HealthPoint(Fitness.UNFIT, "gpu-errors", "0000:1b:00.0", "it has fallen off the bus (Xid 79)", "reboot")
+    fault = HealthPoint(
+        Fitness.UNFIT, "gpu-errors", "0000:1b:00.0", "it has fallen off the bus (Xid 79)", "reboot"
+    )
     again = [
         replace(fault, fitness=Fitness.UNKNOWN, rule=rule, todo="")
         for rule in ("gpu-modes", "gpu-throttle", "gpu-bar1")
     ]
-    others = (replace(again[2], subject="0000:43:00.0"), replace(again[2], rule="gpu-nvlink", reason="no answer"))
+    others = (
+        replace(again[2], subject="0000:43:00.0"),
+        replace(again[2], rule="gpu-nvlink", reason="no answer"),
+    )
     health = NodeHealth(Fitness.UNFIT, (fault, *again[:2], *others), ("gpu-errors",))
     said = health_text(health, Page(screen=Screen(200)), {}, {})
-    assert said.count("it has fallen off the bus (Xid 79)") == 2  # the fault, and another GPU of which nothing is known
+    assert (
+        said.count("it has fallen off the bus (Xid 79)") == 2
+    )  # the fault, and another GPU of which nothing is known
     assert "these could not be checked: gpu-modes and gpu-throttle" in said
     assert "no answer" in said

@@ -1,4 +1,6 @@
-"""`explain` on hosts: no template is left raw, the way by hand has this host's values, the way back removes our file."""
+"""`explain` on hosts: no template is left raw, the way by hand has this host's values, the way back
+removes our file.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,19 @@ from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.host.record.record import read_record
 from hosttune.resources.base import Wish
 from hosttune.resources.steps import CommandLine
-from hosttune.values import ABSENT, Action, Address, Change, Disturbs, FileValue, Finding, Hold, HoldKind, Risk, Verdict
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Address,
+    Change,
+    Disturbs,
+    FileValue,
+    Finding,
+    Hold,
+    HoldKind,
+    Risk,
+    Verdict,
+)
 from hosttune.views.by_hand import describe_by_hand
 from hosttune.views.document import Medium, Section
 from hosttune.views.explain import explain_json, explain_outline, explain_report, explain_rule
@@ -43,7 +57,10 @@ def explanations(host):
     """Of all rules, from one plan."""
     session = examine(read_record(str(host)), CATALOG, POLICY.only(*CATALOG.rules))
     findings = session.plan(prove=False).findings
-    return {name: explain_rule(rule, session.facts, POLICY, CATALOG, findings) for name, rule in CATALOG.rules.items()}
+    return {
+        name: explain_rule(rule, session.facts, POLICY, CATALOG, findings)
+        for name, rule in CATALOG.rules.items()
+    }
 
 
 def by_hand(rule, host):
@@ -53,7 +70,9 @@ def by_hand(rule, host):
 
 def test_short_explanation_has_only_the_steps_of_what_was_found_here():
     """The steps of the rule's other findings (mkfs.xfs) were taken for more of the same."""
-    one = explanation("storage-data-placement", next(path for path in BUILT if path.stem == "a100-cloud-vm"))
+    one = explanation(
+        "storage-data-placement", next(path for path in BUILT if path.stem == "a100-cloud-vm")
+    )
     short, whole = explain_report(one, Page()), explain_report(one, Page(is_verbose=True))
     assert ("mkfs.xfs DISK" in whole, "mkfs.xfs DISK" in short) == (True, False)
     assert short.count("use them for scratch") == 1  # with what was found
@@ -61,10 +80,15 @@ def test_short_explanation_has_only_the_steps_of_what_was_found_here():
 
 def test_by_hand_are_the_steps_of_the_change_and_each_finding_has_its_own():
     """TMPDIR on another disk is not the fifth step of /tmp in memory."""
-    one = explanation("storage-tmp-tmpfs", next(path for path in BUILT if path.stem == "workstation-rtx4090"))
+    one = explanation(
+        "storage-tmp-tmpfs", next(path for path in BUILT if path.stem == "workstation-rtx4090")
+    )
     whole = explain_report(one, Page(is_verbose=True))
     assert "TMPDIR" not in whole.partition("\nBy hand\n")[2].partition("\nUndone by hand\n")[0]
-    assert "do: 1. make a folder there" in whole.partition("\nLooks for\n")[2].partition("\nParameters\n")[0]
+    assert (
+        "do: 1. make a folder there"
+        in whole.partition("\nLooks for\n")[2].partition("\nParameters\n")[0]
+    )
     assert "TMPDIR" not in explain_report(one, Page())
 
 
@@ -73,7 +97,12 @@ def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(ho
     for one in explanations(host).values():
         text = explain_report(one, Page(host=host.stem))
         assert "{{" not in text, text
-        made = {change.address.name for finding in one.findings for change in finding.changes if is_ours(change)}
+        made = {
+            change.address.name
+            for finding in one.findings
+            for change in finding.changes
+            if is_ours(change)
+        }
         assert [path for path in made if path not in " ".join(one.ways[1])] == []
 
 
@@ -84,24 +113,48 @@ def test_page_of_a_rule_is_the_explanation_without_a_host(rule):
     one = explanations(next(path for path in BUILT if path.stem == "no-gpu-debian12"))[rule]
     outline = explain_outline(one, Page(medium=Medium.MARKDOWN))
     titles = [block.title for block in outline.blocks if isinstance(block, Section)]
-    in_general = {"Why", "Reasons not to apply", "Reads", "Wants", "Looks for", "Parameters", "Sources"}
-    assert [title for title in re.findall(r"^## (.*)$", document, re.MULTILINE) if title in in_general] == [
-        title for title in titles if title in in_general
-    ]
+    in_general = {
+        "Why",
+        "Reasons not to apply",
+        "Reads",
+        "Wants",
+        "Looks for",
+        "Parameters",
+        "Sources",
+    }
+    assert [
+        title for title in re.findall(r"^## (.*)$", document, re.MULTILINE) if title in in_general
+    ] == [title for title in titles if title in in_general]
     assert [title for title in ("Switch it off", "On ") if f"## {title}" in document] == []
     assert "Switch it off" in titles
 
 
 def test_conditions_of_the_rule_are_told_where_there_is_room():
-    one = explanation("storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket"))
-    told = ("(unless `not host.is_wsl`)", "For each: [m for m in mounts.local_data if m.fstype in params.types]")
-    screens = [explain_report(one, Page(screen=Screen(0), is_verbose=is_verbose)) for is_verbose in (False, True)]
-    assert [[text in screen for text in told] for screen in screens] == [[False, False], [True, True]]
+    one = explanation(
+        "storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket")
+    )
+    told = (
+        "(unless `not host.is_wsl`)",
+        "For each: [m for m in mounts.local_data if m.fstype in params.types]",
+    )
+    screens = [
+        explain_report(one, Page(screen=Screen(0), is_verbose=is_verbose))
+        for is_verbose in (False, True)
+    ]
+    assert [[text in screen for text in told] for screen in screens] == [
+        [False, False],
+        [True, True],
+    ]
 
 
 def test_a_terminal_gets_the_short_answer_and_this_host_first():
-    one = explanation("storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket"))
-    short, whole = (explain_report(one, Page(host="h", screen=Screen(80), is_verbose=more)) for more in (False, True))
+    one = explanation(
+        "storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket")
+    )
+    short, whole = (
+        explain_report(one, Page(host="h", screen=Screen(80), is_verbose=more))
+        for more in (False, True)
+    )
     assert short.index("On h") < short.index("gain") < short.index("Why") < short.index("By hand")
     assert len(short.splitlines()) <= 40
     details = ("Undone by hand", "Sources", "profiles  ", "Caches that clean by last access")
@@ -151,9 +204,15 @@ def test_by_hand_has_the_values_of_the_host(rule, host, do, undo):
 
 
 def test_no_way_reads_fstab_again_in_a_remount():
-    """`mount -o remount,noatime` takes off flags that stand in no line (hosttune/resources/storage/mount_policy.py)."""
+    """`mount -o remount,noatime` takes off flags that stand in no line
+    (hosttune/resources/storage/mount_policy.py).
+    """
     source = Path(__file__).resolve().parents[2] / "hosttune"
-    said = [line for path in source.rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
+    said = [
+        line
+        for path in source.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     said += [step for rule in CATALOG.rules for steps in ways_in_general(rule) for step in steps]
     assert [line for line in said if re.search(r"(?<!disable )(?<!mtab )-o \"?remount,", line)] == [
         "A plain `mount -o remount,noatime` can turn a read-only mount writable and drop nosuid, nodev and noexec;"
@@ -168,7 +227,9 @@ def ways_in_general(rule):
 
 
 def test_commands_stand_whole_and_sentences_are_wrapped():
-    one = explanation("storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket"))
+    one = explanation(
+        "storage-noatime", next(path for path in BUILT if path.stem == "h100-8x-2socket")
+    )
     lines = explain_report(one, Page(host="h", screen=Screen(60))).splitlines()
     does = one.ways[0]
     assert f"  - {next(step for step in does if step.startswith('mount '))}" in lines
@@ -176,14 +237,18 @@ def test_commands_stand_whole_and_sentences_are_wrapped():
     for rule in CATALOG.rules:
         assert [
             step
-            for step in ways_of(describe_wishes(CATALOG.rules[rule], Wording(CATALOG.rules[rule].defaults)))[0]
+            for step in ways_of(
+                describe_wishes(CATALOG.rules[rule], Wording(CATALOG.rules[rule].defaults))
+            )[0]
             if " | install -D " in step and not isinstance(step, CommandLine)
         ] == []
 
 
 @pytest.mark.parametrize("rule", sorted(CATALOG.rules))
 def test_way_in_general_has_no_choice_that_nobody_can_type(rule):
-    """Where no host is known: the words of the host stand in capitals, and no command lacks its operand."""
+    """Where no host is known: the words of the host stand in capitals, and no command lacks its
+    operand.
+    """
     one = CATALOG.rules[rule]
     does, undoes = ways_of(describe_wishes(one, Wording(one.defaults)))
     for step in (*does, *undoes):
@@ -205,25 +270,39 @@ def test_steps_in_general_say_what_to_do_and_not_the_name_of_a_field(rule):
 def test_room_of_a_job_names_the_way_of_each_manager_without_a_host():
     one = CATALOG.rules["limits-confines"]
     steps = todo_texts(one, Wording(one.defaults))
-    for way in ("docker run --cpus N", "resources.limits.cpu of the pod", "sbatch --cpus-per-task=N", "--shm-size=8g"):
+    for way in (
+        "docker run --cpus N",
+        "resources.limits.cpu of the pod",
+        "sbatch --cpus-per-task=N",
+        "--shm-size=8g",
+    ):
         assert any(way in step for step in steps), steps
 
 
 def test_what_a_host_holds_back_for_its_own_reason_is_not_taught():
-    finding = Finding("storage-noatime", "/data", Verdict.DIFFERS, Hold(HoldKind.OWNED, "tmpreaper"))
+    finding = Finding(
+        "storage-noatime", "/data", Verdict.DIFFERS, Hold(HoldKind.OWNED, "tmpreaper")
+    )
     wishes = (Wish("mount", "/data", "storage-noatime", "/data", {"atime": "noatime"}),)
     assert ways_of(wishes, (finding,)) == ([], [])
     assert ways_of(wishes) != ([], [])
 
 
 def test_set_of_packages_that_is_refused_has_no_way():
-    wish = Wish("packages", "", "gpu-driver", "", {"state": "installed", "refused": "no branch fits"})
+    wish = Wish(
+        "packages", "", "gpu-driver", "", {"state": "installed", "refused": "no branch fits"}
+    )
     assert ways_of((wish,)) == ([], [])
 
 
 def test_other_spelling_of_a_sysctl_is_put_back_as_it_was():
-    change = Change(Address("sysctl", "vm.dirty_bytes"), Action.UPDATE, "vm.dirty_ratio=20", "1", "a")
-    assert describe_by_hand((change,)) == (["sysctl -w vm.dirty_bytes=1"], ["sysctl -w vm.dirty_ratio=20"])
+    change = Change(
+        Address("sysctl", "vm.dirty_bytes"), Action.UPDATE, "vm.dirty_ratio=20", "1", "a"
+    )
+    assert describe_by_hand((change,)) == (
+        ["sysctl -w vm.dirty_bytes=1"],
+        ["sysctl -w vm.dirty_ratio=20"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -277,7 +356,9 @@ def test_expression_in_words(source, words):
 def test_secret_of_the_host_is_in_no_part_of_the_json():
     """Also where the rule does not apply, with the reason, and in the way by hand."""
     secret = "Zx9hunter2Qq"
-    finding = Finding("services-core-size", "", Verdict.NOT_APPLICABLE, reason=f"|/usr/bin/x --token {secret} %p")
+    finding = Finding(
+        "services-core-size", "", Verdict.NOT_APPLICABLE, reason=f"|/usr/bin/x --token {secret} %p"
+    )
     one = replace(explanation("services-core-size", BUILT[0]), findings=(finding,))
     one = replace(one, wording=Wording({**one.wording.params}, None))
     assert secret in one.why_in_general

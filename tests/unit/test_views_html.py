@@ -71,7 +71,9 @@ def documents():
         "history": history_report(made.JOURNAL, PAGE),
         "diff": diff_report(made.TWINS, PAGE),
         "fleet": fleet_report(fleet(), PLANS, PAGE, ABOUT),
-        "evil": check_report((replace(ONE, plan=replace(made.CLEAN, findings=(EVIL,)), profile="<b>"),)),
+        "evil": check_report(
+            (replace(ONE, plan=replace(made.CLEAN, findings=(EVIL,)), profile="<b>"),)
+        ),
     }
 
 
@@ -79,17 +81,27 @@ def documents():
 def test_page_is_well_nested_and_loads_nothing(name):
     page = Page(documents()[name])
     assert (page.faults, page.open) == ([], [])
-    assert [tag for tag, _ in page.elements if tag in {"link", "img", "iframe", "object", "base"}] == []
+    assert [
+        tag for tag, _ in page.elements if tag in {"link", "img", "iframe", "object", "base"}
+    ] == []
     assert [tag for tag, _ in page.elements].count("script") == 1
     for _, attributes in page.elements:
-        assert not [name for name in attributes if name.startswith("on") or name in {"src", "style", "srcset"}]
+        assert not [
+            name
+            for name in attributes
+            if name.startswith("on") or name in {"src", "style", "srcset"}
+        ]
         assert attributes.get("href", "#").startswith("#")
 
 
 @pytest.mark.parametrize("name", documents())
 def test_policy_of_the_page_allows_its_own_style_and_script_alone(name):
     text = documents()[name]
-    policy = next(a["content"] for tag, a in Page(text).elements if a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        a["content"]
+        for tag, a in Page(text).elements
+        if a.get("http-equiv") == "Content-Security-Policy"
+    )
     for tag, directive in (("style", "style-src"), ("script", "script-src")):
         body = re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL).group(1)
         digest = b64encode(hashlib.sha256(body.encode()).digest()).decode()
@@ -119,13 +131,17 @@ def test_findings_carry_outcome_and_group_for_the_filter():
     offered = {a["value"] for tag, a in page.elements if tag == "input" and a["name"] == "outcome"}
     groups = {a["data-group"] for _, a in page.elements if "data-group" in a}
     assert outcomes <= offered
-    assert groups == {a["value"] for tag, a in page.elements if tag == "input" and a["name"] == "group"}
+    assert groups == {
+        a["value"] for tag, a in page.elements if tag == "input" and a["name"] == "group"
+    }
     assert {"differs", "unknown", "waits", "left-alone", "ok", "not-applicable"} <= outcomes
 
 
 def test_without_a_script_nothing_is_hidden_but_the_filter():
     page = Page(documents()["check"])
-    assert [(tag, a["class"]) for tag, a in page.elements if "hidden" in a] == [("details", "filter")]
+    assert [(tag, a["class"]) for tag, a in page.elements if "hidden" in a] == [
+        ("details", "filter")
+    ]
     for finding in made.FINDINGS:
         assert finding.rule in page.text
 
@@ -137,14 +153,21 @@ def test_what_a_rule_is_about_stands_with_its_findings():
 
 
 def test_profile_that_fits_better_is_proposed():
-    assert "The profile <k8s> fits." in Page(check_report((replace(ONE, proposal="The profile <k8s> fits."),))).text
+    assert (
+        "The profile <k8s> fits."
+        in Page(check_report((replace(ONE, proposal="The profile <k8s> fits."),))).text
+    )
 
 
 def test_several_hosts_have_an_overview_that_leads_to_them():
     page = Page(documents()["hosts"])
-    targets = [a["href"] for tag, a in page.elements if tag == "a" and a["href"].startswith("#host-")]
+    targets = [
+        a["href"] for tag, a in page.elements if tag == "a" and a["href"].startswith("#host-")
+    ]
     assert targets[:3] == ["#host-0", "#host-1", "#host-2"]
-    assert {a["id"] for _, a in page.elements if a.get("class") == "host"} == {t[1:] for t in targets[:3]}
+    assert {a["id"] for _, a in page.elements if a.get("class") == "host"} == {
+        t[1:] for t in targets[:3]
+    }
 
 
 def test_hosts_come_worst_first_and_a_table_has_what_each_rule_says_of_them():
@@ -154,11 +177,20 @@ def test_hosts_come_worst_first_and_a_table_has_what_each_rule_says_of_them():
     ]
     text = check_report(tuple(hosts))
     page = Page(text)
-    assert text.index('id="host-0"') < text.index('<h2 class="name">bad') < text.index('<h2 class="name">good')
+    assert (
+        text.index('id="host-0"')
+        < text.index('<h2 class="name">bad')
+        < text.index('<h2 class="name">good')
+    )
     (table,) = re.findall(r'<div class="matrix".*?</div>', text, re.DOTALL)
-    assert re.findall(r'<th scope="row"><a href="#(.*?)">(.*?)</a>', table) == [("host-0", "bad"), ("host-1", "good")]
+    assert re.findall(r'<th scope="row"><a href="#(.*?)">(.*?)</a>', table) == [
+        ("host-0", "bad"),
+        ("host-1", "good"),
+    ]
     assert '<abbr title="memory-swappiness: to change">C</abbr>' in table
-    assert [a for tag, a in page.elements if tag == "th" and a.get("scope") not in {"col", "row"}] == []
+    assert [
+        a for tag, a in page.elements if tag == "th" and a.get("scope") not in {"col", "row"}
+    ] == []
 
 
 @pytest.mark.parametrize("name", documents())
@@ -169,11 +201,16 @@ def test_headings_go_down_one_level_at_a_time_and_every_anchor_is_there_once(nam
     assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
-    assert {a["href"][1:] for tag, a in page.elements if tag == "a" and a["href"].startswith("#")} <= {*ids}
+    assert {
+        a["href"][1:] for tag, a in page.elements if tag == "a" and a["href"].startswith("#")
+    } <= {*ids}
 
 
 def test_each_finding_has_an_anchor_of_its_own():
-    twins = tuple(replace(made.FINDINGS[0], subject=name, reason=f"{name} is lost") for name in ("gpu 0", "gpu 1"))
+    twins = tuple(
+        replace(made.FINDINGS[0], subject=name, reason=f"{name} is lost")
+        for name in ("gpu 0", "gpu 1")
+    )
     page = Page(check_report((replace(ONE, plan=replace(made.PLAN, findings=twins)),)))
     rule = made.FINDINGS[0].rule
     assert [a["id"] for _, a in page.elements if a.get("class") == "finding"] == [rule, f"{rule}-2"]
@@ -185,7 +222,9 @@ def test_built_in_rule_leads_to_its_page(monkeypatch):
     link = "https://docs.example.org/hosttune/reference/rules/memory-swappiness/"
     for about, links in ((builtin, [link]), (ABOUT, [])):
         page = Page(check_report((replace(ONE, about=about),)))
-        assert [a["href"] for tag, a in page.elements if tag == "a" and a["href"].startswith("https:")] == links
+        assert [
+            a["href"] for tag, a in page.elements if tag == "a" and a["href"].startswith("https:")
+        ] == links
 
 
 def test_command_of_a_step_can_be_copied_and_what_a_host_says_cannot():
@@ -212,10 +251,18 @@ def test_plan_shows_the_whole_diff_and_the_command_only_where_it_works():
 
 def test_page_says_first_what_machine_this_is_and_nothing_in_its_name_is_markup():
     one = replace(
-        ONE, machine={"product": "<b>X1</b>\x1b[2J", "GPUs": "8 x H100", "driver": "none loaded", "kernel": "unknown"}
+        ONE,
+        machine={
+            "product": "<b>X1</b>\x1b[2J",
+            "GPUs": "8 x H100",
+            "driver": "none loaded",
+            "kernel": "unknown",
+        },
     )
     page = Page(check_report((one,)))
     told = "<b>X1</b>\\x1b[2J: 8 x H100, no driver loaded, kernel unknown"
     assert told in page.text
     assert page.text.index(told) < page.text.index("changes now")
-    assert Page(check_report((one, one))).text.count(told) == 4  # in the overview, and in the section of each
+    assert (
+        Page(check_report((one, one))).text.count(told) == 4
+    )  # in the overview, and in the section of each

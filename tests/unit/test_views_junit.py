@@ -16,13 +16,28 @@ ONE = Checked(made.PLAN, made.PAGE, profile="base")
 SHAPE = {
     "testsuites": ({"name", "tests", "failures", "errors", "time"}, set(), {"testsuite"}),
     "testsuite": (
-        {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname", "id", "package"},
+        {
+            "name",
+            "tests",
+            "failures",
+            "errors",
+            "skipped",
+            "time",
+            "timestamp",
+            "hostname",
+            "id",
+            "package",
+        },
         set(),
         {"properties", "testcase", "system-out"},
     ),
     "properties": (set(), set(), {"property"}),
     "property": ({"name", "value"}, set(), set()),
-    "testcase": ({"name", "classname", "time"}, set(), {"skipped", "error", "failure", "system-out"}),
+    "testcase": (
+        {"name", "classname", "time"},
+        set(),
+        {"skipped", "error", "failure", "system-out"},
+    ),
     "skipped": ({"message"}, set(), set()),
     "error": ({"message", "type"}, set(), set()),
     "failure": ({"message", "type"}, set(), set()),
@@ -44,7 +59,9 @@ def outcome(finding, *, strict=False):
     return [child.tag for child in case]
 
 
-@pytest.mark.parametrize("plan", [made.PLAN, made.CLEAN, made.SMALL, replace(made.CLEAN, findings=())])
+@pytest.mark.parametrize(
+    "plan", [made.PLAN, made.CLEAN, made.SMALL, replace(made.CLEAN, findings=())]
+)
 def test_document_has_the_shape_of_the_schema(plan):
     one = replace(ONE, plan=replace(plan, interrupted=("run 1 was interrupted",)))
     root = parsed(check_junit((one, ONE)))
@@ -66,23 +83,39 @@ def test_document_has_the_shape_of_the_schema(plan):
         (Finding("a-b", "", Verdict.OK), [], []),
         (Finding("a-b", "", Verdict.OK, evidence=("now 1",)), ["system-out"], ["system-out"]),
         (Finding("a-b", "", Verdict.DIFFERS, reason="x"), ["failure"], ["failure"]),
-        (Finding("a-b", "", Verdict.DIFFERS, Hold(HoldKind.OWNED, "TuneD")), ["failure"], ["failure"]),
-        (Finding("a-b", "", Verdict.DIFFERS, Hold(HoldKind.WAIVED, "until 2027")), ["skipped"], ["skipped"]),
+        (
+            Finding("a-b", "", Verdict.DIFFERS, Hold(HoldKind.OWNED, "TuneD")),
+            ["failure"],
+            ["failure"],
+        ),
+        (
+            Finding("a-b", "", Verdict.DIFFERS, Hold(HoldKind.WAIVED, "until 2027")),
+            ["skipped"],
+            ["skipped"],
+        ),
         (Finding("a-b", "", Verdict.UNKNOWN, reason="x"), ["error"], ["error"]),
         (Finding("a-b", "", Verdict.ADVICE, reason="x"), ["system-out"], ["failure"]),
         (Finding("a-b", "", Verdict.NOT_APPLICABLE, reason="x"), ["skipped"], ["skipped"]),
-        (Finding("a-b", "", Verdict.ADVICE, Hold(HoldKind.ORPHANED), "x"), ["system-out"], ["system-out"]),
+        (
+            Finding("a-b", "", Verdict.ADVICE, Hold(HoldKind.ORPHANED), "x"),
+            ["system-out"],
+            ["system-out"],
+        ),
     ],
 )
 def test_case_fails_where_the_check_would(finding, plain, strict):
     for is_strict, expected in ((False, plain), (True, strict)):
         assert outcome(finding, strict=is_strict) == expected
         fails = bool({"failure", "error"} & set(expected))
-        assert fails == bool(exit_status(replace(made.CLEAN, findings=(finding,)), strict=is_strict))
+        assert fails == bool(
+            exit_status(replace(made.CLEAN, findings=(finding,)), strict=is_strict)
+        )
 
 
 def test_failure_says_why_and_what_to_do():
-    finding = Finding("a-b", "/x", Verdict.DIFFERS, reason="/x should be y", evidence=("now z",), todo="set it")
+    finding = Finding(
+        "a-b", "/x", Verdict.DIFFERS, reason="/x should be y", evidence=("now z",), todo="set it"
+    )
     (failure,) = of([finding]).iter("failure")
     assert failure.get("message") == "/x should be y"
     assert failure.text == "/x should be y\nnow z\ndo: set it"

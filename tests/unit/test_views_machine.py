@@ -25,7 +25,9 @@ from tests.hosts.built import BUILT
 from tests.unit.fake_reader import FakeReader
 
 CATALOG = builtin_catalog()
-POLICY = Policy(select=tuple(CATALOG.rules), max_risk=Risk.LOW, disturb=Disturbs.NOTHING, today="2026-01-01")
+POLICY = Policy(
+    select=tuple(CATALOG.rules), max_risk=Risk.LOW, disturb=Disturbs.NOTHING, today="2026-01-01"
+)
 
 
 def record(name):
@@ -49,18 +51,24 @@ def test_machine_in_a_line(name, told):
 
 
 @pytest.mark.parametrize(
-    ("limit", "told"), [("8589934592", "8 of 256 GiB of memory, "), ("549755813888", ""), ("max", "")]
+    ("limit", "told"),
+    [("8589934592", "8 of 256 GiB of memory, "), ("549755813888", ""), ("max", "")],
 )
 def test_memory_of_a_container_stands_against_what_its_programs_count(limit, told):
     """The imp pull request 2070: inside of `docker run --memory=8g` MemAvailable is the host's."""
     reader = Overlay(record("container-docker"))
     reader.files["/sys/fs/cgroup/memory.max"] = FileValue(f"{limit}\n".encode())
     words = describe_machine(Facts(reader))
-    assert f"may use 16 of 16 CPUs, {told}1048576 open files" in Checked(None, Page(), machine=words).machine_text
+    assert (
+        f"may use 16 of 16 CPUs, {told}1048576 open files"
+        in Checked(None, Page(), machine=words).machine_text
+    )
 
 
 def test_what_cannot_be_read_of_the_machine_is_unknown():
-    words = describe_machine(Facts(FakeReader({"/etc/os-release": "ID=ubuntu\nVERSION_ID=24.04\n"})))
+    words = describe_machine(
+        Facts(FakeReader({"/etc/os-release": "ID=ubuntu\nVERSION_ID=24.04\n"}))
+    )
     assert words["kernel"] == words["GPUs"] == "unknown"
     assert "GPUs unknown" in Checked(None, Page(), machine=words).machine_text
 
@@ -70,7 +78,10 @@ def test_numbers_of_a_report_are_those_of_its_headings(path):
     plan = examine(read_record(str(path)), CATALOG, POLICY).plan(prove=False)
     text = check_report((Checked(plan, Page(is_verbose=True, medium=Medium.MARKDOWN)),))
     headings = {section.title: 0 for section in ALL}
-    headings |= {title: int(number) for title, number in re.findall(r"^### (\S.*) \((\d+)\)$", text, re.MULTILINE)}
+    headings |= {
+        title: int(number)
+        for title, number in re.findall(r"^### (\S.*) \((\d+)\)$", text, re.MULTILINE)
+    }
     quiet = quiet_text(summarize(plan))
     assert f"{headings['Ok']} ok" in quiet
     assert f"{headings['Not applicable']} not applicable" in quiet
@@ -82,5 +93,9 @@ def test_numbers_of_a_report_are_those_of_its_headings(path):
 def test_writer_of_a_file_is_named_once(path):
     session = examine(Overlay(read_record(str(path))), CATALOG, POLICY)
     findings = name_writers(session.plan(prove=False).findings, session.reader)
-    said = [line for finding in findings for line in (*finding.evidence, finding.reason, str(finding.hold))]
+    said = [
+        line
+        for finding in findings
+        for line in (*finding.evidence, finding.reason, str(finding.hold))
+    ]
     assert [line for line in said if re.search(r"( of (?:the )?\w+)\1", line)] == []

@@ -33,7 +33,9 @@ def test_plain_text_means_itself(text, expected):
     assert escape_text(text) == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), [("a", "`a`"), ("a`b", "``a`b``"), ("`a``", "``` `a`` ```")])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a", "`a`"), ("a`b", "``a`b``"), ("`a``", "``` `a`` ```")]
+)
 def test_code_holds_backticks(text, expected):
     assert quote_code(text) == expected
 
@@ -43,7 +45,9 @@ def test_fence_is_longer_than_any_in_it():
 
 
 def test_text_from_the_host_opens_nothing():
-    evil = Finding("storage-x", "/a\n# b", Verdict.ADVICE, reason="<script>\x1b[2J ```", todo="@all [x](y)")
+    evil = Finding(
+        "storage-x", "/a\n# b", Verdict.ADVICE, reason="<script>\x1b[2J ```", todo="@all [x](y)"
+    )
     text = check_report((replace(ONE, plan=replace(made.CLEAN, findings=(evil,))),))
     assert r"\<script\>\\x1b\[2J \`\`\`" in text
     assert "/a\\\\n# b" in text
@@ -51,19 +55,33 @@ def test_text_from_the_host_opens_nothing():
 
 
 def test_profile_that_fits_better_is_proposed():
-    assert "The profile k8s\\_ fits." in check_report((replace(ONE, proposal="The profile k8s_ fits."),))
+    assert "The profile k8s\\_ fits." in check_report(
+        (replace(ONE, proposal="The profile k8s_ fits."),)
+    )
 
 
 def test_several_hosts_have_a_section_each():
     text = check_report((ONE, replace(ONE, page=replace(PAGE, host="gpu-018"))))
-    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## gpu-017", "## gpu-018"]
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## gpu-017",
+        "## gpu-018",
+    ]
 
 
 def test_plan_of_a_record_has_the_command_for_that_host():
     assert "apply --yes" in plan_report(ONE)
-    page = replace(PAGE, can_apply=False, options=" --host r.json --policy p", there=" --policy p", program="/x/run")
+    page = replace(
+        PAGE,
+        can_apply=False,
+        options=" --host r.json --policy p",
+        there=" --policy p",
+        program="/x/run",
+    )
     text = plan_report(Checked(made.PLAN, page))
-    assert f"on that host:\n\n```sh\nsudo hosttune apply --yes --expect {made.PLAN.digest[:16]} --policy p\n" in text
+    assert (
+        f"on that host:\n\n```sh\nsudo hosttune apply --yes --expect {made.PLAN.digest[:16]} --policy p\n"
+        in text
+    )
     assert "r.json" not in text.partition("on that host")[2]
 
 

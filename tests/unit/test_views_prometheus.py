@@ -48,13 +48,21 @@ def test_metrics_of_one_host_name_no_host():
 
 def test_metrics_of_several_hosts_name_them():
     found = samples(check_prometheus((ONE, replace(ONE, page=replace(made.PAGE, host="gpu-018")))))
-    assert found['hosttune_changes{host="gpu-017"}'] == found['hosttune_changes{host="gpu-018"}'] == 7
+    assert (
+        found['hosttune_changes{host="gpu-017"}'] == found['hosttune_changes{host="gpu-018"}'] == 7
+    )
     assert all('host="gpu-' in key for key in found)
 
 
 def test_rule_has_the_status_of_its_worst_subject():
-    found = of(Finding("a-b", "x", Verdict.OK), Finding("a-b", "y", Verdict.UNKNOWN), Finding("a-b", "z", Verdict.OK))
-    assert [key for key in found if "rule_status" in key] == ['hosttune_rule_status{rule="a-b",verdict="unknown"}']
+    found = of(
+        Finding("a-b", "x", Verdict.OK),
+        Finding("a-b", "y", Verdict.UNKNOWN),
+        Finding("a-b", "z", Verdict.OK),
+    )
+    assert [key for key in found if "rule_status" in key] == [
+        'hosttune_rule_status{rule="a-b",verdict="unknown"}'
+    ]
 
 
 def test_waived_difference_is_no_alarm():
@@ -65,7 +73,12 @@ def test_waived_difference_is_no_alarm():
 
 def test_what_waits_for_the_boot_requires_a_reboot():
     assert of()["hosttune_reboot_required{}"] == 0
-    assert of(Finding("a-b", "", Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot")))["hosttune_reboot_required{}"] == 1
+    assert (
+        of(Finding("a-b", "", Verdict.DIFFERS, Hold(HoldKind.WAITING, "reboot")))[
+            "hosttune_reboot_required{}"
+        ]
+        == 1
+    )
 
 
 def test_label_values_are_escaped():

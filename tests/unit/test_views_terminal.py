@@ -64,7 +64,9 @@ def test_columned_goes_below_where_there_is_no_room():
         "  a-long-name-of-a-rule",
         "      text that says something at some length",
     ]
-    assert align_columns(rows, Screen(80), indent=2)[0].startswith("  a-long-name-of-a-rule  text that says")
+    assert align_columns(rows, Screen(80), indent=2)[0].startswith(
+        "  a-long-name-of-a-rule  text that says"
+    )
 
 
 def test_columned_of_nothing_is_nothing():
@@ -79,7 +81,12 @@ def test_paint_adds_no_colour_unless_allowed():
 
 def test_counted_and_listed_read_as_english():
     assert [say_count(n, "change") for n in (0, 1, 2)] == ["0 changes", "1 change", "2 changes"]
-    assert [join_words(list(items)) for items in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
+    assert [join_words(list(items)) for items in ("", "a", "ab", "abc")] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +115,10 @@ def test_mask_hides_secrets_alone(text, expected):
 
 
 def test_masked_reaches_every_text_of_a_document():
-    assert mask_data({"a": ["password=x", 1], "b": {"c": None}}) == {"a": ["password=(masked)", 1], "b": {"c": None}}
+    assert mask_data({"a": ["password=x", 1], "b": {"c": None}}) == {
+        "a": ["password=(masked)", 1],
+        "b": {"c": None},
+    }
 
 
 def test_shown_masks_and_escapes():
@@ -126,8 +136,14 @@ def test_page_spells_commands_as_they_have_to_be_typed():
     assert page.todo("sudo hosttune health --learn, or hosttune status") == (
         "sudo /opt/h/bin/hosttune health --learn, or /opt/h/bin/hosttune status"
     )
-    assert page.todo("an image: hosttune apply --root FOLDER --yes") == "an image: hosttune apply --root FOLDER --yes"
-    assert page.todo("see /usr/bin/hosttune plan and hosttune-x") == "see /usr/bin/hosttune plan and hosttune-x"
+    assert (
+        page.todo("an image: hosttune apply --root FOLDER --yes")
+        == "an image: hosttune apply --root FOLDER --yes"
+    )
+    assert (
+        page.todo("see /usr/bin/hosttune plan and hosttune-x")
+        == "see /usr/bin/hosttune plan and hosttune-x"
+    )
     record = Page(options=" --host r.json --policy p", aim=" --host r.json")
     assert (
         record.todo("see how the line is read: hosttune fstab")
@@ -141,7 +157,9 @@ def test_page_spells_commands_as_they_have_to_be_typed():
 
 
 def test_a_sentence_that_is_not_wrapped_is_measured_once(monkeypatch):
-    """Without a terminal a line is as long as its sentence, and a record may make one of a megabyte."""
+    """Without a terminal a line is as long as its sentence, and a record may make one of a
+    megabyte.
+    """
     measured = []
     monkeypatch.setattr(terminal, "width_of", lambda text: measured.append(len(text)) or len(text))
     assert len(wrap_text("word, " * 1000, 1 << 30)) == 1

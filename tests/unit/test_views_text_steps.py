@@ -1,4 +1,6 @@
-"""A command in what to do is on one line, also on a narrow terminal, and a gain is that of what is advised."""
+"""A command in what to do is on one line, also on a narrow terminal, and a gain is that of what is
+advised.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,12 @@ H100 = str(HOSTS / "h100-8x-2socket.json")
 
 
 def shown(step, *, label="ADVICE", columns=60):
-    item = Item("storage-x", "the disk is not used", (Item("do", step, look="label"),), look="strong")
-    return blocks_text([Section("Advice", (Items((item,)),), label=label)], Screen(columns)).splitlines()
+    item = Item(
+        "storage-x", "the disk is not used", (Item("do", step, look="label"),), look="strong"
+    )
+    return blocks_text(
+        [Section("Advice", (Items((item,)),), label=label)], Screen(columns)
+    ).splitlines()
 
 
 def test_command_of_a_step_is_a_line_of_its_own():
@@ -30,7 +36,10 @@ def test_command_of_a_step_is_a_line_of_its_own():
 
 
 def test_command_that_is_longer_than_the_screen_is_not_broken():
-    assert any(line.endswith("/run explain --host " + 60 * "x") for line in shown(f"/a/run explain --host {60 * 'x'}"))
+    assert any(
+        line.endswith("/run explain --host " + 60 * "x")
+        for line in shown(f"/a/run explain --host {60 * 'x'}")
+    )
 
 
 def test_step_that_fits_stays_on_its_line_and_so_does_one_without_command():
@@ -53,7 +62,8 @@ def test_command_that_begins_with_another_program_than_sudo_is_not_broken_either
         ("dcgmi diag -r 3 tests the GPUs of a drained node", "dcgmi diag -r 3"),
     ):
         assert command in [
-            line.strip().removeprefix("-> ") for line in wrap_step(step, 40, first="  -> ", rest="     ")
+            line.strip().removeprefix("-> ")
+            for line in wrap_step(step, 40, first="  -> ", rest="     ")
         ]
 
 
@@ -73,5 +83,10 @@ def test_command_is_whole_in_a_column_too_and_status_is_wrapped():
     rows = [("gpu-driver", "no program can use a GPU"), ("", f"do: {step}")]
     lines = align_columns(rows, Screen(60))
     assert "    /a/run plan --host /a/very/long/path/of/a/record.json --only gpu-driver" in lines
-    text = status_text(None, "boot-b", Outlook(True, "hosttune-ready.service is off: nothing holds work"), columns=40)
+    text = status_text(
+        None,
+        "boot-b",
+        Outlook(True, "hosttune-ready.service is off: nothing holds work"),
+        columns=40,
+    )
     assert max(map(len, text.splitlines())) <= 40

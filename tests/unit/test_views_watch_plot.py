@@ -1,4 +1,6 @@
-"""The picture of a watch: what is unknown is a gap, what is too much is thinned without losing its peaks."""
+"""The picture of a watch: what is unknown is a gap, what is too much is thinned without losing its
+peaks.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,15 @@ def run(*points: Point) -> tuple[Point, ...]:
 
 
 def picture(*points: Point, **other) -> Picture:
-    return Picture(**{"title": "python train.py", "headline": "GPU", "report": REPORT, "points": run(*points), **other})
+    return Picture(
+        **{
+            "title": "python train.py",
+            "headline": "GPU",
+            "report": REPORT,
+            "points": run(*points),
+            **other,
+        }
+    )
 
 
 def values(*found: float | None) -> list[Value]:
@@ -87,7 +97,9 @@ def test_line_of_thousands_of_values_is_a_mean_and_keeps_the_peaks_beside_it():
     assert chart.draw_spread(values(1, 2, 3), scale) == ""
 
 
-@pytest.mark.parametrize(("greatest", "top"), [(0.03, 0.05), (1, 1), (1.01, 2), (8, 10), (243, 500), (0, 1)])
+@pytest.mark.parametrize(
+    ("greatest", "top"), [(0.03, 0.05), (1, 1), (1.01, 2), (8, 10), (243, 500), (0, 1)]
+)
 def test_axis_ends_at_a_round_figure(greatest, top):
     assert chart.top_of(greatest) == pytest.approx(top)
 
@@ -141,7 +153,12 @@ def test_plot_shows_the_lanes_the_states_and_the_report():
 
 def test_plot_text_from_outside_is_escaped():
     text = render_plot(
-        picture(BUSY, title="python </code><script>x</script>\x1b[31m", report=("<b>", "a & b"), headline="<i>")
+        picture(
+            BUSY,
+            title="python </code><script>x</script>\x1b[31m",
+            report=("<b>", "a & b"),
+            headline="<i>",
+        )
     )
     assert "<script>x" not in text
     assert "<b>" not in text
@@ -185,7 +202,8 @@ def test_plot_warm_up_is_pale():
 def test_plot_of_states_that_flicker_for_hours_stays_small():
     states = (State.DISK, State.CPU, State.WAIT)
     points = [
-        replace(BUSY, states=((states[number % 3], 1.0),), io_some=float(number % 97)) for number in range(20_000)
+        replace(BUSY, states=((states[number % 3], 1.0),), io_some=float(number % 97))
+        for number in range(20_000)
     ]
     assert len(render_plot(picture(*points))) < 400_000
 
@@ -194,7 +212,9 @@ def test_svg_is_well_formed_and_holds_the_same():
     text = render_svg(picture(*[BUSY] * 5, title="a & b", report=("<b>",)))
     tree = ET.fromstring(text)  # noqa: S314 - our own
     assert tree.tag == "{http://www.w3.org/2000/svg}svg"
-    assert not [one for one in tree.iter() if one.tag.endswith(("script", "image", "foreignObject"))]
+    assert not [
+        one for one in tree.iter() if one.tag.endswith(("script", "image", "foreignObject"))
+    ]
     assert "&lt;b&gt;" in text
 
 

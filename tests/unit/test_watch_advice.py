@@ -1,4 +1,6 @@
-"""What follows from a verdict leads somewhere: to a rule that exists, a command that exists, or one sentence."""
+"""What follows from a verdict leads somewhere: to a rule that exists, a command that exists, or one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,17 @@ from hosttune.measure.watch.tick import (
 from hosttune.measure.watch.verdict import Confidence, judge
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
-from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
+from tests.unit.watch_scenarios import (
+    MEASURED,
+    MIB,
+    OTHERS,
+    WATCHED,
+    at,
+    gpu,
+    jittered,
+    judged,
+    tick,
+)
 
 SCENARIOS = {**MEASURED, **OTHERS}
 
@@ -75,7 +87,11 @@ def test_table_of_what_advice_was_worth_names_each_one():
     lists = part.partition("Not tried for a gain")[2]
     named = set(re.findall(r"[a-z]+(?:-[a-z]+)*", " ".join(rows)))
     assert named <= set(ADVICE)
-    left = {name for name in ADVICE if name not in named and not re.search(rf"(?<![\w-]){name}(?![\w-])", lists)}
+    left = {
+        name
+        for name in ADVICE
+        if name not in named and not re.search(rf"(?<![\w-]){name}(?![\w-])", lists)
+    }
     assert left == set()
 
 
@@ -99,11 +115,15 @@ def test_starved_gpu_is_told_how_many_workers_to_start_with():
 
 def test_main_process_at_its_limit_is_told_from_missing_loaders():
     assert "loads its data itself" in told(tick(20.0, idle=49, main=1.0))[0][0]
-    assert "small kernels" in told(tick(20.0, idle=40, main=1.0, children=(0.2, 0.2), cpus=8.0))[0][0]
+    assert (
+        "small kernels" in told(tick(20.0, idle=40, main=1.0, children=(0.2, 0.2), cpus=8.0))[0][0]
+    )
 
 
 def test_loader_that_a_cold_phase_kept_from_its_limit_is_not_overlooked():
-    cold = tick(None, None, io=(69, 68), idle=70, children=(0.3,), main=0.01, device=8 * MIB, gpus=())
+    cold = tick(
+        None, None, io=(69, 68), idle=70, children=(0.3,), main=0.01, device=8 * MIB, gpus=()
+    )
     full = tick(None, None, idle=49, children=(0.98,), main=0.05, gpus=())
     ticks = (*jittered(cold, 70, seed=5), *at(jittered(full, 50, seed=6), 70.0))
     texts = [advice.text for advice in choose_remedies(*judged(ticks, WATCHED))]
@@ -117,10 +137,13 @@ def test_one_full_process_beside_many_idle_ones_needs_no_more_workers():
 
 
 def test_disk_on_nfs_leads_to_its_read_ahead():
-    one = replace(MEASURED["disk bound, two workers"][1], mounts=(Mounted("/data", "nfs4", "filer:/data"),))
+    one = replace(
+        MEASURED["disk bound, two workers"][1], mounts=(Mounted("/data", "nfs4", "filer:/data"),)
+    )
     assert "storage-nfs-readahead" in {advice.rule for advice in told(one)[1]}
     assert "storage-nfs-readahead" not in {
-        advice.rule for advice in told(replace(one, mounts=(Mounted("/data", "ext4", "/dev/sdb1"),)))[1]
+        advice.rule
+        for advice in told(replace(one, mounts=(Mounted("/data", "ext4", "/dev/sdb1"),)))[1]
     }
 
 
@@ -129,7 +152,10 @@ def test_throttled_gpu_leads_to_its_rule_first():
     assert [advice.rule for advice in told(held)[1]] == ["gpu-throttle"]
     hot = tick(gpus=(gpu(100.0, 50.0, reasons=("hardware thermal slowdown",)),))
     texts, _, sentence = told(hot)
-    assert sentence == "COLD_GPU: the GPU is busy, and its clock is held down: hardware thermal slowdown"
+    assert (
+        sentence
+        == "COLD_GPU: the GPU is busy, and its clock is held down: hardware thermal slowdown"
+    )
     assert len(texts) == 1, "that it draws little is no sign of small kernels"
     assert "small kernels" in told(tick(gpus=(gpu(100.0, 50.0),)))[0][0]
     assert "nothing on the host to gain" in told(tick(99.0, 280.0))[1][0].text
@@ -175,23 +201,51 @@ TOKENIZERS = f"{SITE}/tokenizers/tokenizers.abi3.so"
         ((*TORCHVISION, TOKENIZERS, "/data/a.arrow"), ("python", "map.py"), ("text",)),
         ((*TORCHVISION, TOKENIZERS, "/data/a.jpg"), ("python", "clip.py"), ("pictures", "text")),
         (
-            (f"{SITE}/opencv_python.libs/libavcodec-5.so", f"{SITE}/cv2/cv2.abi3.so", "/data/a.png"),
+            (
+                f"{SITE}/opencv_python.libs/libavcodec-5.so",
+                f"{SITE}/cv2/cv2.abi3.so",
+                "/data/a.png",
+            ),
             ("python",),
             ("pictures",),
         ),
-        ((f"{SITE}/cv2/cv2.abi3.so", f"{SITE}/decord/libdecord.so", "/data/a.mp4"), ("python",), ("video",)),
+        (
+            (f"{SITE}/cv2/cv2.abi3.so", f"{SITE}/decord/libdecord.so", "/data/a.mp4"),
+            ("python",),
+            ("video",),
+        ),
         ((f"{SITE}/polars/_polars_runtime.abi3.so", "/data/a.parquet"), ("python",), ("tables",)),
-        ((f"{SITE}/lightgbm/lib/lib_lightgbm.so", f"{SITE}/numpy.libs/libopenblas.so"), ("python", "gbm.py"), ()),
+        (
+            (f"{SITE}/lightgbm/lib/lib_lightgbm.so", f"{SITE}/numpy.libs/libopenblas.so"),
+            ("python", "gbm.py"),
+            (),
+        ),
         (
             (f"{SITE}/vllm/_C.abi3.so", TOKENIZERS),
             ("python", "-m", "vllm.entrypoints.openai.api_server"),
             ("requests", "text"),
         ),
-        (("/usr/lib/libc.so.6",), ("/usr/bin/python3", "/opt/venv/bin/uvicorn", "app:app"), ("requests",)),
+        (
+            ("/usr/lib/libc.so.6",),
+            ("/usr/bin/python3", "/opt/venv/bin/uvicorn", "app:app"),
+            ("requests",),
+        ),
         (("/data/a.jpg",), ("cp", "-r"), ()),
-        ((f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320", "/data/train.h5"), ("python", "train.py"), ("arrays",)),
-        ((f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320",), ("python", "keras.py"), ()),  # imported only
-        ((f"{SITE}/_soundfile_data/libsndfile_x86_64.so", f"{SITE}/soxr/soxr_ext.so", PANDAS), ("python",), ("sound",)),
+        (
+            (f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320", "/data/train.h5"),
+            ("python", "train.py"),
+            ("arrays",),
+        ),
+        (
+            (f"{SITE}/h5py.libs/libhdf5-9e18f0c6.so.320",),
+            ("python", "keras.py"),
+            (),
+        ),  # imported only
+        (
+            (f"{SITE}/_soundfile_data/libsndfile_x86_64.so", f"{SITE}/soxr/soxr_ext.so", PANDAS),
+            ("python",),
+            ("sound",),
+        ),
         ((f"{SITE}/torchaudio/lib/libtorchaudio.so",), ("python", "train.py"), ()),  # imported only
     ],
 )
@@ -214,7 +268,9 @@ def test_mapped_files_are_those_with_a_path():
 def test_cpu_advice_is_for_what_the_job_works_with(work, first):
     texts = told(replace(OTHERS["no gpu in the machine"][1], works_with=work))[0]
     assert texts[0].startswith(first)
-    assert any("Pillow" in text or "pillow" in text for text in texts) is (Workload.PICTURES in work)
+    assert any("Pillow" in text or "pillow" in text for text in texts) is (
+        Workload.PICTURES in work
+    )
 
 
 def test_server_has_no_loaders_to_add():
@@ -225,30 +281,55 @@ def test_server_has_no_loaders_to_add():
 
 def test_processes_that_take_turns_hear_of_their_lock():
     texts, _, sentence = told(
-        tick(gpus=(), idle=49, children=(0.3, 0.25, 0.2, 0.15, 0.1), main=0.0, wait=Wait(Want.EACH_OTHER, ""))
+        tick(
+            gpus=(),
+            idle=49,
+            children=(0.3, 0.25, 0.2, 0.15, 0.1),
+            main=0.0,
+            wait=Wait(Want.EACH_OTHER, ""),
+        )
     )
-    assert sentence == "WORKERS: its processes take turns, one core's worth at a time, while CPUs are free"
+    assert (
+        sentence
+        == "WORKERS: its processes take turns, one core's worth at a time, while CPUs are free"
+    )
     assert texts[0].startswith("its processes take turns: a lock")
     assert not any("run several of it at once" in text for text in texts)
 
 
 def test_one_full_process_that_reads_hdf5_is_told_of_chunks_first():
     full = tick(gpus=(), idle=49, main=1.0)
-    assert told(replace(full, works_with=(Workload.ARRAYS,)))[0][0].startswith("HDF5 unpacks a whole chunk")
+    assert told(replace(full, works_with=(Workload.ARRAYS,)))[0][0].startswith(
+        "HDF5 unpacks a whole chunk"
+    )
     assert not any("HDF5" in text for text in told(full)[0])
 
 
-PINNED = replace(tick(children=(0.33, 0.33, 0.33), main=0.01).tree, wanting=3.0, wanting_processes=3)
+PINNED = replace(
+    tick(children=(0.33, 0.33, 0.33), main=0.01).tree, wanting=3.0, wanting_processes=3
+)
 
 
-@pytest.mark.parametrize(("kind", "is_pinned"), [(LimitKind.AFFINITY, True), (LimitKind.CPUSET, False)])
+@pytest.mark.parametrize(
+    ("kind", "is_pinned"), [(LimitKind.AFFINITY, True), (LimitKind.CPUSET, False)]
+)
 def test_pinned_job_is_told_how_to_widen_it(kind, is_pinned):
     limit = CpuLimit(kind, 1.0, 8, "" if is_pinned else "/sys/fs/cgroup/job/cpuset.cpus", "")
     texts, _, sentence = told(
-        tick(gpus=(), idle=80, children=(0.33, 0.33, 0.33), main=0.01, cpus=1.0, limit=limit, tree=PINNED)
+        tick(
+            gpus=(),
+            idle=80,
+            children=(0.33, 0.33, 0.33),
+            main=0.01,
+            cpus=1.0,
+            limit=limit,
+            tree=PINNED,
+        )
     )
     assert sentence.startswith("LIMIT")
-    assert any("OMP_PLACES" in text and "srun --cpus-per-task" in text for text in texts) is is_pinned
+    assert (
+        any("OMP_PLACES" in text and "srun --cpus-per-task" in text for text in texts) is is_pinned
+    )
     assert any("num_workers" in text for text in texts) is not is_pinned
 
 
@@ -261,7 +342,10 @@ def test_hang_of_a_job_with_loaders_names_locks_that_a_fork_inherits(children, n
 
 def test_memory_limit_is_named_and_storage_is_not_ruled_out():
     full = MemoryTick(
-        4 << 30, "/sys/fs/cgroup/job/memory.max", "Kubernetes: resources.limits.memory of the pod", 4 << 30
+        4 << 30,
+        "/sys/fs/cgroup/job/memory.max",
+        "Kubernetes: resources.limits.memory of the pod",
+        4 << 30,
     )
     one = replace(OTHERS["memory"][1], memory=full)
     texts, _, sentence = told(one)
@@ -278,7 +362,9 @@ def test_memory_limit_is_named_and_storage_is_not_ruled_out():
 
 def test_mapped_model_is_read_once_front_to_back():
     one = MEASURED["disk bound, two workers"][1]
-    mapped = replace(one, mounts=(Mounted("/models", "nfs4", "filer:/m"),), tree=replace(one.tree, faults=150.0))
+    mapped = replace(
+        one, mounts=(Mounted("/models", "nfs4", "filer:/m"),), tree=replace(one.tree, faults=150.0)
+    )
     texts, _, sentence = told(mapped)
     assert "page by page of files that it has mapped: /models (nfs4 of filer:/m)" in sentence
     assert "read each file once, front to back" in texts[0]
@@ -310,9 +396,13 @@ LISTS = {"faults": 0.0, "read_bytes": 100.0}
         ({**LISTS, "read_bytes": None}, "the answers of the other side take the time"),
     ],
 )
-def test_wait_for_the_server_of_a_file_system_is_advised_on_by_what_is_asked_of_it(what, kind, tree, begin):
+def test_wait_for_the_server_of_a_file_system_is_advised_on_by_what_is_asked_of_it(
+    what, kind, tree, begin
+):
     one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(kind, what))
-    verdict, account = judged(jittered(replace(one, tree=replace(one.tree, **tree)), 60, seed=5), WATCHED)
+    verdict, account = judged(
+        jittered(replace(one, tree=replace(one.tree, **tree)), 60, seed=5), WATCHED
+    )
     texts = [advice.text for advice in choose_remedies(verdict, account)]
     assert (verdict.state, verdict.waits_for) == (State.WAIT, kind)
     assert texts[0].startswith(begin)
@@ -322,7 +412,9 @@ def test_wait_for_the_server_of_a_file_system_is_advised_on_by_what_is_asked_of_
 
 @pytest.mark.parametrize("what", [FUSE_SERVER, FILE_SERVER])
 def test_pages_that_a_server_has_are_no_lists_of_files(what):
-    """As of vllm#24469: a file that is mapped and touched in order is read ahead, and no fault of it counts as major."""
+    """As of vllm#24469: a file that is mapped and touched in order is read ahead, and no fault of
+    it counts as major.
+    """
     kind = Want.PEER if what == FUSE_SERVER else Want.NETWORK
     one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(kind, what, is_page=True))
     texts, _, _ = told(replace(one, tree=replace(one.tree, **LISTS)))
@@ -353,7 +445,10 @@ def test_program_that_is_no_python_is_told_its_own_way_to_fewer_threads():
     )  # fmt: skip
     texts, _, sentence = told(server)
     assert sentence.startswith("LIMIT: ")
-    assert texts[0] == "8 threads want 1 CPU: give it as many threads as CPUs: INFERENCE_NUM_THREADS=1 of OpenVINO"
+    assert (
+        texts[0]
+        == "8 threads want 1 CPU: give it as many threads as CPUs: INFERENCE_NUM_THREADS=1 of OpenVINO"
+    )
     assert texts[1].startswith("give it more CPUs")
     assert "or OMP_NUM_THREADS=1 if it uses OpenMP" in told(replace(server, pools=()))[0][0]
     python = replace(server, tree=replace(server.tree, program="python3"))
@@ -375,7 +470,9 @@ def test_store_of_ray_that_spills_is_asked_about_where_ray_writes(program):
 
 def test_address_that_does_not_answer_is_named_and_no_more_requests_are_advised():
     what = f"192.0.2.1:443{NO_ANSWER}"
-    texts, _, sentence = told(tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(Want.NETWORK, what)))
+    texts, _, sentence = told(
+        tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(Want.NETWORK, what))
+    )
     assert "192.0.2.1:443, which does not answer" in sentence
     assert len(texts) == 1
     assert "HF_HUB_OFFLINE=1" in texts[0]
@@ -388,13 +485,25 @@ SENDS = {"read_bytes": 0.0, "sent_bytes": 2.0 * MIB, "received_bytes": 0.0}
     ("more", "works", "first"),
     [
         ({}, (), "it sends more than it receives"),
-        ({"received_bytes": 2.0 * MIB}, (), "the answers of the other side"),  # ranks that hand each other gradients
+        (
+            {"received_bytes": 2.0 * MIB},
+            (),
+            "the answers of the other side",
+        ),  # ranks that hand each other gradients
         ({"sent_bytes": 2_000.0}, (), "the answers of the other side"),  # questions
-        ({}, (Workload.REQUESTS,), "the answers of the other side"),  # a server, whose clients are slow
+        (
+            {},
+            (Workload.REQUESTS,),
+            "the answers of the other side",
+        ),  # a server, whose clients are slow
     ],
 )
-def test_job_that_waits_until_what_it_sends_is_taken_is_not_told_to_ask_for_more(more, works, first):
-    """TensorFlowOnSpark issue 561: checkpoints to a far file system take hours, the training four minutes."""
+def test_job_that_waits_until_what_it_sends_is_taken_is_not_told_to_ask_for_more(
+    more, works, first
+):
+    """TensorFlowOnSpark issue 561: checkpoints to a far file system take hours, the training four
+    minutes.
+    """
     one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(Want.NETWORK, "10.0.0.9:8020"))
     one = replace(one, works_with=works, tree=replace(one.tree, **SENDS | more))
     assert told(one)[0][0].startswith(first)
@@ -410,8 +519,14 @@ MAPPED_TABLE = f"{CACHE}/json-train.arrow"
     ("paths", "is_preparing"),
     [
         ((MAPPED_TABLE, f"{CACHE}/tmpktsdn4ha"), True),
-        (("/data/tokenized/data-00000-of-00004.arrow", "/data/tokenized/tmp_ab12xy0"), True),  # of load_from_disk
-        ((f"{CACHE}.incomplete/json-train-00000-00000-of-NNNNN.arrow",), True),  # load_dataset makes it
+        (
+            ("/data/tokenized/data-00000-of-00004.arrow", "/data/tokenized/tmp_ab12xy0"),
+            True,
+        ),  # of load_from_disk
+        (
+            (f"{CACHE}.incomplete/json-train-00000-00000-of-NNNNN.arrow",),
+            True,
+        ),  # load_dataset makes it
         ((MAPPED_TABLE, f"{CACHE}/cache-3e1f23481226c0f0.arrow"), False),  # the training reads it
         ((MAPPED_TABLE, "/tmp/tmpktsdn4ha"), False),
         ((f"{CACHE}/tmpktsdn4ha",), False),
@@ -427,7 +542,11 @@ def test_preparation_of_data_is_no_work_for_loaders():
     alone = replace(one, works_with=(Workload.PREPARATION, Workload.TEXT))
     assert told(alone)[0][0].startswith("it prepares its data, before any training")
     several = tick(idle=1, children=(0.5,) * 4, main=0.02, gpus=())
-    crowd = replace(several.tree, wanting=4.0 * (several.cpus or 1), wanting_processes=4 * round(several.cpus or 1))
+    crowd = replace(
+        several.tree,
+        wanting=4.0 * (several.cpus or 1),
+        wanting_processes=4 * round(several.cpus or 1),
+    )
     for found in (alone, replace(several, works_with=(Workload.PREPARATION,), tree=crowd)):
         texts = told(found)[0]
         assert not any("num_workers" in text or "DataLoader" in text for text in texts)
@@ -437,28 +556,52 @@ def test_preparation_of_data_is_no_work_for_loaders():
 def test_preparation_of_data_is_over_when_its_files_are_closed():
     one = tick(gpus=(), idle=49, main=1.0)
     first = replace(one, works_with=(Workload.PREPARATION,))
-    _, account = judged([*jittered(first, 30, seed=5), *jittered(replace(one, works_with=()), 30, seed=6)], WATCHED)
+    _, account = judged(
+        [*jittered(first, 30, seed=5), *jittered(replace(one, works_with=()), 30, seed=6)], WATCHED
+    )
     assert Workload.PREPARATION not in account.works_with
 
 
-@pytest.mark.parametrize("library", ["/usr/lib/x86_64-linux-gnu/libavcodec.so.61", f"{SITE}/decord/libdecord.so"])
+@pytest.mark.parametrize(
+    "library", ["/usr/lib/x86_64-linux-gnu/libavcodec.so.61", f"{SITE}/decord/libdecord.so"]
+)
 def test_threads_of_ffmpeg_do_not_follow_openmp(library):
     """Torchcodec issue 715: loaders that decode film with a thread for each CPU."""
     assert find_pools([library]) == (ThreadPool.FFMPEG,)
-    assert find_pools([f"{SITE}/opencv_python.libs/libavcodec-9aae324f.so.59"]) == ()  # wherever cv2 is imported
+    assert (
+        find_pools([f"{SITE}/opencv_python.libs/libavcodec-9aae324f.so.59"]) == ()
+    )  # wherever cv2 is imported
     one = tick(idle=1, children=(0.5,) * 4, main=0.02, gpus=())
-    full = replace(one, works_with=(), tree=replace(one.tree, wanting=16.0 * (one.cpus or 1), wanting_processes=4))
-    assert "what does not follow it: num_ffmpeg_threads=1" in told(replace(full, pools=find_pools([library])))[0][0]
+    full = replace(
+        one,
+        works_with=(),
+        tree=replace(one.tree, wanting=16.0 * (one.cpus or 1), wanting_processes=4),
+    )
+    assert (
+        "what does not follow it: num_ffmpeg_threads=1"
+        in told(replace(full, pools=find_pools([library])))[0][0]
+    )
 
 
 def test_threads_that_do_not_follow_openmp_are_set_by_their_own_names():
     pools = find_pools(
-        ["/v/tokenizers/tokenizers.abi3.so", "/v/onnxruntime/capi/libonnxruntime.so.1.20", "/lib/libc.so.6"]
+        [
+            "/v/tokenizers/tokenizers.abi3.so",
+            "/v/onnxruntime/capi/libonnxruntime.so.1.20",
+            "/lib/libc.so.6",
+        ]
     )
     assert pools == (ThreadPool.TOKENIZERS, ThreadPool.ONNX)
     one = tick(idle=1, children=(0.5,) * 4, main=0.02, gpus=())
-    full = replace(one, works_with=(), tree=replace(one.tree, wanting=16.0 * (one.cpus or 1), wanting_processes=4))
-    assert "what does not follow it: TOKENIZERS_PARALLELISM=false, intra_op" in told(replace(full, pools=pools))[0][0]
+    full = replace(
+        one,
+        works_with=(),
+        tree=replace(one.tree, wanting=16.0 * (one.cpus or 1), wanting_processes=4),
+    )
+    assert (
+        "what does not follow it: TOKENIZERS_PARALLELISM=false, intra_op"
+        in told(replace(full, pools=pools))[0][0]
+    )
     assert "what does not follow it" not in told(full)[0][0]
 
 
@@ -473,23 +616,44 @@ def test_first_epoch_that_was_cold_needs_no_other_disk():
 
 
 @pytest.mark.parametrize(("size", "is_named"), [(64 << 20, True), (8 << 30, False)])
-def test_store_that_finds_no_room_in_a_small_shm_is_named_to_a_job_that_waits_for_its_writes(size, is_named):
-    one = tick(io=(69, 68), idle=70, children=(), main=0.05, device=0.0, gpus=(), shm=ShmRoom(size, size))
+def test_store_that_finds_no_room_in_a_small_shm_is_named_to_a_job_that_waits_for_its_writes(
+    size, is_named
+):
+    one = tick(
+        io=(69, 68), idle=70, children=(), main=0.05, device=0.0, gpus=(), shm=ShmRoom(size, size)
+    )
     texts, *_ = told(replace(one, tree=replace(one.tree, written_bytes=4 * MIB)))
     assert any("a file in /tmp" in text for text in texts) is is_named
 
 
 def test_slow_peer_that_serves_no_files_is_watched():
-    one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(Want.PEER, "a socket of this host"), read=0.0)
+    one = tick(
+        None,
+        None,
+        idle=98,
+        main=0.02,
+        gpus=(),
+        wait=Wait(Want.PEER, "a socket of this host"),
+        read=0.0,
+    )
     assert told(one)[0] == ["the process at the other end is slow: watch that one with --pid"]
 
 
 def test_file_that_is_open_elsewhere_is_not_what_a_file_system_looks_up():
     root = (Mounted("/", "ext4", "/dev/sda2", ""),)
     one = tick(
-        None, None, idle=98, main=0.02, gpus=(), mounts=root, wait=Wait(Want.PEER, "the server of a FUSE file system")
+        None,
+        None,
+        idle=98,
+        main=0.02,
+        gpus=(),
+        mounts=root,
+        wait=Wait(Want.PEER, "the server of a FUSE file system"),
     )
-    assert not any("its files are on" in line for line in list_evidence(*judged(jittered(one, 60, seed=5), WATCHED)))
+    assert not any(
+        "its files are on" in line
+        for line in list_evidence(*judged(jittered(one, 60, seed=5), WATCHED))
+    )
 
 
 def test_variables_that_hold_a_process_to_one_thread_are_read_from_its_environment():
@@ -502,7 +666,13 @@ def test_variables_that_hold_a_process_to_one_thread_are_read_from_its_environme
 def test_full_main_process_whose_environment_sets_one_thread_is_told_so(gpus, place):
     """Beside a GPU it is one of the last ways: torchrun sets that for each rank."""
     one = tick(
-        20.0 if gpus else None, 90.0, idle=49, main=1.0, gpus=gpus, works_with=(), one_thread="OMP_NUM_THREADS=1"
+        20.0 if gpus else None,
+        90.0,
+        idle=49,
+        main=1.0,
+        gpus=gpus,
+        works_with=(),
+        one_thread="OMP_NUM_THREADS=1",
     )
     texts = told(one)[0]
     assert texts[place].startswith("OMP_NUM_THREADS=1 is in its environment: ")
@@ -538,9 +708,13 @@ def test_job_that_does_nothing_is_looked_into_main_process_and_workers():
 
 def test_stolen_time_is_named_and_no_process_is_blamed():
     one = tick(cpu=10, idle=0, children=(0.6, 0.6), gpus=())
-    taken = replace(one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6))
+    taken = replace(
+        one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6)
+    )
     texts, _, sentence = told(taken)
-    assert sentence == "FOREIGN: the hypervisor gives 40 % of its CPU time to other machines (steal)"
+    assert (
+        sentence == "FOREIGN: the hypervisor gives 40 % of its CPU time to other machines (steal)"
+    )
     assert texts[0].startswith("nothing in this machine changes that")
 
 
@@ -553,16 +727,26 @@ def test_network_of_a_cloud_that_is_at_its_allowance_leads():
 
 @pytest.mark.parametrize("cpu", [0, 90])
 def test_workers_that_are_started_anew_for_each_epoch_are_kept(cpu):
-    one = tick(cpu=cpu, idle=50 - cpu / 2, children=(0.3, 0.3, 0.3, 0.3), main=0.4, delay=0.5, gpus=())
-    new = replace(one, tree=replace(one.tree, new_workers=3, line_cores=1.2, cores=1.0 if not cpu else 1.6))
+    one = tick(
+        cpu=cpu, idle=50 - cpu / 2, children=(0.3, 0.3, 0.3, 0.3), main=0.4, delay=0.5, gpus=()
+    )
+    new = replace(
+        one, tree=replace(one.tree, new_workers=3, line_cores=1.2, cores=1.0 if not cpu else 1.6)
+    )
     texts, _, sentence = told(new)
     assert "its loader workers are started anew" in sentence
     assert "persistent_workers=True" in texts[0]
     assert not any("make -j" in text for text in texts)
-    crowded = replace(new, host=replace(new.host, idle_percent=17.0), tree=replace(new.tree, line_cores=0.9))
+    crowded = replace(
+        new, host=replace(new.host, idle_percent=17.0), tree=replace(new.tree, line_cores=0.9)
+    )
     assert "its loader workers are started anew" in told(crowded)[2]
-    verdict, account = judged((replace(new, at_s=0.5), *jittered(replace(one, at_s=1.0), 60, seed=5)), WATCHED)
-    assert not any("started anew" in advice.text for advice in choose_remedies(verdict, account))  # once, at the start
+    verdict, account = judged(
+        (replace(new, at_s=0.5), *jittered(replace(one, at_s=1.0), 60, seed=5)), WATCHED
+    )
+    assert not any(
+        "started anew" in advice.text for advice in choose_remedies(verdict, account)
+    )  # once, at the start
 
 
 def test_job_that_waits_for_its_own_writes_is_not_told_how_to_read():
@@ -573,9 +757,13 @@ def test_job_that_waits_for_its_own_writes_is_not_told_how_to_read():
     assert not any("shards" in text or "fits into memory" in text for text in texts)
 
 
-@pytest.mark.parametrize(("governor", "is_advised"), [("", False), ("performance", False), ("powersave", True)])
+@pytest.mark.parametrize(
+    ("governor", "is_advised"), [("", False), ("performance", False), ("powersave", True)]
+)
 def test_clock_is_advised_on_only_where_the_kernel_sets_it(governor, is_advised):
-    texts, _, _ = told(tick(cpu=60, idle=2, children=(0.5,) * 4, main=0.3, gpus=()), governor=governor)
+    texts, _, _ = told(
+        tick(cpu=60, idle=2, children=(0.5,) * 4, main=0.3, gpus=()), governor=governor
+    )
     assert ("let the processors run at full clock" in texts) is is_advised
 
 
@@ -587,16 +775,29 @@ def test_main_process_that_rests_while_the_gpu_works_is_not_called_full():
 
 
 @pytest.mark.parametrize(("written", "is_own"), [(8, True), (0, False), (0.01, False)])
-def test_what_a_program_reads_when_it_starts_is_not_why_it_waits_for_its_checkpoints(written, is_own):
-    """Automodel issue 616: eight ticks of ten it waits in fsync(2), and its libraries came from the disk in one."""
+def test_what_a_program_reads_when_it_starts_is_not_why_it_waits_for_its_checkpoints(
+    written, is_own
+):
+    """Automodel issue 616: eight ticks of ten it waits in fsync(2), and its libraries came from the
+    disk in one.
+    """
     rest = tick(io=(99, 99), idle=70, children=(), main=0.01, read=0.0, device=0.0, gpus=())
-    rest = replace(rest, tree=replace(rest.tree, blocked=1, written_bytes=written * MIB, faults=0.0))
-    loads = replace(rest, tree=replace(rest.tree, device_bytes=150.0 * MIB, written_bytes=0.0, faults=450.0))
-    ticks = [replace(loads if number % 10 == 3 else rest, at_s=float(number)) for number in range(1, 61)]
+    rest = replace(
+        rest, tree=replace(rest.tree, blocked=1, written_bytes=written * MIB, faults=0.0)
+    )
+    loads = replace(
+        rest, tree=replace(rest.tree, device_bytes=150.0 * MIB, written_bytes=0.0, faults=450.0)
+    )
+    ticks = [
+        replace(loads if number % 10 == 3 else rest, at_s=float(number)) for number in range(1, 61)
+    ]
     verdict, account = judged(tuple(ticks), WATCHED)
     sentence = make_headline(verdict, account)
     assert ("to which it writes itself" in sentence) is is_own
-    assert choose_remedies(verdict, account)[0].text.startswith("it waits for its own writes") is is_own
+    assert (
+        choose_remedies(verdict, account)[0].text.startswith("it waits for its own writes")
+        is is_own
+    )
 
 
 def test_report_leads_to_the_guide_whose_commands_exist():
@@ -607,16 +808,24 @@ def test_report_leads_to_the_guide_whose_commands_exist():
     for state in ("CPU", "LIMIT", "WORKERS", "DISK", "WAIT", "MEM", "FOREIGN", "GPU", "COLD_GPU"):
         assert text.index(f"**{state}**") < text.index("1. ")  # explained before the steps
     _, account = judged(jittered(MEASURED["one worker"][1], 60, seed=5), WATCHED)
-    assert f"step by step: {page.as_uri()}\n" in watch_text(WatchEnd(account, ""), Page(screen=Screen(width=100)))
+    assert f"step by step: {page.as_uri()}\n" in watch_text(
+        WatchEnd(account, ""), Page(screen=Screen(width=100))
+    )
 
 
 def test_page_cache_that_a_memory_limit_drops_is_the_limit_and_no_slow_disk():
-    limit = MemoryTick(100 << 20, "/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "", 104_075_264)
+    limit = MemoryTick(
+        100 << 20, "/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "", 104_075_264
+    )
     one = MEASURED["disk bound, two workers"][1]
     dropped = replace(one, memory=limit, host=replace(one.host, refaults=2_000.0))
     texts, _, _ = told(dropped)
-    assert texts[0].startswith("raise its memory limit: /sys/fs/cgroup/memory/job/memory.limit_in_bytes sets it")
-    assert told(dropped)[2].startswith("DISK: it waits for storage, and reads again what its full memory limit dropped")
+    assert texts[0].startswith(
+        "raise its memory limit: /sys/fs/cgroup/memory/job/memory.limit_in_bytes sets it"
+    )
+    assert told(dropped)[2].startswith(
+        "DISK: it waits for storage, and reads again what its full memory limit dropped"
+    )
     verdict, account = judged(jittered(dropped, 60, seed=5), WATCHED)
     assert State.MEM not in verdict.not_the_cause
     assert "page cache is dropped and read again" in " ".join(list_evidence(verdict, account))
@@ -642,20 +851,30 @@ def test_gpu_that_did_nothing_while_the_job_computed_is_asked_about_first():
     assert "nvidia-smi" in texts[0]
     assert "torch" not in texts[0]
     assert not any("one core's worth" in text for text in texts), "it uses two"
-    for other in (replace(one, gpus=(gpu(1.0, 60.0),)), replace(one, gpus=())):  # now and then a kernel; no GPU here
+    for other in (
+        replace(one, gpus=(gpu(1.0, 60.0),)),
+        replace(one, gpus=()),
+    ):  # now and then a kernel; no GPU here
         assert not any("the GPU did nothing" in text for text in told(other)[0])
 
 
 def test_busiest_of_the_others_have_their_numbers():
-    one = replace(tick(idle=1, main=0.2, delay=1.5), others=(Other(4242, "python", 1.5), Other(4243, "python", 0.5)))
+    one = replace(
+        tick(idle=1, main=0.2, delay=1.5),
+        others=(Other(4242, "python", 1.5), Other(4243, "python", 0.5)),
+    )
     texts, _, _ = told(one)
     _, account = judged(jittered(one, 60, seed=5), WATCHED)
-    assert "busiest of the others: python (4242) and python (4243)" in " ".join(list_evidence(judge(account), account))
+    assert "busiest of the others: python (4242) and python (4243)" in " ".join(
+        list_evidence(judge(account), account)
+    )
     assert any(text.endswith("Busiest: python (4242), python (4243)") for text in texts)
 
 
 def test_memory_of_a_gpu_is_shown():
-    one = tick(gpus=(replace(gpu(90.0, 250.0), memory_used_bytes=98 << 20, memory_total_bytes=100 << 20),))
+    one = tick(
+        gpus=(replace(gpu(90.0, 250.0), memory_used_bytes=98 << 20, memory_total_bytes=100 << 20),)
+    )
     verdict, account = judged(jittered(one, 60, seed=5), WATCHED)
     assert any("memory 98 % in use" in line for line in list_evidence(verdict, account))
 
@@ -665,5 +884,7 @@ def test_what_has_ended_and_keeps_a_gpu_busy_is_no_gpu_that_is_fed_well():
     verdict, account = judged(jittered(one, 60, seed=5), WATCHED)
     assert verdict.confidence is Confidence.LOW
     assert "fed well" not in make_headline(verdict, account)
-    assert choose_remedies(verdict, account)[0].text.startswith("what has ended still holds memory there")
+    assert choose_remedies(verdict, account)[0].text.startswith(
+        "what has ended still holds memory there"
+    )
     assert f"{GONE} (53)" in " ".join(list_evidence(verdict, account))

@@ -40,7 +40,9 @@ def ended(status, kills=NO_KILLS, one=None, **of_tick):
 
 
 def report(account):
-    return watch_text(WatchEnd(account, "the command has ended"), Page(screen=Screen(width=100))).splitlines()[1]
+    return watch_text(
+        WatchEnd(account, "the command has ended"), Page(screen=Screen(width=100))
+    ).splitlines()[1]
 
 
 @pytest.mark.parametrize(
@@ -71,14 +73,18 @@ def test_end_is_the_first_line_with_what_shows_or_continues_it(account, kind, li
 
 @pytest.mark.parametrize("children", [(), (0.01, 0.01)])
 def test_loaders_of_a_job_that_ran_out_of_memory_are_suspected(children):
-    account = ended(137, Kills(1, 1), memory=MEMORY, one=tick(0.0, 60.0, idle=99, children=children, read=0.0))
-    assert any("copied by each worker" in one.text for one in choose_remedies(judge(account), account)[:2]) is bool(
-        children
+    account = ended(
+        137, Kills(1, 1), memory=MEMORY, one=tick(0.0, 60.0, idle=99, children=children, read=0.0)
     )
+    assert any(
+        "copied by each worker" in one.text for one in choose_remedies(judge(account), account)[:2]
+    ) is bool(children)
 
 
 @pytest.mark.parametrize(("processes", "is_named"), [(5, True), (2, False)])
-def test_loaders_that_the_kernel_killed_before_they_counted_are_suspected_as_well(processes, is_named):
+def test_loaders_that_the_kernel_killed_before_they_counted_are_suspected_as_well(
+    processes, is_named
+):
     account = ended(0, Kills(3, 3), memory=MEMORY)
     account.most_processes = processes
     texts = [one.text for one in choose_remedies(judge(account), account)[:2]]
@@ -86,9 +92,13 @@ def test_loaders_that_the_kernel_killed_before_they_counted_are_suspected_as_wel
     assert ("fewer loader workers" in texts[0]) is is_named
 
 
-@pytest.mark.parametrize(("status", "is_named"), [(1, False), (139, False), (0, True), (None, True)])
+@pytest.mark.parametrize(
+    ("status", "is_named"), [(1, False), (139, False), (0, True), (None, True)]
+)
 def test_job_that_failed_is_not_looked_into_for_where_it_hangs(status, is_named):
-    text = watch_text(WatchEnd(ended(status), "the command has ended"), Page(screen=Screen(width=100)))
+    text = watch_text(
+        WatchEnd(ended(status), "the command has ended"), Page(screen=Screen(width=100))
+    )
     assert ("see where it hangs" in text) is is_named
 
 
@@ -120,7 +130,10 @@ def built(tmp_path, line, files):
 
 @pytest.mark.parametrize(
     ("line", "path"),
-    [("4:memory:/job\n0::/\n", "memory/job/memory.oom_control"), ("0::/job\n", "job/memory.events")],
+    [
+        ("4:memory:/job\n0::/\n", "memory/job/memory.oom_control"),
+        ("0::/job\n", "job/memory.events"),
+    ],
 )
 def test_kills_in_its_own_group_are_counted_from_the_begin_on(tmp_path, line, path):
     memory = JobMemory(42, **built(tmp_path, line, {path: "oom_kill 7\n"}))
@@ -233,7 +246,8 @@ def test_frozen_group_is_found_in_both_versions(tmp_path, line, path, content, f
 def test_room_in_shm_is_that_of_the_job():
     with subprocess.Popen(["sleep", "60"]) as child:
         assert (
-            JobMemory(child.pid).shm().size_bytes == os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize
+            JobMemory(child.pid).shm().size_bytes
+            == os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize
         )
         child.send_signal(signal.SIGKILL)
 
@@ -252,19 +266,30 @@ LOADERS = tick(children=(0.4, 0.4), main=0.2)
         (ended(1, shm=ShmRoom(64 << 20, 64 << 20)), False),
     ],
 )
-def test_small_shm_that_no_look_saw_full_is_named_to_a_job_with_loaders_that_failed(account, is_named):
+def test_small_shm_that_no_look_saw_full_is_named_to_a_job_with_loaders_that_failed(
+    account, is_named
+):
     texts = [advice.text for advice in choose_remedies(judge(account), account)]
     assert any("/dev/shm has only 64 MiB" in text for text in texts) is is_named
 
 
-@pytest.mark.parametrize(("children", "less"), [((), "a smaller batch"), ((0.4, 0.4), "fewer loader workers")])
+@pytest.mark.parametrize(
+    ("children", "less"), [((), "a smaller batch"), ((0.4, 0.4), "fewer loader workers")]
+)
 def test_job_without_loaders_is_not_told_to_take_fewer(children, less):
     account = ended(137, Kills(1, 1), one=tick(children=children), memory=MEMORY)
-    assert choose_remedies(judge(account), account)[0].text.startswith(f"it needs more memory than its limit: {less}")
+    assert choose_remedies(judge(account), account)[0].text.startswith(
+        f"it needs more memory than its limit: {less}"
+    )
 
 
 def test_job_that_lost_workers_for_want_of_memory_is_not_told_to_start_more():
-    account = ended(None, Kills(2, 2), one=tick(children=(0.98,), gpus=(), idle=50, main=0.03, cpus=8.0), memory=MEMORY)
+    account = ended(
+        None,
+        Kills(2, 2),
+        one=tick(children=(0.98,), gpus=(), idle=50, main=0.03, cpus=8.0),
+        memory=MEMORY,
+    )
     texts = [advice.text for advice in choose_remedies(judge(account), account)]
     assert texts[0].startswith("it needs more memory")
     assert not any("more loader workers" in text or "persistent_workers" in text for text in texts)

@@ -53,7 +53,10 @@ def test_lists_of_cpus_and_folders_are_read():
     assert parse_numbers(b"0-2,5\n") == {0, 1, 2, 5}
     assert parse_numbers(b"\n") == parse_numbers(b"x") == frozenset()
     assert cpu_folders(b"0::/a/b\n") == ("/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup")
-    assert cpu_folders(b"3:cpu,cpuacct:/a\n0::/z\n") == ("/sys/fs/cgroup/cpu/a", "/sys/fs/cgroup/cpu")
+    assert cpu_folders(b"3:cpu,cpuacct:/a\n0::/z\n") == (
+        "/sys/fs/cgroup/cpu/a",
+        "/sys/fs/cgroup/cpu",
+    )
 
 
 def test_period_is_read_from_both_versions(tmp_path):
@@ -115,10 +118,16 @@ ALL, FIRST, SECOND = frozenset(range(8)), frozenset({0}), frozenset(range(4, 8))
 @pytest.mark.parametrize(
     ("masks", "found"),
     [
-        ({ALL: [0.3], FIRST: [0.25] * 4}, FIRST),  # loaders that a library has pinned, and their main process
+        (
+            {ALL: [0.3], FIRST: [0.25] * 4},
+            FIRST,
+        ),  # loaders that a library has pinned, and their main process
         ({ALL: [1.0], FIRST: [0.2] * 4}, None),  # the main process does most of the work
         ({ALL: [0.3], FIRST: [1.0]}, None),  # one process needs no more than one
-        ({frozenset(range(4)): [0.8] * 5, SECOND: [0.8] * 5}, None),  # ranks with a part of the CPUs each
+        (
+            {frozenset(range(4)): [0.8] * 5, SECOND: [0.8] * 5},
+            None,
+        ),  # ranks with a part of the CPUs each
         ({FIRST: [0.25] * 4}, None),  # all of them: that is the job's own limit
         ({}, None),
     ],
@@ -139,13 +148,28 @@ def test_pinned_loaders_are_a_limit_though_their_main_process_may_use_all(monkey
     assert (found.limit.kind, found.limit.cpus, found.limit.of) == (LimitKind.AFFINITY, 1.0, 8)
     assert found.limit.by == "4 of its processes share CPU 0"
     assert (found.cpus, found.allowed) == (8.0, None)
-    one = tick(12.0, 110.0, cpu=75, idle=75, children=(0.25,) * 4, main=0.3, cpus=8.0, limit=found.limit)
-    sentence = make_headline(*judged(jittered(replace(one, host=HostTick(75.0, 0.0, 1.3)), 60, seed=5), WATCHED))
+    one = tick(
+        12.0, 110.0, cpu=75, idle=75, children=(0.25,) * 4, main=0.3, cpus=8.0, limit=found.limit
+    )
+    sentence = make_headline(
+        *judged(jittered(replace(one, host=HostTick(75.0, 0.0, 1.3)), 60, seed=5), WATCHED)
+    )
     assert sentence == "LIMIT: 4 of its processes share CPU 0, while others are free"
 
 
 def held_back(**more):
-    one = tick(0.0, 60.0, cpu=60, idle=95, main=0.5, cpus=0.5, limit=QUOTA, throttled_percent=90.0, gpus=(), **more)
+    one = tick(
+        0.0,
+        60.0,
+        cpu=60,
+        idle=95,
+        main=0.5,
+        cpus=0.5,
+        limit=QUOTA,
+        throttled_percent=90.0,
+        gpus=(),
+        **more,
+    )
     return replace(one, host=HostTick(95.0, 0.0, 0.6))
 
 
@@ -155,19 +179,39 @@ def state_of(one):
 
 def test_quota_is_a_cause_of_its_own_and_says_which():
     verdict, account = judged(jittered(held_back(), 60, seed=3), WATCHED)
-    assert (verdict.state, verdict.confidence, verdict.limit) == (State.LIMIT, Confidence.HIGH, QUOTA)
+    assert (verdict.state, verdict.confidence, verdict.limit) == (
+        State.LIMIT,
+        Confidence.HIGH,
+        QUOTA,
+    )
     sentence = make_headline(verdict, account)
-    assert sentence.startswith("LIMIT: its quota gives it 0.5 of 16 CPUs, which held it back 90 % of the time")
+    assert sentence.startswith(
+        "LIMIT: its quota gives it 0.5 of 16 CPUs, which held it back 90 % of the time"
+    )
 
 
 def test_quota_that_holds_nothing_back_is_no_cause():
-    one = replace(held_back(), throttled_percent=2.0, tree=replace(held_back().tree, cores=0.1, main_cores=0.1))
+    one = replace(
+        held_back(),
+        throttled_percent=2.0,
+        tree=replace(held_back().tree, cores=0.1, main_cores=0.1),
+    )
     assert state_of(one) is not State.LIMIT
 
 
 def test_affinity_is_the_limit_where_the_job_fills_it_and_others_are_free():
     pinned = CpuLimit(LimitKind.AFFINITY, 1.0, 8)
-    one = tick(0.0, 60.0, cpu=90, children=(0.33, 0.33, 0.33), main=0.0, delay=2.0, cpus=1.0, limit=pinned, gpus=())
+    one = tick(
+        0.0,
+        60.0,
+        cpu=90,
+        children=(0.33, 0.33, 0.33),
+        main=0.0,
+        delay=2.0,
+        cpus=1.0,
+        limit=pinned,
+        gpus=(),
+    )
     free = replace(one, host=HostTick(0.0, 0.0, 1.0))
     assert state_of(free) is State.LIMIT
     full = replace(free, host=HostTick(0.0, 0.0, 8.0))  # nothing is free beyond it: it would share
@@ -178,7 +222,9 @@ def test_affinity_is_the_limit_where_the_job_fills_it_and_others_are_free():
 
 def test_nobody_takes_cpus_that_are_free():
     """One thread under half a CPU, 70 % of the CPUs free: once called FOREIGN."""
-    one = replace(held_back(), limit=None, throttled_percent=None, cpus=2.0, host=HostTick(70.0, 0.0, 0.55))
+    one = replace(
+        held_back(), limit=None, throttled_percent=None, cpus=2.0, host=HostTick(70.0, 0.0, 0.55)
+    )
     assert state_of(replace(one, tree=replace(one.tree, run_delay_cores=0.5))) is not State.FOREIGN
 
 
@@ -191,7 +237,9 @@ def test_nobody_takes_cpus_that_are_free():
         (None, "", False),  # before Linux 4.6
     ],
 )
-def test_limits_above_a_container_are_known_to_be_hidden(tmp_path, monkeypatch, link, folder, is_hidden):
+def test_limits_above_a_container_are_known_to_be_hidden(
+    tmp_path, monkeypatch, link, folder, is_hidden
+):
     def read_link(path):
         if link is None:
             raise FileNotFoundError(path)
@@ -204,12 +252,20 @@ def test_limits_above_a_container_are_known_to_be_hidden(tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("state", "one"),
     [
-        (State.FOREIGN, tick(cpu=98, idle=0, children=(0.17,) * 3, main=0.0, delay=2.5, gpus=(), cpus=2.0)),
-        (State.CPU, tick(cpu=73, idle=44, children=(0.36,) * 3, main=0.02, delay=1.8, gpus=(), cpus=2.0)),
+        (
+            State.FOREIGN,
+            tick(cpu=98, idle=0, children=(0.17,) * 3, main=0.0, delay=2.5, gpus=(), cpus=2.0),
+        ),
+        (
+            State.CPU,
+            tick(cpu=73, idle=44, children=(0.36,) * 3, main=0.02, delay=1.8, gpus=(), cpus=2.0),
+        ),
     ],
 )
 def test_quota_that_cannot_be_seen_keeps_what_looks_the_same_at_low_confidence(state, one):
-    """Measured: three processes in a control group namespace below a quota, beside three others and with none."""
+    """Measured: three processes in a control group namespace below a quota, beside three others and
+    with none.
+    """
     one = replace(one, tree=replace(one.tree, wanting=3.0, wanting_processes=3, most_runnable=1.0))
     verdict, _ = judged(jittered(one, 60, seed=5), WATCHED)
     assert (verdict.state, verdict.confidence) == (state, Confidence.HIGH)

@@ -1,4 +1,6 @@
-"""Looking at real processes: children that come and go, one that is named, and what cannot be seen."""
+"""Looking at real processes: children that come and go, one that is named, and what cannot be
+seen.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ os.wait(); time.sleep(60)
 
 @pytest.fixture
 def forker():
-    child = subprocess.Popen([sys.executable, "-c", FORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", FORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     child.stdout.readline()
     yield child
     for pid in [*getattr(child, "more", []), child.pid]:
@@ -62,7 +66,9 @@ def test_grandchild_stays_of_the_job_after_its_parent_has_ended(forker):
     forker.more = [grandchild]
     assert tree.look(1.0).processes >= 2
     assert grandchild in tree.members
-    while tree.members[grandchild].counters.stat.parent in tree.members:  # until another has adopted it
+    while (
+        tree.members[grandchild].counters.stat.parent in tree.members
+    ):  # until another has adopted it
         assert tree.look(1.0)
     forker.stdin.write("\n")
     forker.stdin.flush()
@@ -92,15 +98,23 @@ def test_tree_without_lists_of_children_is_found_by_parents(tmp_path):
         process(pid, parent)
     process(300, 1, group=100)
     assert sorted(Tree(100, proc=str(tmp_path)).members) == [100, 101, 102]
-    (tmp_path / "100" / "stat").write_text((tmp_path / "100" / "stat").read_text().replace(" 1 1 1 ", " 1 100 1 "))
+    (tmp_path / "100" / "stat").write_text(
+        (tmp_path / "100" / "stat").read_text().replace(" 1 1 1 ", " 1 100 1 ")
+    )
     assert sorted(Tree(100, follows_group=True, proc=str(tmp_path)).members) == [100, 101, 102, 300]
 
 
 def test_launcher_that_becomes_its_program_under_the_same_name_is_the_main_process(tmp_path):
-    for pid, parent, command in ((100, 1, "sh\0train"), (101, 100, "python\0train"), (102, 100, "python\0train")):
+    for pid, parent, command in (
+        (100, 1, "sh\0train"),
+        (101, 100, "python\0train"),
+        (102, 100, "python\0train"),
+    ):
         folder = tmp_path / str(pid)
         folder.mkdir()
-        (folder / "stat").write_text(f"{pid} (train) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 {pid} 0 0")
+        (folder / "stat").write_text(
+            f"{pid} (train) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 {pid} 0 0"
+        )
         (folder / "cmdline").write_text(command)
     tree = Tree(100, proc=str(tmp_path))
     assert (tree.look(1.0).mains, tree.family.launchers) == (2, {100})
@@ -112,7 +126,9 @@ def test_counters_of_memory_are_read_once_in_a_look(asleep, monkeypatch):
     watch = Looks(asleep.pid, NoSampler("none"), time.monotonic())
     read = []
     content_of = memory.content_of
-    monkeypatch.setattr(memory, "content_of", lambda path, *a: read.append(path) or content_of(path, *a))
+    monkeypatch.setattr(
+        memory, "content_of", lambda path, *a: read.append(path) or content_of(path, *a)
+    )
     watch.look(time.monotonic())
     watch.close()
     assert "/proc/vmstat" not in read
@@ -123,7 +139,9 @@ def test_words_are_read_once_where_another_program_would_show_by_its_stack(monke
     monkeypatch.setattr(process, "content_in_time", lambda *a: read.append(a) or content_of(*a))
     child = subprocess.Popen(["sh", "-c", "read x; exec sleep 60"], stdin=subprocess.PIPE)
     try:
-        end = time.monotonic() + 20  # Popen returns in the middle of execve(2), which then sets up stack and words
+        end = (
+            time.monotonic() + 20
+        )  # Popen returns in the middle of execve(2), which then sets up stack and words
         while not Path(f"/proc/{child.pid}/cmdline").read_bytes() and time.monotonic() < end:
             time.sleep(0.01)
         tree = Tree(child.pid)
@@ -224,7 +242,9 @@ class TwoOnIt:
 
 @pytest.fixture
 def asleep():
-    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
     yield child
     child.stdin.close()
     child.wait(30)
@@ -282,12 +302,16 @@ def test_process_of_another_user_is_watched_with_a_note(tmp_path):
         find(4242, proc=str(tmp_path))
 
 
-@pytest.mark.parametrize(("command", "is_forked"), [("python\0train.py", True), ("bash\0train.py", False)])
+@pytest.mark.parametrize(
+    ("command", "is_forked"), [("python\0train.py", True), ("bash\0train.py", False)]
+)
 def test_worker_of_a_loader_is_watched_with_a_note(tmp_path, command, is_forked):
     for pid, parent, words in ((4242, 4000, "python\0train.py"), (4000, 1, command)):
         folder = tmp_path / str(pid)
         folder.mkdir()
-        (folder / "stat").write_text(f"{pid} (python) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0")
+        (folder / "stat").write_text(
+            f"{pid} (python) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0"
+        )
         (folder / "cmdline").write_text(words)
         (folder / "io").write_text("rchar: 0\n")
     (tmp_path / "uptime").write_text("500.0 900.0\n")
@@ -339,10 +363,17 @@ def test_one_of_several_programs_that_computes_is_not_hidden_by_those_that_wait(
     def process(pid, parent, command, ticks):
         folder = tmp_path / str(pid)
         folder.mkdir(exist_ok=True)
-        (folder / "stat").write_text(f"{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {pid} 0 0")
+        (folder / "stat").write_text(
+            f"{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {pid} 0 0"
+        )
         (folder / "cmdline").write_text(command)
 
-    for pid, parent, command in ((100, 1, "sh"), (101, 100, "encode"), (102, 100, "sleep"), (103, 100, "sleep")):
+    for pid, parent, command in (
+        (100, 1, "sh"),
+        (101, 100, "encode"),
+        (102, 100, "sleep"),
+        (103, 100, "sleep"),
+    ):
         process(pid, parent, command, 0)
     tree = Tree(100, proc=str(tmp_path))
     tree.look(1.0)
@@ -376,7 +407,9 @@ def test_storage_of_a_job_is_that_of_its_files_not_of_its_working_folder(tmp_pat
     assert mounts.of([12]) == ()
 
 
-def test_workers_that_were_forked_since_the_last_look_are_counted_and_other_programs_are_not(tmp_path):
+def test_workers_that_were_forked_since_the_last_look_are_counted_and_other_programs_are_not(
+    tmp_path,
+):
     def process(pid, parent, command):
         (tmp_path / str(pid)).mkdir()
         line = f"{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 {pid} 0 0"

@@ -76,8 +76,12 @@ FAR = Placement(8, 0, 3, "process 10 may use CPUs 32-63, its GPU is near 0-31", 
     ],
 )
 def test_ranks_are_told_to_be_bound_where_that_may_help(name, seen, begin):
-    verdict, account = judged(jittered(replace(MEASURED[name][1], placement=seen), 60, seed=5), WATCHED)
+    verdict, account = judged(
+        jittered(replace(MEASURED[name][1], placement=seen), 60, seed=5), WATCHED
+    )
     texts = [one.text for one in choose_remedies(verdict, account)]
     named = [text for text in texts if "numactl" in text]
     assert [text.startswith(begin) for text in named] == ([True] if begin else [])
-    assert any("process 10 may use CPUs 32-63" in line for line in list_evidence(verdict, account)) is bool(seen.far)
+    assert any(
+        "process 10 may use CPUs 32-63" in line for line in list_evidence(verdict, account)
+    ) is bool(seen.far)

@@ -37,7 +37,9 @@ def test_process_with_parentheses_in_its_name_is_read():
     assert process_stat(STAT) == ProcessStat("a) b (c", "D", 7, 42, 40, 150, 14, 3, 3826173, 5)
 
 
-@pytest.mark.parametrize("content", [b"", b"4242 (x", b"4242 (x) S 1 2", STAT.replace(b" 120 ", b" x ")])
+@pytest.mark.parametrize(
+    "content", [b"", b"4242 (x", b"4242 (x) S 1 2", STAT.replace(b" 120 ", b" x ")]
+)
 def test_process_that_is_cut_off_is_unknown(content):
     assert process_stat(content) is None
 
@@ -83,7 +85,12 @@ def test_disk_rates_come_from_two_looks():
     after = before.replace(b"100 0 2000 500", b"150 0 6000 900").replace(b" 540 ", b" 2540 ")
     was, now = (disk_counters(one, frozenset({b"sda"}))["sda"] for one in (before, after))
     tick = disk_tick("sda", was, now, 2.0)
-    assert (tick.read_bytes, tick.written_bytes, tick.read_await_ms, tick.in_flight) == (4000 * 512 / 2, 0.0, 8.0, 1.0)
+    assert (tick.read_bytes, tick.written_bytes, tick.read_await_ms, tick.in_flight) == (
+        4000 * 512 / 2,
+        0.0,
+        8.0,
+        1.0,
+    )
     assert disk_tick("sda", was, was, 2.0).read_await_ms is None
 
 
@@ -97,14 +104,22 @@ def counters(own=0, ended=0, read=0, delay=0, parent=1, started=50):
 
 def test_child_that_ended_and_was_waited_for_counts_once():
     before = {1: counters(own=100), 2: counters(own=40, read=1000, parent=1)}
-    now = {1: counters(own=110, ended=55, read=1500)}  # the child took 15 more and read 500 before it ended
+    now = {
+        1: counters(own=110, ended=55, read=1500)
+    }  # the child took 15 more and read 500 before it ended
     done = compute_sums(before, now, last_look=60)
     assert (done.ticks, done.io) == (25, ProcessIo(500, 500, 0))
 
 
 def test_line_of_processes_that_ended_between_two_looks_counts_once():
-    """A shell, and what it ran for 40 s: both end, and the shell above gets the time of both in one look."""
-    before = {1: counters(own=10), 2: counters(own=1, parent=1), 3: counters(own=4000, read=900, parent=2)}
+    """A shell, and what it ran for 40 s: both end, and the shell above gets the time of both in one
+    look.
+    """
+    before = {
+        1: counters(own=10),
+        2: counters(own=1, parent=1),
+        3: counters(own=4000, read=900, parent=2),
+    }
     found = compute_sums(before, {1: counters(own=11, ended=1 + 4030, read=950)}, last_look=500)
     assert (found.ticks, found.io.read) == (31, 50)
 
@@ -146,7 +161,11 @@ def test_what_one_process_does_not_tell_is_unknown_for_all():
 
 def test_time_of_processes_that_come_and_go_is_told_from_that_of_those_that_stay():
     before = {1: counters(own=100), 2: counters(own=40, parent=1), 3: counters(own=0, parent=1)}
-    now = {1: counters(own=110, ended=70), 3: counters(own=50, parent=1), 4: counters(own=25, parent=1, started=70)}
+    now = {
+        1: counters(own=110, ended=70),
+        3: counters(own=50, parent=1),
+        4: counters(own=25, parent=1, started=70),
+    }
     done = compute_sums(before, now, last_look=60)
     assert (done.ticks, done.lasting) == (10 + (70 - 40) + 50 + 25, 10 + 50)
 
@@ -158,9 +177,21 @@ PYTHON, SPAWNED = b"python\0train.py", b"python\0-c\0from multiprocessing.spawn 
     ("members", "mains", "launchers"),
     [
         ([Member(1, 0, PYTHON, 1.0)], {1}, set()),
-        ([Member(1, 0, PYTHON, 0.0), Member(2, 1, PYTHON, 0.9), Member(3, 1, PYTHON, 0.9)], {1}, set()),
+        (
+            [Member(1, 0, PYTHON, 0.0), Member(2, 1, PYTHON, 0.9), Member(3, 1, PYTHON, 0.9)],
+            {1},
+            set(),
+        ),
         ([Member(1, 0, PYTHON, 0.0), Member(2, 1, SPAWNED, 0.9)], {1}, set()),
-        ([Member(1, 0, b"bash\0run.sh", 0.0), Member(2, 1, PYTHON, 0.0), Member(3, 2, PYTHON, 1.0)], {2}, {1}),
+        (
+            [
+                Member(1, 0, b"bash\0run.sh", 0.0),
+                Member(2, 1, PYTHON, 0.0),
+                Member(3, 2, PYTHON, 1.0),
+            ],
+            {2},
+            {1},
+        ),
         (
             [
                 Member(1, 0, b"torchrun", 0.0),
@@ -212,7 +243,9 @@ def test_group_of_a_process_is_found_where_it_is_mounted(groups, mounts, folder)
     assert folder_of(groups, mounts) == folder
 
 
-def test_users_of_its_gpus_are_neither_the_job_nor_mps_and_what_has_ended_is_named_so(tmp_path, monkeypatch):
+def test_users_of_its_gpus_are_neither_the_job_nor_mps_and_what_has_ended_is_named_so(
+    tmp_path, monkeypatch
+):
     def kill(pid, number):
         assert number == 0
         raise (PermissionError if pid == 7 else ProcessLookupError)  # 7: hidden by hidepid
@@ -220,9 +253,13 @@ def test_users_of_its_gpus_are_neither_the_job_nor_mps_and_what_has_ended_is_nam
     monkeypatch.setattr(os, "kill", kill)
     for pid, name in ((4, "python3"), (5, "train"), (6, "nvidia-cuda-mps")):
         (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 9 0 0\n")
+        (tmp_path / str(pid) / "stat").write_text(
+            f"{pid} ({name}) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 9 0 0\n"
+        )
     (tmp_path / "9").mkdir()
-    (tmp_path / "9" / "stat").write_text("9 (train) Z 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 9 0 0\n")
+    (tmp_path / "9" / "stat").write_text(
+        "9 (train) Z 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 9 0 0\n"
+    )
     found = gpu_users([9, 8, 7, 6, 5, 4, 4], {5}, str(tmp_path))
     assert [(one.pid, one.name) for one in found] == [(4, "python3"), (8, GONE), (9, GONE)]
 
@@ -239,13 +276,21 @@ def test_stolen_time_is_read_and_counts_as_busy():
     assert host_times(both, frozenset({0, 1})) == CpuTimes(14, 4, 0, 12)
 
 
-NAMES = (b"tx_bytes", b"bw_in_allowance_exceeded", b"pps_allowance_exceeded", b"conntrack_allowance_available")
+NAMES = (
+    b"tx_bytes",
+    b"bw_in_allowance_exceeded",
+    b"pps_allowance_exceeded",
+    b"conntrack_allowance_available",
+)
 
 
 def test_allowance_counters_are_read_and_cut_answers_give_less():
     names = b"".join(name.ljust(32, b"\0") for name in NAMES)
     values = struct.pack("=4Q", 9, 12, 3, 7)
-    assert allowances_of(names, values) == {"bw_in_allowance_exceeded": 12, "pps_allowance_exceeded": 3}
+    assert allowances_of(names, values) == {
+        "bw_in_allowance_exceeded": 12,
+        "pps_allowance_exceeded": 3,
+    }
     assert allowances_of(names, values[:17]) == {"bw_in_allowance_exceeded": 12}
     assert allowances_of(b"", values) == {}
 
@@ -254,7 +299,9 @@ def test_only_cards_of_the_ena_driver_are_asked_and_only_what_grew_is_told(tmp_p
     for card, driver in (("eth0", "ena"), ("eth1", "mlx5_core"), ("lo", "")):
         (tmp_path / "class/net" / card / "device").mkdir(parents=True)
         if driver:
-            (tmp_path / "class/net" / card / "device/driver").symlink_to(f"/sys/bus/pci/drivers/{driver}")
+            (tmp_path / "class/net" / card / "device/driver").symlink_to(
+                f"/sys/bus/pci/drivers/{driver}"
+            )
     counts = iter(
         [
             {"bw_in_allowance_exceeded": 5, "pps_allowance_exceeded": 1},
@@ -263,7 +310,8 @@ def test_only_cards_of_the_ena_driver_are_asked_and_only_what_grew_is_told(tmp_p
     )
     asked = []
     monkeypatch.setattr(
-        "hosttune.measure.watch.allowances.card_counters", lambda card: asked.append(card) or next(counts)
+        "hosttune.measure.watch.allowances.card_counters",
+        lambda card: asked.append(card) or next(counts),
     )
     assert Allowances(sys=str(tmp_path)).look() == (HeldBack("eth0 bw_in_allowance_exceeded", 3),)
     assert asked == ["eth0", "eth0"]

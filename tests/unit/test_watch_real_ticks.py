@@ -1,5 +1,7 @@
-"""Ticks that were recorded from real processes (tests/live/test_live_watch.py, on two CPUs beside heavy load of others; what
-needs CPUs that are free, in a guest under qemu with systemd), as they are and as other kernels and GPUs would have told them."""
+"""Ticks that were recorded from real processes (tests/live/test_live_watch.py, on two CPUs beside
+heavy load of others; what needs CPUs that are free, in a guest under qemu with systemd), as they
+are and as other kernels and GPUs would have told them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def without_psi(one: Tick) -> Tick:
     return replace(one, job=None, host_pressure=None)
 
 
-# Of jobs of PyTorch 2.11 on an H200 with 16 CPUs (driver 580.159.04, NVML, control groups of version 2), each watched for some 20 s.
+# Of jobs of PyTorch 2.11 on an H200 with 16 CPUs (driver 580.159.04, NVML, control groups of
+# version 2), each watched for some 20 s.
 ON_H200 = {
     "gpu-bound": "GPU", "six-loaders-that-keep-up": "GPU", "gpu-then-one-loader": "WORKERS", "four-loaders-that-fetch": "WAIT network",
     "eight-loaders-of-cold-files": "DISK", "small-kernels": "WORKERS", "lock": "WAIT lock", "copies-from-pageable-memory": "WORKERS",
@@ -97,13 +100,18 @@ def test_all_ticks_of_the_h200_are_tried():
 @pytest.mark.parametrize("name", ON_H200)
 def test_job_on_an_h200_gets_its_verdict(name):
     found = verdict(f"h200/{name}")
-    said = [found.state.value if found.state else "", found.waits_for.value if found.waits_for else ""]
+    said = [
+        found.state.value if found.state else "",
+        found.waits_for.value if found.waits_for else "",
+    ]
     assert " ".join(said if said[0] == "WAIT" else said[:1]) == ON_H200[name]
     assert found.confidence is (Confidence.LOW if name in UNSURE else Confidence.MEDIUM)
 
 
 def test_starved_gpu_ends_the_warm_up_of_a_short_watch():
-    """It never works for a fifth of a second, so that the minute that is waited for it is longer than the watch."""
+    """It never works for a fifth of a second, so that the minute that is waited for it is longer
+    than the watch.
+    """
     found = verdict("h200/two-loaders")
     assert (round(found.warm_up_s), round(found.counted_s)) == (10, 11)
     assert verdict("h200/gpu-bound").warm_up_s < 7
@@ -115,7 +123,9 @@ def test_gpu_that_others_use_as_well_is_not_said_to_be_fed_well():
     found, account = judged(ticks, watched)
     assert account.gpu_neighbours == ("python3 (2269)",)
     assert "with others that are on it as well" in make_headline(found, account)
-    assert "not of the job, and on its GPUs as well: python3 (2269)" in list_evidence(found, account)
+    assert "not of the job, and on its GPUs as well: python3 (2269)" in list_evidence(
+        found, account
+    )
     assert [advice.text.split(":")[0] for advice in choose_remedies(found, account)] == [
         "other processes hold memory on the job's GPUs, and whose kernels ran is not known"
     ]

@@ -1,4 +1,6 @@
-"""Records: what is written reads back the same, secrets stay out, and a broken one is refused with file and line."""
+"""Records: what is written reads back the same, secrets stay out, and a broken one is refused with
+file and line.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,12 @@ def test_record_reads_back_as_it_was(tmp_path):
         replace(tick(12.0, idle=75.0), at_s=1.0),
         replace(tick(gpus=None, job=None, host=None, tree=None, disks=None), at_s=2.0),
         replace(
-            tick(gpus=(gpu(None, None, is_mig=True, lost=True, pids=None, reasons=("power limit",)),), idle=75.0),
+            tick(
+                gpus=(
+                    gpu(None, None, is_mig=True, lost=True, pids=None, reasons=("power limit",)),
+                ),
+                idle=75.0,
+            ),
             at_s=3.0,
         ),
         replace(
@@ -54,15 +61,24 @@ def test_record_keeps_how_the_job_ended(tmp_path, capsys):
     recorder.begin(replace(WATCHED, is_child=True))
     account = Account(WATCHED)
     for second in range(1, 31):
-        one = replace(tick(0.0, idle=50.0), at_s=float(second), memory=MemoryTick(1 << 30, "/m", used_bytes=1 << 30))
+        one = replace(
+            tick(0.0, idle=50.0),
+            at_s=float(second),
+            memory=MemoryTick(1 << 30, "/m", used_bytes=1 << 30),
+        )
         recorder.add(one)
     account.status, account.kills = 1, Kills(2, 2)
     recorder.end(account)
     recorder.close()
-    assert app.run(["watch", "--replay", path]) == 0, "the status of the command is not that of the replay"
+    assert app.run(["watch", "--replay", path]) == 0, (
+        "the status of the command is not that of the replay"
+    )
     said = capsys.readouterr().out
     assert "ended: 2 processes of its control group killed by the kernel: out of memory" in said
-    assert "not the cause: " not in said or "memory" not in said.partition("not the cause: ")[2].partition("\n")[0]
+    assert (
+        "not the cause: " not in said
+        or "memory" not in said.partition("not the cause: ")[2].partition("\n")[0]
+    )
 
 
 def test_head_of_a_record_begins_with_its_format(tmp_path):

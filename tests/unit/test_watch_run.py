@@ -1,4 +1,6 @@
-"""A command that is watched is left alone: its input, output, signals, and its exit status, however it ends."""
+"""A command that is watched is left alone: its input, output, signals, and its exit status, however
+it ends.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,17 @@ def watch(*words, **options):
 def test_output_input_and_status_are_the_commands_own():
     done = watch("--", "sh", "-c", "cat; echo talk >&2; exit 3", input="hello\n")
     assert (done.returncode, done.stdout) == (3, "hello\n")
-    assert done.stderr.startswith("talk\nhosttune watch: sh -c 'cat; echo talk >&2; exit 3'\nverdict: undecided:")
+    assert done.stderr.startswith(
+        "talk\nhosttune watch: sh -c 'cat; echo talk >&2; exit 3'\nverdict: undecided:"
+    )
 
 
 def test_command_that_ends_at_once_is_told_with_its_status_and_no_advice_to_watch_longer():
     said = watch("--", "sh", "-c", "exit 7").stderr
-    assert "verdict: undecided: the command ended at once, with status 7, before enough could be seen" in said
+    assert (
+        "verdict: undecided: the command ended at once, with status 7, before enough could be seen"
+        in said
+    )
     assert "find out why it ended so soon" in said
     assert "watch longer" not in said
 
@@ -80,7 +87,13 @@ def test_script_without_a_first_line_is_run_by_the_shell(tmp_path):
     script.chmod(0o755)
     done = watch("--", str(script), "here")
     assert (done.returncode, done.stdout) == (5, "from here\n")
-    done = watch("--", "train", "there", env={**ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, cwd="/")
+    done = watch(
+        "--",
+        "train",
+        "there",
+        env={**ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        cwd="/",
+    )
     assert (done.returncode, done.stdout) == (5, "from there\n")
 
 
@@ -95,7 +108,9 @@ def test_status_is_that_of_the_command_where_nobody_can_be_told(closing, tmp_pat
 def test_status_is_that_of_the_command_where_the_reader_of_the_report_has_gone():
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*HOSTTUNE, "--", "sh", "-c", "exit 3"], env=ENVIRONMENT, stderr=writer, check=False)
+    done = subprocess.run(
+        [*HOSTTUNE, "--", "sh", "-c", "exit 3"], env=ENVIRONMENT, stderr=writer, check=False
+    )
     os.close(writer)
     assert done.returncode == 3
 
@@ -154,7 +169,9 @@ def test_hang_up_is_ignored_under_nohup(started, tmp_path):
 
 
 def test_stop_of_the_watch_stops_the_command_and_both_go_on(started):
-    one = started("SIGTERM", start_new_session=False, preexec_fn=os.setpgrp)  # a group that a shell could wake
+    one = started(
+        "SIGTERM", start_new_session=False, preexec_fn=os.setpgrp
+    )  # a group that a shell could wake
     child = int(Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()[0])
     one.send_signal(signal.SIGTSTP)
     assert os.waitpid(one.pid, os.WUNTRACED)[1] == (signal.SIGTSTP << 8) | 0x7F
@@ -173,7 +190,9 @@ def test_command_gets_the_signals_as_we_got_them():
     check = "sed -n 's/^SigIgn:.//p' /proc/self/status"
     direct = subprocess.run(["sh", "-c", check], text=True, capture_output=True, check=True)
     # posix_spawn(3) of glibc ignores 32 and 33, which are its own: bits 31 and 32
-    assert int(watch("--", "sh", "-c", check).stdout, 16) & ~(3 << 31) == int(direct.stdout, 16) & ~(3 << 31)
+    assert int(watch("--", "sh", "-c", check).stdout, 16) & ~(3 << 31) == int(
+        direct.stdout, 16
+    ) & ~(3 << 31)
 
 
 def test_fault_of_ours_does_not_cost_the_command_its_end(monkeypatch, capfd):
@@ -223,7 +242,10 @@ def test_process_is_watched_until_it_ends_and_the_report_goes_to_standard_output
         (["--pid", "1", "--", "true"], "give only one of -- CMD, --pid"),
         (["--seconds", "5", "--", "true"], "--seconds works only with --pid"),
         (["--scope", "--pid", "1"], "--scope works only with a command"),
-        (["--replay", "x", "--gpus", "0"], "--gpus works only with what runs: a record holds what was seen"),
+        (
+            ["--replay", "x", "--gpus", "0"],
+            "--gpus works only with what runs: a record holds what was seen",
+        ),
         (["--replay", "x", "--gpu-trace", "y"], "--gpu-trace works only with what runs"),
         (["--replay", "x", "--hz", "5"], "--hz works only with what runs"),
         (["--plot", "x.png", "--", "true"], "a picture is .html or .svg"),
@@ -262,7 +284,9 @@ def test_time_in_which_job_and_watch_were_both_stopped_is_not_judged(monkeypatch
 
     paused: list[bool] = []
     monkeypatch.setattr(looping.time, "monotonic", lambda: now[0])
-    loop = looping.Loop(Looks(), Account(Watched(1)), Signals(), on_tick=lambda _: None, on_stop=lambda: None)
+    loop = looping.Loop(
+        Looks(), Account(Watched(1)), Signals(), on_tick=lambda _: None, on_stop=lambda: None
+    )
     assert loop.attend(None) == "interrupted"
     assert paused[0]
     assert not any(paused[1:])

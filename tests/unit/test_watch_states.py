@@ -1,4 +1,6 @@
-"""The state machine on ticks: what each scenario is, what is never concluded from what is unknown, and no flicker."""
+"""The state machine on ticks: what each scenario is, what is never concluded from what is unknown,
+and no flicker.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from dataclasses import replace
 import pytest
 
 from hosttune.measure.watch.states import LIMITS, HeldState, Limits, State, Trust, step
-from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind, Pressure, Tick, TreeTick, Wait, Want
+from hosttune.measure.watch.tick import (
+    CpuLimit,
+    HostTick,
+    LimitKind,
+    Pressure,
+    Tick,
+    TreeTick,
+    Wait,
+    Want,
+)
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, gpu, jittered, states_of, tick
 
 SCENARIOS = {**MEASURED, **OTHERS}
@@ -26,10 +37,30 @@ def test_step_on_a_scenario_finds_its_state_in_every_tick(name):
 
 def test_limits_are_those_the_first_scenarios_were_told_apart_by():
     assert Limits() == LIMITS
-    assert (LIMITS.gpu_enter, LIMITS.gpu_leave, LIMITS.cold_enter, LIMITS.cold_leave) == (80, 70, 40, 50)
-    assert (LIMITS.io_full_enter, LIMITS.io_some_enter, LIMITS.io_full_leave, LIMITS.io_some_leave) == (20, 40, 10, 25)
-    assert (LIMITS.cpu_enter, LIMITS.cpu_leave, LIMITS.room_none, LIMITS.room_some) == (40, 25, 10, 20)
-    assert (LIMITS.memory_enter, LIMITS.memory_leave, LIMITS.saturated_enter, LIMITS.saturated_leave) == (
+    assert (LIMITS.gpu_enter, LIMITS.gpu_leave, LIMITS.cold_enter, LIMITS.cold_leave) == (
+        80,
+        70,
+        40,
+        50,
+    )
+    assert (
+        LIMITS.io_full_enter,
+        LIMITS.io_some_enter,
+        LIMITS.io_full_leave,
+        LIMITS.io_some_leave,
+    ) == (20, 40, 10, 25)
+    assert (LIMITS.cpu_enter, LIMITS.cpu_leave, LIMITS.room_none, LIMITS.room_some) == (
+        40,
+        25,
+        10,
+        20,
+    )
+    assert (
+        LIMITS.memory_enter,
+        LIMITS.memory_leave,
+        LIMITS.saturated_enter,
+        LIMITS.saturated_leave,
+    ) == (
         10,
         5,
         0.85,
@@ -56,7 +87,12 @@ def test_limits_are_those_the_first_scenarios_were_told_apart_by():
             tick(cpu=26, children=(0.3,), idle=30, delay=0.6),
             tick(cpu=24, children=(0.3,), idle=30),
         ),
-        ("WORKERS", tick(children=(0.86,), idle=50), tick(children=(0.71,), idle=50), tick(children=(0.69,), idle=50)),
+        (
+            "WORKERS",
+            tick(children=(0.86,), idle=50),
+            tick(children=(0.71,), idle=50),
+            tick(children=(0.69,), idle=50),
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -83,16 +119,27 @@ def test_unknown_utilization_names_neither_gpu_nor_a_starved_loader():
         tick(gpus=mig, main=0.0, read=0.0),
     ):
         assert state_of(one) is State.UNKNOWN
-    assert state_of(tick(gpus=mig, io=(70, 60))) is State.DISK  # what stalls, stalls whatever the GPU does
+    assert (
+        state_of(tick(gpus=mig, io=(70, 60))) is State.DISK
+    )  # what stalls, stalls whatever the GPU does
 
 
 def test_tick_of_which_nothing_is_known_is_unknown():
     assert state_of(Tick(1.0, 1.0)) is State.UNKNOWN
-    assert state_of(Tick(1.0, 1.0, tree=TreeTick(3), host=HostTick(), job=Pressure(), gpus=())) is State.UNKNOWN
+    assert (
+        state_of(Tick(1.0, 1.0, tree=TreeTick(3), host=HostTick(), job=Pressure(), gpus=()))
+        is State.UNKNOWN
+    )
 
 
 def test_iowait_alone_never_names_the_disk():
-    one = tick(3.0, job=None, host_pressure=None, host=HostTick(95.0, 90.0, 0.1, 0.0, 0.0, 0.0), children=(0.2,))
+    one = tick(
+        3.0,
+        job=None,
+        host_pressure=None,
+        host=HostTick(95.0, 90.0, 0.1, 0.0, 0.0, 0.0),
+        children=(0.2,),
+    )
     assert state_of(one) is State.WAIT
     assert step(HeldState(), one).trust is Trust.LOW
 
@@ -101,14 +148,20 @@ def test_blocked_readers_without_pressure_name_the_disk_with_low_trust():
     one = tick(3.0, job=None, host_pressure=None)
     blocked = replace(one, tree=replace(one.tree, blocked=2, device_bytes=8 * MIB))
     assert step(HeldState(), blocked) == HeldState(State.DISK, 0, Trust.LOW)
-    assert state_of(replace(blocked, tree=replace(blocked.tree, device_bytes=0.0, written_bytes=0.0))) is State.DISK
+    assert (
+        state_of(replace(blocked, tree=replace(blocked.tree, device_bytes=0.0, written_bytes=0.0)))
+        is State.DISK
+    )
     assert state_of(replace(blocked, tree=replace(blocked.tree, blocked=0))) is not State.DISK
 
 
 def test_disk_pressure_of_the_host_is_not_that_of_a_job_that_runs_or_queues_all_the_time():
-    # tqdm without an interval, to a file: 0.9 MB/s into the page cache, beside others who wait for the disk
+    # tqdm without an interval, to a file: 0.9 MB/s into the page cache, beside others who wait for
+    # the disk
     one = tick(job=None, gpus=(), io=(46, 0), cpu=100, idle=0, children=(), main=0.31, delay=0.69)
-    one = replace(one, tree=replace(one.tree, written_bytes=851_159.0, most_runnable=1.0, wanting=1.0))
+    one = replace(
+        one, tree=replace(one.tree, written_bytes=851_159.0, most_runnable=1.0, wanting=1.0)
+    )
     assert state_of(one) is State.FOREIGN
     assert state_of(replace(one, tree=replace(one.tree, blocked=1))) is State.DISK
     assert state_of(replace(one, tree=replace(one.tree, most_runnable=0.4))) is State.DISK
@@ -125,8 +178,12 @@ def test_disk_pressure_of_the_host_is_not_the_jobs_where_it_touches_no_device():
 
 def test_busy_host_is_not_foreign_where_the_job_does_not_queue():
     assert state_of(tick(1.0, cpu=3, idle=0, children=(0.2,), delay=0.01)) is State.UNKNOWN
-    assert state_of(tick(1.0, cpu=90, job=None, idle=0, children=(0.2,), delay=0.01)) is State.UNKNOWN
-    assert state_of(tick(1.0, cpu=90, job=None, idle=0, children=(0.2,), delay=0.9)) is State.FOREIGN
+    assert (
+        state_of(tick(1.0, cpu=90, job=None, idle=0, children=(0.2,), delay=0.01)) is State.UNKNOWN
+    )
+    assert (
+        state_of(tick(1.0, cpu=90, job=None, idle=0, children=(0.2,), delay=0.9)) is State.FOREIGN
+    )
 
 
 def test_job_that_mostly_sleeps_is_not_kept_by_others_though_it_queues():
@@ -169,7 +226,9 @@ def test_pages_that_others_swap_in_are_not_the_jobs_where_its_own_pressure_is_no
 @pytest.mark.parametrize("gpus", [(gpu(None, None, is_mig=True),), None])
 def test_what_stalls_beside_a_gpu_that_tells_nothing_is_never_sure_to_hold_it_up(gpus):
     assert step(HeldState(), tick(gpus=gpus, io=(70, 60))) == HeldState(State.DISK, 0, Trust.MEDIUM)
-    assert step(HeldState(), tick(gpus=gpus, cpu=90, idle=0, children=(1.0, 0.9))) == HeldState(State.CPU, 0, Trust.LOW)
+    assert step(HeldState(), tick(gpus=gpus, cpu=90, idle=0, children=(1.0, 0.9))) == HeldState(
+        State.CPU, 0, Trust.LOW
+    )
     assert step(HeldState(), tick(gpus=(), cpu=90, idle=0, children=(1.0, 0.9))).trust is Trust.HIGH
 
 
@@ -179,14 +238,21 @@ def test_main_process_with_many_threads_is_neither_at_its_limit_nor_waiting():
     assert state_of(tick(20, main=1.3, cpus=64.0, idle=90)) is State.WORKERS
 
 
-# What was recorded of jobs on two CPUs of which others had the rest (idle 0), their own pressure known.
+# What was recorded of jobs on two CPUs of which others had the rest (idle 0), their own pressure
+# known.
 BESIDE_OTHERS = {
-    "slow collate in one worker": ({"cpu": 11, "idle": 0, "children": (0.92,), "main": 0.28, "delay": 0.1}, "WORKERS"),
+    "slow collate in one worker": (
+        {"cpu": 11, "idle": 0, "children": (0.92,), "main": 0.28, "delay": 0.1},
+        "WORKERS",
+    ),
     "main loop, idle workers": (
         {"cpu": 2, "idle": 0, "children": (0.04, 0.03), "main": 0.99, "delay": 0.02},
         "WORKERS",
     ),
-    "a rank that others wait for": ({"cpu": 1, "idle": 0, "children": (0.98, 0.03, 0.02), "delay": 0.01}, "WORKERS"),
+    "a rank that others wait for": (
+        {"cpu": 1, "idle": 0, "children": (0.98, 0.03, 0.02), "delay": 0.01},
+        "WORKERS",
+    ),
     "it has what it wants of both CPUs": ({"cpu": 2, "idle": 0, "children": (0.9, 0.9)}, "CPU"),
     "it queues": ({"cpu": 45, "idle": 0, "children": (0.6, 0.6), "delay": 0.5}, "CPU"),
 }
@@ -202,11 +268,15 @@ def test_own_pressure_counts_over_the_room_of_the_host(name):
 def test_pressure_of_the_host_counts_only_for_a_job_that_queues():
     free = tick(cpu=60, idle=0, children=(0.92,), main=0.28, delay=0.05, job=None)
     assert state_of(free) is State.WORKERS
-    assert state_of(tick(cpu=60, idle=0, children=(0.7,), main=0.4, delay=0.6, job=None)) is State.CPU
+    assert (
+        state_of(tick(cpu=60, idle=0, children=(0.7,), main=0.4, delay=0.6, job=None)) is State.CPU
+    )
 
 
 def test_threads_that_queue_while_the_main_thread_sleeps_are_seen():
-    """Recorded: two threads hash beside six processes of others; the delay of /proc/PID/schedstat is the main thread's."""
+    """Recorded: two threads hash beside six processes of others; the delay of /proc/PID/schedstat
+    is the main thread's.
+    """
     one = tick(cpu=100, idle=0, main=0.49, gpus=(), job=None, wait=Wait(Want.LOCK, "in memory"))
     tree = replace(one.tree, most_runnable=0.49, run_delay_cores=0.0, wanting_processes=1)
     assert state_of(replace(one, tree=replace(tree, wanting=2.0))) is State.FOREIGN
@@ -214,9 +284,14 @@ def test_threads_that_queue_while_the_main_thread_sleeps_are_seen():
     asleep = replace(tree, wanting=1.0, main_cores=0.02, cores=0.02, most_runnable=0.03)
     assert state_of(replace(one, tree=asleep)) is State.WAIT  # it has just woken
     shared = replace(tree, wanting=2.0, main_cores=0.98, cores=0.98, most_runnable=0.0)
-    assert state_of(replace(one, tree=shared)) is State.WORKERS  # threads that share the interpreter
+    assert (
+        state_of(replace(one, tree=shared)) is State.WORKERS
+    )  # threads that share the interpreter
     served = replace(one, wait=Wait(Want.NETWORK, "10.0.0.1:80"))
-    assert state_of(replace(served, tree=replace(tree, wanting=1.0, cores=0.18, most_runnable=0.2))) is State.WAIT
+    assert (
+        state_of(replace(served, tree=replace(tree, wanting=1.0, cores=0.18, most_runnable=0.2)))
+        is State.WAIT
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,9 +301,19 @@ def test_threads_that_queue_while_the_main_thread_sleeps_are_seen():
         (LimitKind.QUOTA, 2, State.CPU, Trust.MEDIUM),  # the quota did not hold it back
     ],
 )  # fmt: skip
-def test_job_that_fills_its_few_cpus_is_limited_also_where_others_have_the_rest(kind, of, wanted, trust):
+def test_job_that_fills_its_few_cpus_is_limited_also_where_others_have_the_rest(
+    kind, of, wanted, trust
+):
     host = HostTick(0.0, 0.0, float(of), 0.0, 0.0, 0.0)
-    one = tick(cpu=100, main=0.99, gpus=(), job=None, cpus=1.0, limit=CpuLimit(kind, 1.0, of, "", ""), host=host)
+    one = tick(
+        cpu=100,
+        main=0.99,
+        gpus=(),
+        job=None,
+        cpus=1.0,
+        limit=CpuLimit(kind, 1.0, of, "", ""),
+        host=host,
+    )
     found = step(HeldState(), one)
     assert (found.state, found.trust) == (wanted, trust)
     most = replace(one, limit=CpuLimit(kind, of - 0.5, of, "", ""), cpus=of - 0.5)
@@ -250,8 +335,20 @@ def test_sleep_in_fsync_is_storage_also_without_pressure():
 
 
 def test_process_that_waits_for_one_mapped_page_after_the_other_is_disk():
-    """Recorded: a file of 600 MiB touched page by page on a host that others fill; storage pressure stays below 30 %."""
-    one = tick(cpu=73, io=(29, 0), idle=0, main=0.4, delay=0.02, read=0.0, device=106 * MIB, gpus=(), job=None)
+    """Recorded: a file of 600 MiB touched page by page on a host that others fill; storage pressure
+    stays below 30 %.
+    """
+    one = tick(
+        cpu=73,
+        io=(29, 0),
+        idle=0,
+        main=0.4,
+        delay=0.02,
+        read=0.0,
+        device=106 * MIB,
+        gpus=(),
+        job=None,
+    )
     tree = replace(one.tree, faults=26_000.0, most_runnable=0.42)
     assert states_of([replace(one, tree=tree)] * 3)[-1] is State.DISK
     pool = replace(one, tree=replace(tree, blocked=1), wait=Wait(Want.EACH_OTHER, "in memory"))
@@ -266,7 +363,9 @@ def test_process_that_waits_for_one_mapped_page_after_the_other_is_disk():
 
 def test_stolen_time_is_the_load_of_others_also_where_the_job_uses_half_of_its_cpus():
     one = tick(cpu=10, idle=0, children=(0.6, 0.6), gpus=())
-    taken = replace(one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6))
+    taken = replace(
+        one, host=replace(one.host, stolen_percent=40.0), tree=replace(one.tree, most_runnable=0.6)
+    )
     assert states_of([taken] * 3)[-1] is State.FOREIGN
     sleeps = replace(taken, tree=replace(taken.tree, most_runnable=0.1))
     little = replace(taken, host=replace(one.host, stolen_percent=3.0))
@@ -276,7 +375,17 @@ def test_stolen_time_is_the_load_of_others_also_where_the_job_uses_half_of_its_c
 
 def test_tasks_that_wait_for_each_other_and_do_nothing_wait_on_a_full_host_too():
     """As of senpai#2906: deadlocked loaders beside others who have all CPUs."""
-    one = tick(0.0, 60.0, cpu=97, idle=0, children=(0.0,) * 4, main=0.0, read=0.0, job=None, wait=Wait(Want.EACH_OTHER))
+    one = tick(
+        0.0,
+        60.0,
+        cpu=97,
+        idle=0,
+        children=(0.0,) * 4,
+        main=0.0,
+        read=0.0,
+        job=None,
+        wait=Wait(Want.EACH_OTHER),
+    )
     dead = replace(one, tree=replace(one.tree, most_runnable=0.0))
     assert step(HeldState(), dead) == HeldState(State.WAIT, 0, Trust.MEDIUM)
     queues = replace(one, tree=replace(one.tree, most_runnable=0.9, run_delay_cores=0.9))
@@ -286,11 +395,15 @@ def test_tasks_that_wait_for_each_other_and_do_nothing_wait_on_a_full_host_too()
 
 
 def test_job_that_computes_while_its_tasks_hand_each_other_work_does_not_wait():
-    one = tick(4.0, 90.0, cpu=20, idle=40, children=(0.3, 0.3), main=0.6, wait=Wait(Want.EACH_OTHER))
+    one = tick(
+        4.0, 90.0, cpu=20, idle=40, children=(0.3, 0.3), main=0.6, wait=Wait(Want.EACH_OTHER)
+    )
     assert state_of(one) is State.UNKNOWN
     little = replace(one, tree=replace(one.tree, cores=0.3, main_cores=0.1))
     assert state_of(little) is State.WAIT
-    anew = replace(one, tree=replace(one.tree, cores=1.2, line_cores=0.5, new_workers=4))  # pytorch#139792
+    anew = replace(
+        one, tree=replace(one.tree, cores=1.2, line_cores=0.5, new_workers=4)
+    )  # pytorch#139792
     assert state_of(anew) is State.WORKERS
 
 
@@ -303,9 +416,15 @@ def test_job_that_computes_while_its_tasks_hand_each_other_work_does_not_wait():
         (1.05, 40, 2.0, Trust.HIGH),  # nobody else has them
     ],
 )
-def test_cpus_that_others_have_a_part_of_are_no_proof_that_the_job_needs_them(cores, idle, wanting, trust):
+def test_cpus_that_others_have_a_part_of_are_no_proof_that_the_job_needs_them(
+    cores, idle, wanting, trust
+):
     one = tick(4.0, 90.0, cpu=65, idle=idle, children=(0.2,) * 4, main=0.25)
-    seen = replace(one, tree=replace(one.tree, cores=cores, wanting=wanting), host=HostTick(float(idle), 0.0, 1.99))
+    seen = replace(
+        one,
+        tree=replace(one.tree, cores=cores, wanting=wanting),
+        host=HostTick(float(idle), 0.0, 1.99),
+    )
     assert step(HeldState(), seen) == HeldState(State.CPU, 0, trust)
 
 
@@ -335,8 +454,12 @@ def test_look_that_meets_a_writer_between_two_waits_does_not_end_its_wait():
         (0.7, 60, (), None, False),  # it may spin while the GPU works
     ],
 )
-def test_main_process_that_computes_in_turns_with_the_gpu_does_not_wait(main, percent, children, wait, is_main):
-    """As of mteb issue 3546: sound is resampled in the main process, and the GPU rests meanwhile."""
+def test_main_process_that_computes_in_turns_with_the_gpu_does_not_wait(
+    main, percent, children, wait, is_main
+):
+    """As of mteb issue 3546: sound is resampled in the main process, and the GPU rests
+    meanwhile.
+    """
     one = tick(percent, 90.0, idle=60, children=children, main=main, device=0.0)
     found = step(HeldState(), replace(one, wait=wait))
     assert (found == HeldState(State.WORKERS, 0, Trust.LOW)) is is_main

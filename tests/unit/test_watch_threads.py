@@ -1,4 +1,6 @@
-"""Threads against CPUs: 16 and 1 of them, recorded on 2 CPUs and under a quota of half a CPU; and how they are counted."""
+"""Threads against CPUs: 16 and 1 of them, recorded on 2 CPUs and under a quota of half a CPU; and
+how they are counted.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_threads_that_want_more_than_its_cpus_come_first(name, cpus):
     verdict, account, texts = seen(name)
     assert " threads want " in make_headline(verdict, account)
     assert " threads want " in texts[0]
-    assert f"OMP_NUM_THREADS={cpus}" in texts[0], "a program of C, which is given as many as there are CPUs"
+    assert f"OMP_NUM_THREADS={cpus}" in texts[0], (
+        "a program of C, which is given as many as there are CPUs"
+    )
 
 
 @pytest.mark.parametrize("name", ["1-on-2-CPUs", "1-in-half-a-CPU"])
@@ -48,7 +52,11 @@ def test_under_a_quota_more_cpus_come_last_and_cpu_time_is_not_ruled_out():
 def crowded(wanting, processes, **other):
     one = tick(cpu=90, idle=0, delay=1.0, gpus=(), **other)
     verdict, account = judged(
-        jittered(replace(one, tree=replace(one.tree, wanting=wanting, wanting_processes=processes)), 60, seed=5),
+        jittered(
+            replace(one, tree=replace(one.tree, wanting=wanting, wanting_processes=processes)),
+            60,
+            seed=5,
+        ),
         WATCHED,
     )
     return [advice.text for advice in choose_remedies(verdict, account)]
@@ -61,7 +69,9 @@ def test_many_processes_are_no_threads():
     assert "threads want" not in crowded(3.0, 3, children=(0.6,) * 3)[0]
 
 
-@pytest.mark.parametrize(("tasks", "processes", "first"), [(4.0, 3, "4 threads"), (8.0, 7, "7 processes")])
+@pytest.mark.parametrize(
+    ("tasks", "processes", "first"), [(4.0, 3, "4 threads"), (8.0, 7, "7 processes")]
+)
 def test_one_process_of_several_threads_among_many_is_named_with_them(tasks, processes, first):
     """A learner beside its games; and a main process whose second thread hands batches over."""
     texts = crowded(tasks, processes, children=(0.6,) * (processes - 1))
@@ -120,7 +130,9 @@ def test_of_a_pool_that_sleeps_a_few_threads_are_looked_at_in_turn(tmp_path, mon
     looks = [count() for _ in range(18)]
     expected = (1, 1, 0) if awake == "R" else (0, 0, 1)
     first = next(number for number, (states, _) in enumerate(looks) if states == expected)
-    assert all(states == expected and most >= 200 for states, most in looks[first:]), "once one is awake all are read"
+    assert all(states == expected and most >= 200 for states, most in looks[first:]), (
+        "once one is awake all are read"
+    )
     task.write_text(task.read_text().replace(f" {awake} ", " S "))
     count()
     stat = tmp_path / "1000/stat"

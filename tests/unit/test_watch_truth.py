@@ -1,5 +1,6 @@
-"""Ticks of jobs whose limit is known, recorded by tests.benchmarks.watch_truth (none of those that it holds back), with other
-work of the machine taken out."""
+"""Ticks of jobs whose limit is known, recorded by tests.benchmarks.watch_truth (none of those that
+it holds back), with other work of the machine taken out.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +88,10 @@ def test_limit_says_who_sets_it_and_where():
 
 def test_two_phases_are_both_named_with_their_shares_and_advised_on():
     verdict, account, sentence = seen("a store, then one thread")
-    assert {share.state.value for share in verdict.shares if share.share >= 0.2} == {"WAIT", "WORKERS"}
+    assert {share.state.value for share in verdict.shares if share.share >= 0.2} == {
+        "WAIT",
+        "WORKERS",
+    }
     assert sentence.endswith("(WORKERS 60 % and WAIT 40 %)")
     texts = " ".join(advice.text for advice in choose_remedies(verdict, account))
     assert "run several of it at once" in texts
@@ -135,12 +139,21 @@ def test_steps_of_jobs_do_what_they_say(tmp_path):
 
 
 GUEST = Path(__file__).resolve().parent / "watch_ticks/guest"
-# The first ticks of jobs that ran in a Debian guest (`watch_truth --guest`), once; nothing was tuned for them.
+# The first ticks of jobs that ran in a Debian guest (`watch_truth --guest`), once; nothing was
+# tuned for them.
 GUEST_TRUTHS = {
     "unseen: v2: quota of 40 %, one thread": ("LIMIT", None, "its quota gives it 0.4 of 2 CPUs"),
     "unseen: v2: quota of a slice": ("LIMIT", None, "its quota gives it 0.5 of 2 CPUs"),
-    "unseen: v2: one CPU allowed, three processes": ("LIMIT", None, "its cpuset gives it 1 of 2 CPUs"),
-    "unseen: v2: a quota that is not reached": ("WAIT", Want.NETWORK, "it waits for the network (127.0.0.1:"),
+    "unseen: v2: one CPU allowed, three processes": (
+        "LIMIT",
+        None,
+        "its cpuset gives it 1 of 2 CPUs",
+    ),
+    "unseen: v2: a quota that is not reached": (
+        "WAIT",
+        Want.NETWORK,
+        "it waits for the network (127.0.0.1:",
+    ),
 }
 
 

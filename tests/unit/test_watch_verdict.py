@@ -1,4 +1,6 @@
-"""The verdict over ticks: one state, a change, a mixture, or undecided with what would decide it."""
+"""The verdict over ticks: one state, a change, a mixture, or undecided with what would decide
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,17 @@ from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import DiskTick, Mounted
 from hosttune.measure.watch.verdict import Confidence, VerdictKind, judge
 from hosttune.views.page import Page
-from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
+from tests.unit.watch_scenarios import (
+    MEASURED,
+    MIB,
+    OTHERS,
+    WATCHED,
+    at,
+    gpu,
+    jittered,
+    judged,
+    tick,
+)
 
 SCENARIOS = {**MEASURED, **OTHERS}
 GPU, DISK = MEASURED["gpu bound"][1], MEASURED["disk bound, two workers"][1]
@@ -36,7 +48,10 @@ def test_verdict_on_a_minute_of_one_scenario_names_its_state(name):
     verdict = verdict_of((one, 60))
     assert verdict.state is State(wanted)
     assert verdict.outcome is (VerdictKind.IDLE if wanted == "IDLE" else VerdictKind.ONE)
-    assert wanted == "IDLE" or (verdict.shares[0].share, verdict.shares[0].longest_run_s) == (1.0, 55.0)
+    assert wanted == "IDLE" or (verdict.shares[0].share, verdict.shares[0].longest_run_s) == (
+        1.0,
+        55.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +101,9 @@ def test_job_that_is_stopped_in_its_warm_up_for_days_keeps_no_ticks():
 
 
 def test_record_with_long_lists_keeps_no_ticks_of_an_endless_warm_up():
-    """Of a stranger: each line is 1 MiB at most, and a thousand of them are some gigabytes as ticks."""
+    """Of a stranger: each line is 1 MiB at most, and a thousand of them are some gigabytes as
+    ticks.
+    """
     account = Account(replace(WATCHED, warm_up_s=None))
     starved = MEASURED["one worker"][1]
     many = replace(starved, disks=(DiskTick("sda", 0.0, 0.0),) * 100_000, seconds=1e-6)
@@ -98,7 +115,11 @@ def test_record_with_long_lists_keeps_no_ticks_of_an_endless_warm_up():
 
 def test_first_epoch_that_was_cold_is_told_from_the_rest():
     verdict = verdict_of((DISK, 100), (GPU, 100))
-    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (VerdictKind.CHANGED, State.GPU, True)
+    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (
+        VerdictKind.CHANGED,
+        State.GPU,
+        True,
+    )
     assert [(cut.state.value, cut.begin_s, cut.end_s) for cut in verdict.segments] == [
         ("DISK", 5, 100),
         ("GPU", 100, 200),
@@ -108,7 +129,11 @@ def test_first_epoch_that_was_cold_is_told_from_the_rest():
 
 def test_long_second_part_leads_and_the_first_stays_in_the_segments():
     verdict = verdict_of((DISK, 60), (GPU, 600))
-    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (VerdictKind.ONE, State.GPU, True)
+    assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (
+        VerdictKind.ONE,
+        State.GPU,
+        True,
+    )
     assert [cut.state for cut in verdict.segments] == [State.DISK, State.GPU]
 
 
@@ -121,14 +146,23 @@ def test_alternating_states_are_mixed_and_name_both():
 
 def test_what_comes_every_few_seconds_is_mixed_with_low_confidence():
     asleep = OTHERS["idle"][1]
-    verdict = verdict_of(*[(DISK, 3), (asleep, 1)] * 8)  # a checkpoint of three seconds, each second one
-    assert (verdict.outcome, verdict.state, verdict.confidence) == (VerdictKind.MIXED, State.DISK, Confidence.LOW)
+    verdict = verdict_of(
+        *[(DISK, 3), (asleep, 1)] * 8
+    )  # a checkpoint of three seconds, each second one
+    assert (verdict.outcome, verdict.state, verdict.confidence) == (
+        VerdictKind.MIXED,
+        State.DISK,
+        Confidence.LOW,
+    )
     assert verdict_of(*[(GPU, 3), (DISK, 1)] * 8).outcome is VerdictKind.UNDECIDED
     assert verdict_of(*[(DISK, 1), (asleep, 2)] * 8).state is not State.DISK
 
 
 def test_states_that_change_every_second_are_undecided():
-    ones = [MEASURED[name][1] for name in ("disk bound, two workers", "one worker", "network-like waiting")]
+    ones = [
+        MEASURED[name][1]
+        for name in ("disk bound, two workers", "one worker", "network-like waiting")
+    ]
     verdict = verdict_of(*[(one, 1) for one in ones] * 20)
     assert (verdict.outcome, verdict.state) == (VerdictKind.UNDECIDED, None)
 
@@ -145,8 +179,16 @@ def test_warm_up_ends_with_the_first_work_of_the_gpu_and_does_not_count():
 def test_idle_time_counts_and_paused_time_does_not():
     idle = OTHERS["idle"][1]
     verdict = verdict_of((GPU, 40), (idle, 20), (replace(GPU, is_paused=True, seconds=1.0), 30))
-    assert (verdict.state, verdict.counted_s, verdict.idle_s, verdict.seconds) == (State.GPU, 55.0, 20.0, 90.0)
-    assert {one.state: round(one.share, 2) for one in verdict.shares} == {State.GPU: 0.64, State.IDLE: 0.36}
+    assert (verdict.state, verdict.counted_s, verdict.idle_s, verdict.seconds) == (
+        State.GPU,
+        55.0,
+        20.0,
+        90.0,
+    )
+    assert {one.state: round(one.share, 2) for one in verdict.shares} == {
+        State.GPU: 0.64,
+        State.IDLE: 0.36,
+    }
 
 
 @pytest.mark.parametrize(
@@ -159,7 +201,9 @@ def test_idle_time_counts_and_paused_time_does_not():
     ],
 )
 def test_undecided_says_what_would_decide_it(one, words):
-    verdict = verdict_of((one, 60), watched=replace(WATCHED, gpu_reason="libnvidia-ml.so.1 is absent"))
+    verdict = verdict_of(
+        (one, 60), watched=replace(WATCHED, gpu_reason="libnvidia-ml.so.1 is absent")
+    )
     assert (verdict.outcome, verdict.state) == (VerdictKind.UNDECIDED, None)
     assert any(words in sentence for sentence in verdict.would_decide), verdict.would_decide
 
@@ -208,7 +252,13 @@ def test_joined_points_keep_what_only_one_of_them_knew():
     one = point(tick(10.0, device=MIB), State.WAIT, is_counted=True)
     two = point(replace(tick(30.0), tree=None, at_s=2.0), State.GPU, is_counted=False)
     both = join_points(one, two)
-    assert (both.at_s, both.seconds, both.counted_s, both.gpu_percent, both.device_bytes) == (2.0, 2.0, 1.0, 20.0, MIB)
+    assert (both.at_s, both.seconds, both.counted_s, both.gpu_percent, both.device_bytes) == (
+        2.0,
+        2.0,
+        1.0,
+        20.0,
+        MIB,
+    )
     assert dict(both.states) == {State.WAIT: 1.0, State.GPU: 1.0}
 
 
@@ -241,7 +291,9 @@ def test_evidence_of_a_watch_without_a_look_says_nothing_about_reading():
 
 def test_details_tell_every_state_the_sources_and_iowait():
     ticks = [*at(jittered(DISK, 40, seed=1), 0), *at(jittered(GPU, 60, seed=2), 40)]
-    watched = replace(WATCHED, pressure_reason="spread over several groups", gpu_reason="NVML is too old")
+    watched = replace(
+        WATCHED, pressure_reason="spread over several groups", gpu_reason="NVML is too old"
+    )
     found = list_details(*judged(ticks, watched))
     assert found == (
         "states: GPU 63 % (60 s on end), DISK 37 % (35 s on end)",
@@ -267,7 +319,9 @@ def test_gpus_that_do_not_answer_are_said_whatever_the_verdict(source, is_said):
         at(jittered(GPU, 60, seed=1), 0.0), replace(WATCHED, gpu_source=source, gpu_reason=reason)
     )
     assert verdict.state is State.GPU
-    assert (f"GPUs: {reason} (hosttune driver says which)" in list_evidence(verdict, account)) is is_said
+    assert (
+        f"GPUs: {reason} (hosttune driver says which)" in list_evidence(verdict, account)
+    ) is is_said
 
 
 def test_record_that_names_others_in_each_tick_grows_no_account():

@@ -1,4 +1,6 @@
-"""What a job sleeps on: from names of kernel functions and open files, and by looking at real processes."""
+"""What a job sleeps on: from names of kernel functions and open files, and by looking at real
+processes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from dataclasses import replace
 import pytest
 
 from hosttune.measure.watch import sockets
-from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, tcp_socket, tcp_sockets, unix_sockets
+from hosttune.measure.watch.sockets import (
+    OpenSocket,
+    inode_of,
+    is_local,
+    tcp_socket,
+    tcp_sockets,
+    unix_sockets,
+)
 from hosttune.measure.watch.tick import Wait, Want
 from hosttune.measure.watch.waits import Ends, Sleeper, Waits, first_argument, wait_of
 
@@ -21,7 +30,11 @@ STORE = OpenSocket(7, "10.0.0.2:4000", "10.0.0.9:9000", received=100)
 
 
 def wait(channel, links=None, *, file=None, others=None, tcp=(), unix=()):
-    ends = Ends({1: links or {}, **(others or {})}, {one.inode: one for one in tcp}, {one.inode: one for one in unix})
+    ends = Ends(
+        {1: links or {}, **(others or {})},
+        {one.inode: one for one in tcp},
+        {one.inode: one for one in unix},
+    )
     return wait_of([Sleeper(1, channel, file)], ends)
 
 
@@ -51,7 +64,9 @@ def test_file_system_of_a_process_waits_for_that_process_and_names_the_file():
 
 
 def test_connection_is_named_by_its_other_end():
-    assert wait("sk_wait_data", {5: "socket:[7]"}, file=5, tcp=[STORE]) == Wait(Want.NETWORK, "10.0.0.9:9000")
+    assert wait("sk_wait_data", {5: "socket:[7]"}, file=5, tcp=[STORE]) == Wait(
+        Want.NETWORK, "10.0.0.9:9000"
+    )
     assert wait("do_poll", {5: "socket:[7]"}, tcp=[STORE]) == Wait(Want.NETWORK, "10.0.0.9:9000")
     local = OpenSocket(7, "127.0.0.1:4000", "127.0.0.1:9000")
     assert wait("ep_poll", {5: "socket:[7]"}, tcp=[local]).what == "127.0.0.1:9000 (this host)"
@@ -59,7 +74,10 @@ def test_connection_is_named_by_its_other_end():
 
 def test_connection_that_is_asked_for_only_is_one_that_does_not_answer():
     asked = OpenSocket(7, "10.0.0.2:4000", "192.0.2.1:443", is_asking=True)
-    assert wait("do_poll", {5: "socket:[7]"}, tcp=[asked]).what == "192.0.2.1:443, which does not answer"
+    assert (
+        wait("do_poll", {5: "socket:[7]"}, tcp=[asked]).what
+        == "192.0.2.1:443, which does not answer"
+    )
     both = wait("do_poll", {5: "socket:[7]", 6: "socket:[8]"}, tcp=[asked, replace(STORE, inode=8)])
     assert both.what == "10.0.0.9:9000"  # one of them works
     body = bytes([socket.AF_INET, 2, 0, 0]) + struct.pack(">HH", 1, 2) + bytes(64)
@@ -68,18 +86,30 @@ def test_connection_that_is_asked_for_only_is_one_that_does_not_answer():
 
 def test_server_that_waits_for_somebody_to_come_waits_for_no_store():
     assert wait(
-        "ep_poll", {5: "socket:[7]"}, tcp=[OpenSocket(7, "0.0.0.0:80", "0.0.0.0:0", is_listening=True)]
+        "ep_poll",
+        {5: "socket:[7]"},
+        tcp=[OpenSocket(7, "0.0.0.0:80", "0.0.0.0:0", is_listening=True)],
     ) == Wait(Want.TIMER)
 
 
-@pytest.mark.parametrize("channel", ["__skb_wait_for_more_packets", "inet_csk_accept", "unix_accept"])
+@pytest.mark.parametrize(
+    "channel", ["__skb_wait_for_more_packets", "inet_csk_accept", "unix_accept"]
+)
 def test_thread_that_accepts_beside_the_work_is_no_wait(channel):
-    """ami-data-companion issue 140: a loader of PyTorch accepts on a UNIX socket, and its main process polls a pipe."""
+    """ami-data-companion issue 140: a loader of PyTorch accepts on a UNIX socket, and its main
+    process polls a pipe.
+    """
     listening = {"unix": [OpenSocket(7)]} if "inet" not in channel else {}
     tcp = [] if listening else [OpenSocket(7, "127.0.0.1:29500", "0.0.0.0:0", is_listening=True)]
     assert wait(channel, {14: "socket:[7]"}, file=14, tcp=tcp, **listening) is None
-    ends = Ends({1: {14: "socket:[7]"}}, {one.inode: one for one in tcp}, {7: OpenSocket(7)} if listening else {})
-    assert wait_of([Sleeper(1, channel, 14), Sleeper(1, "futex_do_wait")], ends) == Wait(Want.LOCK, "in memory")
+    ends = Ends(
+        {1: {14: "socket:[7]"}},
+        {one.inode: one for one in tcp},
+        {7: OpenSocket(7)} if listening else {},
+    )
+    assert wait_of([Sleeper(1, channel, 14), Sleeper(1, "futex_do_wait")], ends) == Wait(
+        Want.LOCK, "in memory"
+    )
 
 
 def test_datagrams_of_a_socket_of_this_host_are_no_network():
@@ -104,15 +134,22 @@ def test_page_of_a_mapped_file_is_waited_for_in_no_system_call(tmp_path, channel
 
 
 def test_connection_between_two_processes_of_the_job_is_their_own_affair():
-    ends = [OpenSocket(7, "127.0.0.1:1", "127.0.0.1:2"), OpenSocket(8, "127.0.0.1:2", "127.0.0.1:1")]
+    ends = [
+        OpenSocket(7, "127.0.0.1:1", "127.0.0.1:2"),
+        OpenSocket(8, "127.0.0.1:2", "127.0.0.1:1"),
+    ]
     found = wait("do_poll", {5: "socket:[7]"}, others={2: {3: "socket:[8]"}}, tcp=ends)
     assert found.kind is not Want.NETWORK
 
 
 def test_pipe_is_the_jobs_own_where_it_holds_both_ends():
     assert wait("pipe_read", {0: "pipe:[9]"}, file=0) == Wait(Want.PEER, "a pipe")
-    assert wait("pipe_read", {0: "pipe:[9]"}, file=0, others={2: {1: "pipe:[9]>"}}) == Wait(Want.EACH_OTHER)
-    assert wait("pipe_read", {0: "pipe:[9]"}, file=0, others={2: {0: "pipe:[9]"}}) == Wait(Want.PEER, "a pipe")
+    assert wait("pipe_read", {0: "pipe:[9]"}, file=0, others={2: {1: "pipe:[9]>"}}) == Wait(
+        Want.EACH_OTHER
+    )
+    assert wait("pipe_read", {0: "pipe:[9]"}, file=0, others={2: {0: "pipe:[9]"}}) == Wait(
+        Want.PEER, "a pipe"
+    )
     assert wait("pipe_read", {3: "pipe:[9]", 4: "pipe:[9]>"}, file=3) == Wait(Want.EACH_OTHER)
     assert wait("pipe_write", {1: "pipe:[9]>"}, file=1) == Wait(Want.PEER, "a pipe")
     assert wait("anon_pipe_read", {3: "/run/feed"}, file=3) == Wait(Want.PEER, "the pipe /run/feed")
@@ -123,16 +160,27 @@ def test_socket_of_this_host_is_the_jobs_own_where_it_holds_the_other_end():
     assert wait("unix_stream_data_wait", {5: "socket:[7]"}, file=5, unix=pair) == Wait(
         Want.PEER, "a socket of this host"
     )
-    own = wait("unix_stream_data_wait", {5: "socket:[7]"}, file=5, others={2: {4: "socket:[8]"}}, unix=pair)
+    own = wait(
+        "unix_stream_data_wait", {5: "socket:[7]"}, file=5, others={2: {4: "socket:[8]"}}, unix=pair
+    )
     assert own == Wait(Want.EACH_OTHER)
 
 
 def test_what_comes_from_outside_leads_what_the_job_hands_itself():
-    sleepers = [Sleeper(1, "futex_wait_queue"), Sleeper(2, "hrtimer_nanosleep"), Sleeper(3, "sk_wait_data")]
+    sleepers = [
+        Sleeper(1, "futex_wait_queue"),
+        Sleeper(2, "hrtimer_nanosleep"),
+        Sleeper(3, "sk_wait_data"),
+    ]
     assert wait_of(sleepers, NONE).kind is Want.NETWORK
-    assert wait_of(sleepers[:2], NONE).kind is Want.TIMER  # a thread that sleeps, and one that waits for it
+    assert (
+        wait_of(sleepers[:2], NONE).kind is Want.TIMER
+    )  # a thread that sleeps, and one that waits for it
     assert wait_of(sleepers[:1], NONE) == Wait(Want.LOCK, "in memory")
-    assert wait_of([Sleeper(1, "futex_wait_queue"), Sleeper(1, "pipe_read")], NONE).kind is Want.EACH_OTHER
+    assert (
+        wait_of([Sleeper(1, "futex_wait_queue"), Sleeper(1, "pipe_read")], NONE).kind
+        is Want.EACH_OTHER
+    )
     assert wait_of([], NONE) is None
 
 
@@ -142,11 +190,17 @@ def test_program_that_waits_for_the_end_of_the_job_is_not_what_the_job_waits_for
     around, inside = Sleeper(1, channel), Sleeper(2, "pipe_read", 3)
     ends = Ends({1: {}, 2: {3: "pipe:[9]", 4: "pipe:[9]>"}}, {}, {})
     assert wait_of([around, inside], ends) == Wait(Want.EACH_OTHER)
-    assert wait_of([around], ends) == wait_of([around, Sleeper(2, "do_wait")], ends) == Wait(Want.TIMER)
+    assert (
+        wait_of([around], ends)
+        == wait_of([around, Sleeper(2, "do_wait")], ends)
+        == Wait(Want.TIMER)
+    )
 
 
 def test_lock_is_named_by_its_file():
-    assert wait("locks_lock_inode_wait", {4: "/var/lock/x"}, file=4) == Wait(Want.LOCK, "/var/lock/x")
+    assert wait("locks_lock_inode_wait", {4: "/var/lock/x"}, file=4) == Wait(
+        Want.LOCK, "/var/lock/x"
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,14 +259,18 @@ ASK += "while s.recv(1 << 16): print('got', flush=True)"
 def test_process_that_waits_for_an_answer_is_seen_to_wait_for_the_network_and_its_bytes_count():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        child = subprocess.Popen([sys.executable, "-c", ASK, str(port)], stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", ASK, str(port)], stdout=subprocess.PIPE, text=True
+        )
         try:
             line, _ = server.accept()
             with line:
                 assert child.stdout.readline() == "up\n"
                 looks = Waits()
                 found = None
-                while found is None or found.kind is not Want.NETWORK:  # it may still be on its way into recv(2)
+                while (
+                    found is None or found.kind is not Want.NETWORK
+                ):  # it may still be on its way into recv(2)
                     found = looks.look({child.pid: "S"})
                 assert found == Wait(Want.NETWORK, f"127.0.0.1:{port} (this host)")
                 line.sendall(bytes(5000))

@@ -1,4 +1,6 @@
-"""What a watch says: figures that can be true, both phases of a run, a line that leaves the screen alone."""
+"""What a watch says: figures that can be true, both phases of a run, a line that leaves the screen
+alone.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,31 @@ def seen(*parts, watched=WATCHED):
         ticks += at(jittered(one, seconds, seed=11), end)
         end += seconds
     verdict, account = judged(ticks, watched)
-    return verdict, account, make_headline(verdict, account), " ".join(list_evidence(verdict, account))
+    return (
+        verdict,
+        account,
+        make_headline(verdict, account),
+        " ".join(list_evidence(verdict, account)),
+    )
 
 
 def test_more_from_a_device_than_was_read_is_not_said_to_be_of_it():
     text = seen((tick(gpus=(), read=1 * MIB, device=3 * MIB, children=(0.9,), idle=50), 30))[3]
     assert "of it" not in text
     assert "came from a device, what it maps and read-ahead included" in text
-    assert "of it" in seen((tick(gpus=(), read=9 * MIB, device=3 * MIB, children=(0.9,), idle=50), 30))[3]
+    assert (
+        "of it"
+        in seen((tick(gpus=(), read=9 * MIB, device=3 * MIB, children=(0.9,), idle=50), 30))[3]
+    )
 
 
 def test_bytes_over_tcp_are_told_as_a_lower_bound():
     one = tick(gpus=(), children=(0.3,), idle=80, read=0.0)
-    one = replace(one, tree=replace(one.tree, received_bytes=2 * MIB), wait=Wait(Want.NETWORK, "10.0.0.9:9000"))
+    one = replace(
+        one,
+        tree=replace(one.tree, received_bytes=2 * MIB),
+        wait=Wait(Want.NETWORK, "10.0.0.9:9000"),
+    )
     verdict, _, sentence, text = seen((one, 30))
     assert verdict.state is State.WAIT
     assert sentence == "WAIT: it waits for the network (10.0.0.9:9000)"
@@ -64,7 +78,11 @@ def test_waiting_of_which_too_little_is_known_has_low_confidence():
 
 @pytest.mark.parametrize("kind", Want)
 def test_each_kind_of_waiting_leads_to_its_own_advice(kind):
-    one = replace(MEASURED["network-like waiting"][1], wait=Wait(kind, "it"), tree=replace(tick().tree, cores=0.3))
+    one = replace(
+        MEASURED["network-like waiting"][1],
+        wait=Wait(kind, "it"),
+        tree=replace(tick().tree, cores=0.3),
+    )
     verdict, account, sentence, _ = seen((one, 30))
     assert (verdict.state, verdict.waits_for) == (State.WAIT, kind)
     assert "(it)" in sentence
@@ -78,7 +96,17 @@ def test_sleep_alone_is_idling_and_waiting_for_somebody_is_not():
 
 
 def test_job_that_was_seen_to_wait_for_a_store_waits_on_a_busy_host_too():
-    busy = tick(0.0, 60.0, cpu=85, idle=0, main=0.03, read=0.0, delay=0.02, job=None, wait=Wait(Want.NETWORK))
+    busy = tick(
+        0.0,
+        60.0,
+        cpu=85,
+        idle=0,
+        main=0.03,
+        read=0.0,
+        delay=0.02,
+        job=None,
+        wait=Wait(Want.NETWORK),
+    )
     calm = replace(busy, tree=replace(busy.tree, most_runnable=0.1))
     assert seen((calm, 30))[0].state is State.WAIT
     queues = replace(busy, tree=replace(busy.tree, most_runnable=0.9, run_delay_cores=0.8))
@@ -88,7 +116,9 @@ def test_job_that_was_seen_to_wait_for_a_store_waits_on_a_busy_host_too():
 
 def test_both_phases_of_a_short_run_are_named_with_their_shares():
     disk, worker = MEASURED["disk bound, two workers"][1], MEASURED["one worker"][1]
-    verdict, _, sentence, _ = seen((disk, 12), (worker, 13), watched=replace(WATCHED, warm_up_s=0.0))
+    verdict, _, sentence, _ = seen(
+        (disk, 12), (worker, 13), watched=replace(WATCHED, warm_up_s=0.0)
+    )
     assert [cut.state for cut in verdict.segments] == [State.DISK, State.WORKERS]
     assert "DISK 48 %" in sentence
     assert "WORKERS 52 %" in sentence
@@ -104,21 +134,33 @@ def test_storage_that_is_waited_for_is_named():
 
 
 def test_storage_that_is_named_is_where_its_files_lay_most_of_the_time():
-    start = replace(MEASURED["disk bound, two workers"][1], mounts=(Mounted("/", "ext4", "/dev/sda"),))
-    later = replace(start, mounts=(Mounted("/data", "ext4", "/dev/sdb"), Mounted("/", "ext4", "/dev/sda")))
-    assert seen((start, 4), (later, 30))[2] == "DISK: it waits for storage: /data (ext4 of /dev/sdb)"
+    start = replace(
+        MEASURED["disk bound, two workers"][1], mounts=(Mounted("/", "ext4", "/dev/sda"),)
+    )
+    later = replace(
+        start, mounts=(Mounted("/data", "ext4", "/dev/sdb"), Mounted("/", "ext4", "/dev/sda"))
+    )
+    assert (
+        seen((start, 4), (later, 30))[2] == "DISK: it waits for storage: /data (ext4 of /dev/sdb)"
+    )
 
 
 def test_storage_of_a_job_that_reads_from_no_device_is_what_a_process_serves():
     """Beside others who write on the disk of the host."""
     busy = (DiskTick("sda", 0.0, 20 * MIB, 0.5, 1.5),)
-    mounts = (Mounted("/", "ext4", "/dev/sda"), Mounted("/far", "fuse.sshfs", "host:/x", "sshfs (process 77)"))
+    mounts = (
+        Mounted("/", "ext4", "/dev/sda"),
+        Mounted("/far", "fuse.sshfs", "host:/x", "sshfs (process 77)"),
+    )
     one = replace(MEASURED["disk bound, two workers"][1], mounts=mounts, disks=busy)
     served = replace(one, tree=replace(one.tree, device_bytes=0.0))
     assert seen((served, 30))[2] == (
         "DISK: it waits for storage: /far (fuse.sshfs of host:/x, served by sshfs (process 77))"
     )
-    assert seen((one, 30))[2] == "DISK: it waits for storage, which is busy with writing: / (ext4 of /dev/sda)"
+    assert (
+        seen((one, 30))[2]
+        == "DISK: it waits for storage, which is busy with writing: / (ext4 of /dev/sda)"
+    )
     rest = replace(one, disks=(replace(busy[0], in_flight=0.01),))
     assert seen((rest, 30))[2] == "DISK: it waits for storage: / (ext4 of /dev/sda)"
 
@@ -129,7 +171,9 @@ def test_cpus_that_others_use_a_part_of_are_not_called_busy_with_its_own_work():
         "CPU: it needs more CPU time than it can get: of 2 CPUs it has 1.05, and others use the rest"
     )
     bursts = replace(one, host=replace(one.host, idle_percent=45.0, busy_cores=1.05))
-    assert seen((bursts, 30))[2].endswith("of 2 CPUs it has 1.05, and in between its tasks queue for them")
+    assert seen((bursts, 30))[2].endswith(
+        "of 2 CPUs it has 1.05, and in between its tasks queue for them"
+    )
     full = replace(one, tree=replace(one.tree, cores=1.95))
     assert seen((full, 30))[2].endswith("all its CPUs are busy, with its own work")
 
@@ -146,7 +190,10 @@ def test_thirty_seconds_with_a_warm_up_of_ten_are_long_enough():
 
 def test_what_is_judged_is_what_a_record_holds(tmp_path):
     """A look gives ticks that are rounded already, so that live and replay see the same."""
-    ticks = [round_tick(replace(one, seconds=0.99951)) for one in jittered(MEASURED["one worker"][1], 30, seed=4)]
+    ticks = [
+        round_tick(replace(one, seconds=0.99951))
+        for one in jittered(MEASURED["one worker"][1], 30, seed=4)
+    ]
     recorder = Recorder(str(tmp_path / "r"))
     recorder.begin(replace(WATCHED, interval_s=1 / 3))
     for one in ticks:
@@ -184,7 +231,9 @@ class Terminal(io.StringIO):
 
 
 def on_terminal(monkeypatch, term):
-    """Standard error is a terminal of this kind, and ours; set in the test itself, because pytest sets it for each."""
+    """Standard error is a terminal of this kind, and ours; set in the test itself, because pytest
+    sets it for each.
+    """
     stream = Terminal()
     monkeypatch.setattr(status_title.sys, "stderr", stream)
     monkeypatch.setattr(console.os, "tcgetpgrp", lambda descriptor: os.getpgrp())
@@ -202,7 +251,14 @@ def test_line_about_a_watch_touches_nothing_on_the_screen(monkeypatch):
     written = terminal.getvalue()
     assert written.startswith("\x1b[22;2t\x1b]2;watch 0:00:01  WORKERS")
     assert written.endswith("\x1b]2;watch 0:00:02  WORKERS\x07\x1b]2;\x07\x1b[23;2t")
-    for moves in ("\n", "\r", "\x1b[2J", "\x1b[1;", "\x1b7", "\x1b[2K"):  # cursor, scroll region, erasing
+    for moves in (
+        "\n",
+        "\r",
+        "\x1b[2J",
+        "\x1b[1;",
+        "\x1b7",
+        "\x1b[2K",
+    ):  # cursor, scroll region, erasing
         assert moves not in written
 
 
@@ -265,7 +321,12 @@ def test_wait_for_the_server_of_a_file_system_names_it_and_rules_no_storage_out(
     verdict, account, sentence, _ = seen((one, 30))
     assert sentence == "WAIT: it waits for the network (a file system's server: /mnt/f (9p of F:))"
     assert State.DISK not in verdict.not_the_cause
-    assert any("its server or the page cache has the rest" in line for line in list_evidence(verdict, account))
-    store, account, *_ = seen((replace(one, wait=Wait(Want.NETWORK, "10.0.0.1:443"), mounts=()), 30))
+    assert any(
+        "its server or the page cache has the rest" in line
+        for line in list_evidence(verdict, account)
+    )
+    store, account, *_ = seen(
+        (replace(one, wait=Wait(Want.NETWORK, "10.0.0.1:443"), mounts=()), 30)
+    )
     assert State.DISK in store.not_the_cause
     assert any(": the page cache has the rest" in line for line in list_evidence(store, account))

@@ -1,4 +1,6 @@
-"""A way out is a list: a step on each line, in the order in which they work. No step hides a second one."""
+"""A way out is a list: a step on each line, in the order in which they work. No step hides a second
+one.
+"""
 
 import re
 from pathlib import Path
@@ -8,7 +10,8 @@ import pytest
 from tests.yaml_files import read_yaml
 
 RULES = Path(__file__).resolve().parents[2] / "hosttune" / "rules"
-# A second step in the same line; and a second command that is neither one of a pipe nor the other of a choice.
+# A second step in the same line; and a second command that is neither one of a pipe nor the other
+# of a choice.
 CHAINED = re.compile(
     r"[;,] then:? (?:sudo|on|run|reboot|drain)\b|; (?:then|or|if|where|when|else|sudo|see|look|and)\b|, or sudo\b"
 )
@@ -33,8 +36,14 @@ def chained(way):
     """The steps of a way out that are more than one."""
     steps = [step.replace(OF_A_KIND, "") for step in way.split("\n")]
     pieces = {step: re.split(r" else |&&|\|", re.sub(r"\([^()]*\)", "", step)) for step in steps}
-    several = [step for step in steps if max(len(re.findall(r"\bsudo ", piece)) for piece in pieces[step]) > 1]
-    return [step for step in steps if CHAINED.search(step) or EXPLAINED.search(step) or step in several]
+    several = [
+        step
+        for step in steps
+        if max(len(re.findall(r"\bsudo ", piece)) for piece in pieces[step]) > 1
+    ]
+    return [
+        step for step in steps if CHAINED.search(step) or EXPLAINED.search(step) or step in several
+    ]
 
 
 @pytest.mark.parametrize("path", sorted(RULES.glob("*/*.yaml")), ids=lambda path: path.stem)

@@ -1,5 +1,5 @@
-"""A kind of wish is one file: put into the folder, it is compared, planned, applied, undone, told and shown, and nothing
-else knows its name.
+"""A kind of wish is one file: put into the folder, it is compared, planned, applied, undone, told
+and shown, and nothing else knows its name.
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ def host():
 
 def catalog():
     found = builtin_catalog()
-    return assemble_catalog({**found.rules, "storage-lamp": checked_rule(RULE, "storage-lamp.yaml")}, found.profiles)
+    return assemble_catalog(
+        {**found.rules, "storage-lamp": checked_rule(RULE, "storage-lamp.yaml")}, found.profiles
+    )
 
 
 def session(writer):
@@ -197,7 +199,10 @@ def test_step_of_several_acts_that_was_interrupted_stands_at_what_is_found():
 def test_it_is_told_by_hand_and_shown_as_a_change():
     change = replace(session(host()).plan().changes[0], activation=Activation.RESTART)
     restart = "when it is not in use: systemctl restart lamps.service"
-    assert describe_by_hand([change]) == (["ledctl locate=/dev/sda", restart], ["ledctl locate_off=/dev/sda", restart])
+    assert describe_by_hand([change]) == (
+        ["ledctl locate=/dev/sda", restart],
+        ["ledctl locate_off=/dev/sda", restart],
+    )
     assert isinstance(describe_by_hand([change])[0][0], CommandLine)
     line = "~ sda  off -> on  (in effect after a restart of lamps.service)"
     assert line in "\n".join(diff_lines(diff_of(change), Screen(100), "  "))
@@ -218,5 +223,7 @@ def test_it_is_framed_listed_checked_and_doubted():
     assert "example: hosttune explain storage-lamp --source" in rule
     with pytest.raises(BadInput, match="unknown key"):
         checked_rule(RULE.replace("exactly", "at_least"), "storage-lamp.yaml")
-    (fault,) = key_faults(load_document(RULE.replace("disk-lamp: sda", "disk-lamp: nvme0"), "x.yaml"))
+    (fault,) = key_faults(
+        load_document(RULE.replace("disk-lamp: sda", "disk-lamp: nvme0"), "x.yaml")
+    )
     assert fault.message == "no disk is called nvme0"

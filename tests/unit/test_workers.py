@@ -1,4 +1,6 @@
-"""Processes that work side by side on what others made: each may end, and costs its own thing only."""
+"""Processes that work side by side on what others made: each may end, and costs its own thing
+only.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,14 @@ def ask(*things: str, jobs: int) -> list[str]:
 def test_worker_that_ends_costs_its_own_thing_only(monkeypatch, bad, why, jobs):
     monkeypatch.setattr(workers, "MOST_BYTES", 32 << 20)
     monkeypatch.setattr(workers, "MOST_CPU_S", 0.2)
-    assert ask("slow", "a", bad, "b", bad, "c", jobs=jobs) == ["SLOW", "A", f"{bad}: {why}", "B", f"{bad}: {why}", "C"]
+    assert ask("slow", "a", bad, "b", bad, "c", jobs=jobs) == [
+        "SLOW",
+        "A",
+        f"{bad}: {why}",
+        "B",
+        f"{bad}: {why}",
+        "C",
+    ]
 
 
 def test_answers_keep_the_order_and_what_is_raised_is_raised_here():
@@ -57,7 +66,9 @@ def test_answers_keep_the_order_and_what_is_raised_is_raised_here():
 
 def test_no_worker_is_left_where_no_answer_is_taken_any_more():
     before = psutil.Process().children()  # other tests leave a child that looks at mounts
-    answers = workers.map_in_order(os.path.dirname, [f"/{one}/x" for one in range(50)], 2, lambda *_: "")
+    answers = workers.map_in_order(
+        os.path.dirname, [f"/{one}/x" for one in range(50)], 2, lambda *_: ""
+    )
     assert next(answers) == "/0"
     assert len(psutil.Process().children()) > len(before)
     answers.close()
@@ -65,7 +76,9 @@ def test_no_worker_is_left_where_no_answer_is_taken_any_more():
 
 
 def test_no_more_workers_than_memory_is_available(monkeypatch):
-    monkeypatch.setattr(workers, "head_text", lambda _: "MemTotal: 9 kB\nMemAvailable:    3500000 kB\n")
+    monkeypatch.setattr(
+        workers, "head_text", lambda _: "MemTotal: 9 kB\nMemAvailable:    3500000 kB\n"
+    )
     assert [workers.fit_workers(one) for one in (1, 3, 64)] == [1, 3, 3]
     monkeypatch.setattr(workers, "head_text", lambda _: "MemAvailable: 10 kB\n")
     assert workers.fit_workers(64) == 1

@@ -50,13 +50,17 @@ def test_writer_is_told_by_mark_name_or_package(path, text, who):
 
 
 def test_writer_of_what_is_no_readable_file_is_nobody():
-    reader = FakeReader({SITE: Unreadable("not root"), DATABASE: Unreadable("not root")}, folders=("/etc/x.d",))
+    reader = FakeReader(
+        {SITE: Unreadable("not root"), DATABASE: Unreadable("not root")}, folders=("/etc/x.d",)
+    )
     assert [writer_of(reader, path) for path in (SITE, "/etc/x.d", "/etc/absent")] == ["", "", ""]
 
 
 def test_of_a_text_that_was_not_read_nobody_says_that_it_was_changed():
     large = SHIPPED + "#" * (1 << 16)
-    assert writer_of(FakeReader({CONFFILE: large, DATABASE: STATUS}), CONFFILE) == "the package procps"
+    assert (
+        writer_of(FakeReader({CONFFILE: large, DATABASE: STATUS}), CONFFILE) == "the package procps"
+    )
 
 
 class Refusing(FakeReader):
@@ -67,11 +71,15 @@ class Refusing(FakeReader):
 
 
 def test_of_a_text_that_may_not_be_read_neither():
-    assert writer_of(Refusing({CONFFILE: SHIPPED, DATABASE: STATUS}), CONFFILE) == "the package procps"
+    assert (
+        writer_of(Refusing({CONFFILE: SHIPPED, DATABASE: STATUS}), CONFFILE) == "the package procps"
+    )
 
 
 def test_package_of_a_shipped_file_is_asked_only_on_demand_and_by_its_older_path():
-    answers = {("dpkg-query", "--search", VENDOR.removeprefix("/usr")): f"systemd:amd64: {VENDOR}\n"}
+    answers = {
+        ("dpkg-query", "--search", VENDOR.removeprefix("/usr")): f"systemd:amd64: {VENDOR}\n"
+    }
     reader = FakeReader({VENDOR: "x = 1\n"}, queries=answers)
     assert writer_of(reader, VENDOR) == "the distribution"
     assert reader.asked == []
@@ -79,13 +87,20 @@ def test_package_of_a_shipped_file_is_asked_only_on_demand_and_by_its_older_path
 
 
 def test_findings_name_the_writer_behind_the_file():
-    reader = FakeReader({SITE: "# Ansible managed\n", VENDOR: "x = 1\n", "/etc/fstab": "# Ansible managed\n"})
+    reader = FakeReader(
+        {SITE: "# Ansible managed\n", VENDOR: "x = 1\n", "/etc/fstab": "# Ansible managed\n"}
+    )
     finding = Finding(
         "memory-swappiness",
         "vm.swappiness",
         Verdict.DIFFERS,
         Hold(HoldKind.OWNED, f"{SITE}:2 (vm.swappiness = 60)"),
-        evidence=("now 60", f"next boot 60 ({SITE}:2)", f"before that {VENDOR}:1", "/etc/fstab line 3: defaults"),
+        evidence=(
+            "now 60",
+            f"next boot 60 ({SITE}:2)",
+            f"before that {VENDOR}:1",
+            "/etc/fstab line 3: defaults",
+        ),
     )
     (found,) = name_writers((finding,), reader)
     assert found.hold.detail == f"{SITE}:2 of Ansible (vm.swappiness = 60)"

@@ -61,7 +61,9 @@ def test_keys_are_always_text(loader):
 
 
 def test_lines_name_every_field(loader):
-    document = load_document("a: 1\n\nwant:\n  - sysctl: x\n    at_most: 5\n  - mount: y\nb: {c:\n  d}\n", "f.yaml")
+    document = load_document(
+        "a: 1\n\nwant:\n  - sysctl: x\n    at_most: 5\n  - mount: y\nb: {c:\n  d}\n", "f.yaml"
+    )
     assert document.lines == {
         "": 1, "a": 1, "want": 3, "want[0]": 4, "want[0].sysctl": 4, "want[0].at_most": 5, "want[1]": 6, "want[1].mount": 6,
         "b": 7, "b.c": 7,
@@ -110,16 +112,22 @@ def test_tab_is_a_fault(text, loader):
     assert faults_of(text) == [f"f.yaml:{line}: a tab"]
 
 
-@pytest.mark.parametrize("character", ["\x00", "\x1b", "\x7f", "\x85", "\u2028", "\ufeff", "\ud800", "\ufffe"])
+@pytest.mark.parametrize(
+    "character", ["\x00", "\x1b", "\x7f", "\x85", "\u2028", "\ufeff", "\ud800", "\ufffe"]
+)
 def test_invisible_character_is_a_fault(character, loader):
-    assert faults_of(f"a: 1\nb: x{character}y\n") == [f"f.yaml:2: the character U+{ord(character):04X} is not allowed"]
+    assert faults_of(f"a: 1\nb: x{character}y\n") == [
+        f"f.yaml:2: the character U+{ord(character):04X} is not allowed"
+    ]
 
 
 def test_text_outside_ascii_is_kept(loader):
     assert load_document("a: Größe 🐢", "f.yaml").data == {"a": "Größe 🐢"}
 
 
-@pytest.mark.parametrize(("text", "line"), [("a: 1\nb: c: d\n", 2), ("a: 1\n b: 2\n", 2), ("a: @x", 1), ("a: 1\n}", 2)])
+@pytest.mark.parametrize(
+    ("text", "line"), [("a: 1\nb: c: d\n", 2), ("a: 1\n b: 2\n", 2), ("a: @x", 1), ("a: 1\n}", 2)]
+)
 def test_syntax_error_has_its_line(text, line, loader):
     (fault,) = faults_of(text)
     assert fault.startswith(f"f.yaml:{line}: not valid YAML: ")
@@ -148,7 +156,10 @@ def test_deep_nesting_is_refused(text, loader):
 
 @pytest.mark.parametrize(
     "keys",
-    ['? "' + "k" * 100_000 + '"\n: ', "".join(" " * depth + "k" * 900 + ":\n" for depth in range(30)) + " " * 31],
+    [
+        '? "' + "k" * 100_000 + '"\n: ',
+        "".join(" " * depth + "k" * 900 + ":\n" for depth in range(30)) + " " * 31,
+    ],
     ids=["one long key", "many levels"],
 )
 def test_memory_is_not_the_length_of_keys_times_the_number_of_values_below_them(keys, loader):
@@ -184,7 +195,9 @@ def test_nesting_up_to_the_limit_is_read(loader):
     assert load_document("[" * MAX_DEPTH + "]" * MAX_DEPTH, "f.yaml").lines
 
 
-@pytest.mark.parametrize(("number", "word"), [("9" * 39, "digits"), ("9" * 5000, "digits"), ("1.0e999", "too large")])
+@pytest.mark.parametrize(
+    ("number", "word"), [("9" * 39, "digits"), ("9" * 5000, "digits"), ("1.0e999", "too large")]
+)
 def test_huge_number_is_a_fault(number, word, loader):
     (fault,) = faults_of(f"a: {number}")
     assert word in fault
@@ -196,14 +209,18 @@ json_values = st.recursive(
     | st.integers(-(10**30), 10**30)
     | st.text(max_size=20)
     | st.floats(-1e6, 1e6).map(lambda x: round(x, 3)),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(min_size=1, max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(min_size=1, max_size=8), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
 
 @given(json_values)
 def test_every_json_value_survives(value):
-    # JSON escapes what lies above U+FFFF as two halves, which YAML does not join; tiny floats get no decimal point.
+    # JSON escapes what lies above U+FFFF as two halves, which YAML does not join; tiny floats get
+    # no decimal point.
     text = json.dumps(value)
     assume("\\ud" not in text and "e-" not in text)
     assert load_document(text.replace("\x7f", "\\x7f"), "f.yaml").data == value

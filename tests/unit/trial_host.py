@@ -1,7 +1,8 @@
-"""A host in memory that a trial is armed on, and a folder that stands for its root, where the guard's script runs.
+"""A host in memory that a trial is armed on, and a folder that stands for its root, where the
+guard's script runs.
 
-The script gets that folder for `R`, and finds no program but those in it: what reboots, mounts or writes to terminals is
-a stand-in that notes its words.
+The script gets that folder for `R`, and finds no program but those in it: what reboots, mounts or
+writes to terminals is a stand-in that notes its words.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import Absent, Answer, FileValue
 from tests.unit.fake_reader import FakeReader
 
-ARMED_IN, TRIAL, SECOND, THIRD = (f"{number}0000000-0000-4000-8000-000000000000" for number in range(1, 5))
+ARMED_IN, TRIAL, SECOND, THIRD = (
+    f"{number}0000000-0000-4000-8000-000000000000" for number in range(1, 5)
+)
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BLOCK = b"# GRUB Environment Block\nsaved_entry=0\n".ljust(1024, b"#")
 REAL_TOOLS = (
@@ -29,11 +32,18 @@ REAL_TOOLS = (
 )  # fmt: skip
 STAND_INS = ("mount", "systemctl", "wall", "grub-editenv")
 LAST_DEADLINE = "3600"  # as `last` in the folder of the guard says
-WATCHERS = frozenset({f"sleep {LAST_DEADLINE}", "sleep 4000"})  # of the last deadline, and of the reset behind it
+WATCHERS = frozenset(
+    {f"sleep {LAST_DEADLINE}", "sleep 4000"}
+)  # of the last deadline, and of the reset behind it
 # What is waited for comes at once, but for the last deadline.
-SLEEP = f"case $1 in {LAST_DEADLINE} | 4000) ;; *) set 0.05 ;; esac; exec {shutil.which('sleep')} $1"
-# Whose programs the script finds. The shell of busybox is none to try it in: it takes its own programs before any other.
-TOOLS = tuple(tools for tools in ("coreutils", "busybox") if tools == "coreutils" or shutil.which(tools))
+SLEEP = (
+    f"case $1 in {LAST_DEADLINE} | 4000) ;; *) set 0.05 ;; esac; exec {shutil.which('sleep')} $1"
+)
+# Whose programs the script finds. The shell of busybox is none to try it in: it takes its own
+# programs before any other.
+TOOLS = tuple(
+    tools for tools in ("coreutils", "busybox") if tools == "coreutils" or shutil.which(tools)
+)
 
 
 class PowerCut(BaseException):
@@ -41,11 +51,13 @@ class PowerCut(BaseException):
 
 
 class TrialHost(Overlay):
-    """Counts the acts that change something; the one after `cut_after` of them does not come about any more. `fails_at`:
-    that act is refused, as on a full disk. `writes` names them.
+    """Counts the acts that change something; the one after `cut_after` of them does not come about
+    any more. `fails_at`: that act is refused, as on a full disk. `writes` names them.
     """
 
-    def __init__(self, base: FakeReader, *, cut_after: int | None = None, fails_at: int | None = None) -> None:
+    def __init__(
+        self, base: FakeReader, *, cut_after: int | None = None, fails_at: int | None = None
+    ) -> None:
         super().__init__(base)
         self.writes: list[str] = []
         self.cut_after, self.fails_at = cut_after, fails_at
@@ -100,7 +112,11 @@ class TrialHost(Overlay):
     def again(self) -> TrialHost:
         """The same host, as the next program finds it."""
         other = TrialHost(self.base)  # type: ignore[arg-type]
-        other.files, other.folders, other.links = dict(self.files), dict(self.folders), dict(self.links)
+        other.files, other.folders, other.links = (
+            dict(self.files),
+            dict(self.folders),
+            dict(self.links),
+        )
         return other
 
     def written(self) -> dict[str, FileValue]:
@@ -108,7 +124,9 @@ class TrialHost(Overlay):
 
 
 class GuardedRoot:
-    """The root folder in which the script runs. `boot` says which boot it is; `runs` what the stand-ins were called with."""
+    """The root folder in which the script runs. `boot` says which boot it is; `runs` what the
+    stand-ins were called with.
+    """
 
     def __init__(self, root: Path, host: TrialHost, tools_of: str) -> None:
         self.root = root
@@ -121,7 +139,11 @@ class GuardedRoot:
         script.write_text(text.replace("\nR=\n", f"\nR={root}\n"), encoding="utf-8")
         # The digest is that of the script as it is shipped.
         sums = self.folder / "sums"
-        rows = [row for row in sums.read_text(encoding="utf-8").splitlines() if not row.endswith("  run")]
+        rows = [
+            row
+            for row in sums.read_text(encoding="utf-8").splitlines()
+            if not row.endswith("  run")
+        ]
         self.sums(rows)
         tools = root / "usr/bin"
         tools.mkdir(parents=True)
@@ -148,7 +170,9 @@ class GuardedRoot:
         armed = self.folder / "armed"
         boot = armed.read_text(encoding="utf-8").splitlines()[0] if armed.exists() else ARMED_IN
         if armed.exists():
-            armed.write_text(f"{boot}\n{hashlib.sha256(text.encode()).hexdigest()}\n", encoding="utf-8")
+            armed.write_text(
+                f"{boot}\n{hashlib.sha256(text.encode()).hexdigest()}\n", encoding="utf-8"
+            )
 
     def write(self, path: str, content: bytes) -> None:
         place = self.root / path[1:]
@@ -179,7 +203,13 @@ class GuardedRoot:
         argv = [str(self.root / "usr/bin/sh"), str(self.folder / "run"), mode]
         environment = {"PATH": str(self.root / "usr/bin"), **words}
         done = subprocess.run(
-            argv, check=False, env=environment, cwd=self.root, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+            argv,
+            check=False,
+            env=environment,
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
         )
         return done.returncode
 
@@ -200,4 +230,6 @@ class GuardedRoot:
         return {name for name in trial_guard.MARKS if (self.folder / name).exists()}
 
     def leftovers(self) -> list[str]:
-        return [name for _, _, names in os.walk(self.root) for name in names if ".hosttune-" in name]
+        return [
+            name for _, _, names in os.walk(self.root) for name in names if ".hosttune-" in name
+        ]

@@ -1,4 +1,6 @@
-"""A host in memory on which runs are on trial: a clock of the kernel, boots, and programs that only note their words."""
+"""A host in memory on which runs are on trial: a clock of the kernel, boots, and programs that only
+note their words.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ WIDE = Space(10**11, 10**11, 10**7, 10**7)
 
 
 class TrialRunHost(Overlay):
-    """An overlay whose programs succeed and are noted, unless they are in `refused` by their first words. No sshd runs."""
+    """An overlay whose programs succeed and are noted, unless they are in `refused` by their first
+    words. No sshd runs.
+    """
 
     def __init__(self, files=None) -> None:
         base = {
@@ -34,7 +38,13 @@ class TrialRunHost(Overlay):
         }  # fmt: skip
         links = {f"/proc/self/ns/{name}": text for name, text in INITIAL.items()}
         links |= {"/proc/self/ns/mnt": "mnt:[4026531841]", "/proc/1/ns/mnt": "mnt:[4026531841]"}
-        folders = ["/run/systemd/system", "/etc/systemd/system", "/run/motd.d", "/proc/1", "/etc/sysctl.d"]
+        folders = [
+            "/run/systemd/system",
+            "/etc/systemd/system",
+            "/run/motd.d",
+            "/proc/1",
+            "/etc/sysctl.d",
+        ]
         super().__init__(FakeReader(base, links=links, folders=folders, spaces={"/etc": WIDE}))
         self.ran: list[str] = []
         self.logged: list[str] = []
@@ -86,7 +96,9 @@ class TrialRunHost(Overlay):
 
 
 def sysctl_change(**more):
-    return Change(Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "memory-swappiness", **more)
+    return Change(
+        Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "memory-swappiness", **more
+    )
 
 
 def file_change(path="/etc/sysctl.d/60-hosttune-x.conf", text=b"vm.swappiness = 10\n", **more):

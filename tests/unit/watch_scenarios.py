@@ -1,8 +1,9 @@
-"""Ticks of the scenarios that the state machine has to tell apart: means that were measured once, with seeded jitter.
+"""Ticks of the scenarios that the state machine has to tell apart: means that were measured once,
+with seeded jitter.
 
-Two CPUs; the "GPU" of the first seven is the busy time of the process that consumes what the loaders make. Rows: GPU
-utilization, PSI cpu some, io some and full, host idle, cores of each child, run delay (measured on a quiet virtual
-machine, pressure of the job's own control group).
+Two CPUs; the "GPU" of the first seven is the busy time of the process that consumes what the
+loaders make. Rows: GPU utilization, PSI cpu some, io some and full, host idle, cores of each child,
+run delay (measured on a quiet virtual machine, pressure of the job's own control group).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from hosttune.measure.watch.verdict import WatchVerdict, judge
 
 MIB = float(1 << 20)
 GPU = GpuSample(0, "GPU-1", "NVIDIA A100", 0.0, 8 << 30, 80 << 30, 70.0, 300.0, 1410, (), (4242,))
-WATCHED = Watched(pid=4242, command=("python", "train.py"), is_child=True, warm_up_s=5.0, gpu_source="replay")
+WATCHED = Watched(
+    pid=4242, command=("python", "train.py"), is_child=True, warm_up_s=5.0, gpu_source="replay"
+)
 
 
 def gpu(util: float | None, power: float | None, **other: object) -> GpuSample:
@@ -82,19 +85,32 @@ def jittered(one: Tick, count: int, seed: int) -> tuple[Tick, ...]:
 
     found = []
     for number in range(count):
-        job = one.job and Pressure(*(percent(getattr(one.job, name)) for name in Pressure.__slots__))
+        job = one.job and Pressure(
+            *(percent(getattr(one.job, name)) for name in Pressure.__slots__)
+        )
         host_pressure = one.host_pressure and Pressure(
             *(percent(getattr(one.host_pressure, name)) for name in Pressure.__slots__)
         )
         host = one.host and replace(one.host, idle_percent=percent(one.host.idle_percent))
         tree = one.tree and replace(
-            one.tree, run_delay_cores=about(one.tree.run_delay_cores), read_bytes=about(one.tree.read_bytes)
+            one.tree,
+            run_delay_cores=about(one.tree.run_delay_cores),
+            read_bytes=about(one.tree.read_bytes),
         )
         gpus = one.gpus and tuple(
-            replace(gpu, util_percent=percent(gpu.util_percent), power_w=about(gpu.power_w)) for gpu in one.gpus
+            replace(gpu, util_percent=percent(gpu.util_percent), power_w=about(gpu.power_w))
+            for gpu in one.gpus
         )
         found.append(
-            replace(one, at_s=number + 1.0, job=job, host_pressure=host_pressure, host=host, tree=tree, gpus=gpus)
+            replace(
+                one,
+                at_s=number + 1.0,
+                job=job,
+                host_pressure=host_pressure,
+                host=host,
+                tree=tree,
+                gpus=gpus,
+            )
         )
     return tuple(found)
 
@@ -103,21 +119,30 @@ def at(ticks: tuple[Tick, ...], begin: float) -> tuple[Tick, ...]:
     return tuple(replace(one, at_s=begin + one.at_s) for one in ticks)
 
 
-# name -> (state, one tick): the seven of the measured table, then those that no machine here can show
+# name -> (state, one tick): the seven of the measured table, then those that no machine here can
+# show
 MEASURED = {
     "gpu bound": ("GPU", tick(99.0, 280.0, idle=93, main=0.13, delay=0.01)),
     "one worker": ("WORKERS", tick(7.0, idle=49, children=(0.98,), main=0.03)),
-    "cpu bound, six workers": ("CPU", tick(23.0, cpu=99, idle=0, children=(0.32,) * 6, main=0.06, delay=4.25)),
+    "cpu bound, six workers": (
+        "CPU",
+        tick(23.0, cpu=99, idle=0, children=(0.32,) * 6, main=0.06, delay=4.25),
+    ),
     "network-like waiting": ("WAIT", tick(1.0, idle=88, children=(0.05,) * 4, main=0.01)),
     "disk bound, two workers": (
         "DISK",
-        tick(14.0, io=(69, 68), idle=51, children=(0.0, 0.0), main=0.01, delay=0.01, device=8 * MIB),
+        tick(
+            14.0, io=(69, 68), idle=51, children=(0.0, 0.0), main=0.01, delay=0.01, device=8 * MIB
+        ),
     ),
     "disk bound, eight workers": (
         "DISK",
         tick(15.0, io=(82, 81), idle=86, children=(0.002,) * 8, main=0.01, device=8 * MIB),
     ),
-    "six foreign hogs": ("FOREIGN", tick(8.0, cpu=92, idle=0, children=(0.15, 0.1), main=0.02, delay=1.7)),
+    "six foreign hogs": (
+        "FOREIGN",
+        tick(8.0, cpu=92, idle=0, children=(0.15, 0.1), main=0.02, delay=1.7),
+    ),
 }
 OTHERS = {
     "memory": ("MEM", tick(5.0, memory=35, io=(60, 50), idle=70, children=(0.1,), device=80 * MIB)),

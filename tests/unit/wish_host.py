@@ -1,4 +1,6 @@
-"""One rule with these wishes, on a host in memory: looked at, applied on an overlay, looked at again, undone."""
+"""One rule with these wishes, on a host in memory: looked at, applied on an overlay, looked at
+again, undone.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ from tests.unit.fake_reader import FakeReader
 
 RULE = "kernel-site"
 # What stands in the way of nothing: no other manager, no packages.
-QUIET = {"/etc/os-release": "ID=ubuntu\nVERSION_ID=24.04\n", "/var/lib/dpkg/status": "", "/etc/machine-id": "a" * 32}
+QUIET = {
+    "/etc/os-release": "ID=ubuntu\nVERSION_ID=24.04\n",
+    "/var/lib/dpkg/status": "",
+    "/etc/machine-id": "a" * 32,
+}
 
 
 def host(files=None, **kwargs) -> Overlay:
@@ -35,8 +41,12 @@ class One:
         )
         self.door = door
         self.facts = facts or {}
-        self.catalog = Catalog({RULE: checked_rule(text, f"{RULE}.yaml")}, builtin_catalog().profiles)
-        self.policy = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", sole=(RULE,))
+        self.catalog = Catalog(
+            {RULE: checked_rule(text, f"{RULE}.yaml")}, builtin_catalog().profiles
+        )
+        self.policy = Policy(
+            max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01", sole=(RULE,)
+        )
 
     def session(self):
         session = examine(self.door, self.catalog, self.policy)
@@ -54,7 +64,10 @@ class One:
 
     def changes(self):
         """`address before -> after` of each change; of a file its lines that are no comments."""
-        return [f"{change.address} {_shown(change.before)} -> {_shown(change.after)}" for change in self.plan().changes]
+        return [
+            f"{change.address} {_shown(change.before)} -> {_shown(change.after)}"
+            for change in self.plan().changes
+        ]
 
     def apply(self):
         session = self.session()

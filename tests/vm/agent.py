@@ -1,12 +1,13 @@
 """The guest's end of the channel: runs commands for the harness, one JSON line each way.
 
-Started by systemd inside the guest on a virtio-serial port. It first says hello with the boot id, so that the
-harness knows which boot answers, then serves requests in order:
+Started by systemd inside the guest on a virtio-serial port. It first says hello with the boot id,
+so that the harness knows which boot answers, then serves requests in order:
 
     -> {"id": 7, "argv": ["findmnt"], "timeout": 60, "stdin": "<base64>"}
     <- {"id": 7, "rc": 0, "stdout": "<base64>", "stderr": "<base64>", "timed_out": false}
 
-A program that cannot be started answers 127 as a shell would; one that a signal ended answers 128 + signal.
+A program that cannot be started answers 127 as a shell would; one that a signal ended answers 128 +
+signal.
 """
 
 import base64

@@ -1,12 +1,14 @@
-"""Reads a log of block writes: the format of Linux' dm-log-writes, which qemu's driver `blklogwrites` writes too.
+"""Reads a log of block writes: the format of Linux' dm-log-writes, which qemu's driver
+`blklogwrites` writes too.
 
-Sector 0 holds magic, version, number of entries and the sector size; then, from sector 1 on, every entry is one sector
-(sector, number of sectors, flags, length of inline data) and the written data behind it. A discard has no data, a mark
-has its text inside the entry's own sector. All numbers are little endian.
-Source: Documentation/admin-guide/device-mapper/log-writes.rst of Linux, block/blklogwrites.c of qemu.
+Sector 0 holds magic, version, number of entries and the sector size; then, from sector 1 on, every
+entry is one sector (sector, number of sectors, flags, length of inline data) and the written data
+behind it. A discard has no data, a mark has its text inside the entry's own sector. All numbers are
+little endian. Source: Documentation/admin-guide/device-mapper/log-writes.rst of Linux,
+block/blklogwrites.c of qemu.
 
-qemu logs a request when it has been carried out and before the guest hears of it, so whatever the guest waited for
-before a flush stands before that flush in the log.
+qemu logs a request when it has been carried out and before the guest hears of it, so whatever the
+guest waited for before a flush stands before that flush in the log.
 """
 
 import enum
@@ -23,7 +25,9 @@ ENTRY = struct.Struct("<QQQQ")
 
 
 class Flag(enum.IntFlag):
-    """What an entry is besides a write. METADATA is a hint of newer kernels and changes nothing here."""
+    """What an entry is besides a write. METADATA is a hint of newer kernels and changes nothing
+    here.
+    """
 
     FLUSH = 1
     FUA = 2
@@ -41,7 +45,9 @@ class BadLogError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One request. `offset` and `size` (bytes) are a place on the disk, `data` is a place in the log."""
+    """One request. `offset` and `size` (bytes) are a place on the disk, `data` is a place in the
+    log.
+    """
 
     flags: Flag
     offset: int
@@ -55,7 +61,9 @@ class Entry:
 
 
 def count(path: Path) -> int:
-    """The number of entries so far. With qemu's `log-super-update-interval=1` it is exact while qemu runs."""
+    """The number of entries so far. With qemu's `log-super-update-interval=1` it is exact while
+    qemu runs.
+    """
     with path.open("rb") as file:
         return _read_super(file.read(SUPER.size))[0]
 
@@ -93,7 +101,9 @@ class Log:
             sector, sectors, flags, inline = ENTRY.unpack_from(self._map, at)
             if flags & ~KNOWN_FLAGS:
                 raise BadLogError(f"entry {number} at byte {at} has unknown flags: {flags:#x}")
-            note = self._map[at + ENTRY.size : at + ENTRY.size + inline] if flags & Flag.MARK else b""
+            note = (
+                self._map[at + ENTRY.size : at + ENTRY.size + inline] if flags & Flag.MARK else b""
+            )
             at += self.sector_size
             size = sectors * self.sector_size
             yield Entry(Flag(flags), sector * self.sector_size, size, at, note)

@@ -1,11 +1,12 @@
-"""The proof that a host with a run on trial ends as it was, or as it was confirmed: never unbootable, never in a loop.
+"""The proof that a host with a run on trial ends as it was, or as it was confirmed: never
+unbootable, never in a loop.
 
     python -m tests.vm.come_back --list       the scenarios
     python -m tests.vm.come_back NAME...      some of them
     python -m tests.vm.come_back --all        all
 
-As root, from the project's folder. Each begins on a machine that has just booted, and is told in the transcript. Exit
-status 0 when each ended as it has to, 1 otherwise.
+As root, from the project's folder. Each begins on a machine that has just booted, and is told in
+the transcript. Exit status 0 when each ended as it has to, 1 otherwise.
 """
 
 import argparse
@@ -131,7 +132,9 @@ class Played:
             guest.resume()
         if not one.change.path and not one.change.is_by_hand:
             guest.write(f"{RULES}/{RULE}.yaml", RULE_TEXT.format(wish=one.change.wish).encode())
-        if one.boot is Boot.COMES_UP and not one.waits:  # the deadline must not come before what is done there
+        if (
+            one.boot is Boot.COMES_UP and not one.waits
+        ):  # the deadline must not come before what is done there
             guest.ask(["sh", "-c", UNHURRIED])
         if one.prepare:
             self.shell(one.prepare, "prepare")
@@ -156,13 +159,20 @@ class Played:
             return self.shell(one.typed, "typed")
         if change.path or change.is_by_hand:
             return self.by_hand(change)
-        words = ("--confirm-within", one.within, *(["--confirm-by", "health"] if one.is_by_health else []))
+        words = (
+            "--confirm-within",
+            one.within,
+            *(["--confirm-by", "health"] if one.is_by_health else []),
+        )
         return self.hosttune("apply", "--yes", "--only", RULE, *words)
 
     def by_hand(self, change: Change) -> int:
         path, text = change.path, change.text
         if change.is_by_hand:
-            path, text = DROP_IN, f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {change.argument}"\n'
+            path, text = (
+                DROP_IN,
+                f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {change.argument}"\n',
+            )
         self.guest.write("/root/by-hand.py", BY_HAND.encode())
         within_s = str(span_s(self.scenario.within))
         words = [*self.cutting(), "/opt/hosttune/bin/python", "/root/by-hand.py", path, within_s]
@@ -172,7 +182,9 @@ class Played:
         return answer.rc if answer.rc != 1 else 2
 
     def cutting(self) -> list[str]:
-        """What ends a command at one of the files that it puts in place, before the power is cut."""
+        """What ends a command at one of the files that it puts in place, before the power is
+        cut.
+        """
         calls = "rename,renameat,renameat2"
         inject = f"inject={calls}:signal=KILL:when={self.scenario.cut_at}"
         words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}", "-e", inject]
@@ -256,14 +268,17 @@ class Played:
         until = time.monotonic() + BOOT_S
         script = f"[ ! -e {FOLDER}/armed ] || [ -e {FOLDER}/returned ] || [ -e {FOLDER}/failed ] || grep -qs fail {FOLDER}/log"
         while time.monotonic() < until:
-            if self.guest.ask_any(["sh", "-c", script]).rc == 0 or "hosttune: rollback failed" in self.guest.console():
+            if (
+                self.guest.ask_any(["sh", "-c", script]).rc == 0
+                or "hosttune: rollback failed" in self.guest.console()
+            ):
                 return
             time.sleep(5)
         self.faults.append("nothing was said at the deadline")
 
     def await_silence(self) -> None:
-        """Until a machine that does not answer says nothing more on its console, and does nothing: beside other work a
-        boot is silent for long, too.
+        """Until a machine that does not answer says nothing more on its console, and does nothing:
+        beside other work a boot is silent for long, too.
         """
         until, size = time.monotonic() + BOOT_S, -1
         since, used_s = time.monotonic(), self.guest.processor_s
@@ -300,7 +315,8 @@ class Played:
             self.hosttune("apply", "--yes", "--only", UNCONCERNED)  # books what the guard has done
             self.hosttune("history")
             self.expect(
-                re.search(SAID.get(one.end, one.end.value), self.all_said) is not None, f"nobody said {one.end}"
+                re.search(SAID.get(one.end, one.end.value), self.all_said) is not None,
+                f"nobody said {one.end}",
             )
         if one.says:
             self.expect(re.search(one.says, self.all_said) is not None, f"nobody said {one.says!r}")
@@ -308,8 +324,13 @@ class Played:
             self.compare("the host", before, guest.ask(["sh", "-c", AS_BEFORE]))
             self.compare("/etc", etc, etc_digest(guest))
         elif one.end is End.CONFIRMED:
-            self.expect(guest.ask_any(["test", "-e", FOLDER]).rc != 0, "the trial's folder is still there")
-            self.expect(guest.ask_any(["test", "-e", "/boot/grub/custom.cfg"]).rc != 0, "custom.cfg is still there")
+            self.expect(
+                guest.ask_any(["test", "-e", FOLDER]).rc != 0, "the trial's folder is still there"
+            )
+            self.expect(
+                guest.ask_any(["test", "-e", "/boot/grub/custom.cfg"]).rc != 0,
+                "custom.cfg is still there",
+            )
 
     def compare(self, what: str, before: str, after: str) -> None:
         gone = sorted(set(before.splitlines()) - set(after.splitlines()))
@@ -318,7 +339,9 @@ class Played:
             self.faults.append(f"{what} is not as before: gone {gone[:4]}, new {new[:4]}")
 
     def boots(self) -> int:
-        """How often GRUB has started something. Of an entry in a submenu it names the submenu, too."""
+        """How often GRUB has started something. Of an entry in a submenu it names the submenu,
+        too.
+        """
         return len(re.findall("Booting `(?!Advanced options for )", self.guest.console()))
 
     def hosttune(self, *words: str) -> int:
@@ -330,7 +353,9 @@ class Played:
     def shell(self, script: str, what: str) -> int:
         answer = self.guest.run(["sh", "-c", script])
         self.said += answer.stdout + answer.stderr
-        self.expect(answer.rc == 0, f"{what}: exit status {answer.rc}: {answer.stderr.strip()[-200:]}")
+        self.expect(
+            answer.rc == 0, f"{what}: exit status {answer.rc}: {answer.stderr.strip()[-200:]}"
+        )
         return answer.rc
 
     def expect(self, holds: bool, fault: str) -> None:
@@ -344,7 +369,9 @@ class Played:
 
     def sentence(self) -> str:
         """What the host said of the end, last."""
-        found = re.findall(r"[^.;|]*(?:came? back|come-back:|confirmed|no trial is possible)[^.;|]*", self.all_said)
+        found = re.findall(
+            r"[^.;|]*(?:came? back|come-back:|confirmed|no trial is possible)[^.;|]*", self.all_said
+        )
         return found[-1].strip()[-160:] if found else ""
 
 
@@ -367,7 +394,9 @@ def play(scenario: Scenario, transcript: Transcript) -> Told:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder:
         disks = installed.get(scenario.recipe)
-        guest = Guest(disks, Path(folder), transcript, MEMORY_MIB, saved=stands, devices=scenario.devices)
+        guest = Guest(
+            disks, Path(folder), transcript, MEMORY_MIB, saved=stands, devices=scenario.devices
+        )
         with contextlib.closing(guest):
             played = Played(scenario, guest)
             try:
@@ -390,13 +419,17 @@ def transcript_of(name: str) -> Iterator[Transcript]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", choices=[[], *(one.name for one in SCENARIOS)])
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--all", action="store_true")
     chosen = parser.parse_args()
     known = {one.name: one for one in SCENARIOS}
-    wanted = list(SCENARIOS) if chosen.all or chosen.list else [known[name] for name in chosen.names]
+    wanted = (
+        list(SCENARIOS) if chosen.all or chosen.list else [known[name] for name in chosen.names]
+    )
     if chosen.list or not wanted:
         for one in wanted or SCENARIOS:
             print(f"{one.name:26} {','.join(map(str, one.numbers)):6} {one.tells}")
@@ -406,7 +439,10 @@ def main() -> int:
         with transcript_of(f"come_back-{one.name}") as transcript:
             told = play(one, transcript)
         bad += bool(told.faults)
-        print(f"{'WRONG' if told.faults else 'ok':5} {one.name:26} {told.seconds:4.0f} s  {told.sentence}", flush=True)
+        print(
+            f"{'WRONG' if told.faults else 'ok':5} {one.name:26} {told.seconds:4.0f} s  {told.sentence}",
+            flush=True,
+        )
         for fault in told.faults:
             print(f"      {fault}", flush=True)
     print(f"{len(wanted)} scenarios, {bad} wrong")

@@ -1,14 +1,27 @@
-"""What is done to a host that has a run on trial, and how it has to end. Data: `come_back.py` plays it.
+"""What is done to a host that has a run on trial, and how it has to end. Data: `come_back.py` plays
+it.
 
-The numbers are those of the faults that the design was made against. What hosttune itself would never write (a broken
-fstab, an sshd that does not start) is written as a plan made by hand, through the same trial.
+The numbers are those of the faults that the design was made against. What hosttune itself would
+never write (a broken fstab, an sshd that does not start) is written as a plan made by hand, through
+the same trial.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 
 from tests.vm import image
-from tests.vm.come_back_shell import FILL, HOG, KEY, PACKAGE, SSH, STUCK, UNHURRIED, UNTIL_CONFIRMED, cut, cut_at_sync
+from tests.vm.come_back_shell import (
+    FILL,
+    HOG,
+    KEY,
+    PACKAGE,
+    SSH,
+    STUCK,
+    UNHURRIED,
+    UNTIL_CONFIRMED,
+    cut,
+    cut_at_sync,
+)
 from tests.vm.image import Recipe
 
 SWAPPINESS = "vm.swappiness"
@@ -38,7 +51,9 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is put on trial: an argument of the kernel or a sysctl by a rule of the site, or a file by a plan made by hand."""
+    """What is put on trial: an argument of the kernel or a sysctl by a rule of the site, or a file
+    by a plan made by hand.
+    """
 
     argument: str = ""
     sysctl: tuple[str, str] = ("", "")
@@ -92,8 +107,8 @@ ARGUMENT = Change(argument="hosttune_test=1")
 FSTAB = "/etc/fstab"
 EDIT = Change(path=FSTAB, text="{now}\n# by hand\n")
 LIVE = Change(sysctl=(SWAPPINESS, "10"))
-# No driver opens a GPU in a guest. O_PATH is enough for the guard's script, if what the kernel says of it is hidden;
-# hosttune itself is told by a gate.
+# No driver opens a GPU in a guest. O_PATH is enough for the guard's script, if what the kernel says
+# of it is hidden; hosttune itself is told by a gate.
 HOLDS_GPU = (
     'import os, subprocess, time; os.open("/dev/nvidia0", os.O_PATH); '
     'subprocess.run(["mount", "-t", "tmpfs", "none", f"/proc/{os.getpid()}/fdinfo"], check=True); time.sleep(9999)'
@@ -108,7 +123,9 @@ def line(text: str) -> Change:
     return Change(path=FSTAB, text="{now}\n" + text + "\n")
 
 
-GONE = line("UUID=00000000-dead-4bad-8bad-000000000000 /srv ext4 defaults,x-systemd.device-timeout=15s 0 2")
+GONE = line(
+    "UUID=00000000-dead-4bad-8bad-000000000000 /srv ext4 defaults,x-systemd.device-timeout=15s 0 2"
+)
 SCENARIOS = (
     Scenario(
         "panic", (1,), "an argument with which the kernel panics: GRUB's default after the reset",
@@ -252,7 +269,8 @@ SCENARIOS = (
     Scenario(
         "full-for-good", (28,), "and that is full, too: told, no reboot, and the next command with room takes it back",
         EDIT, boot=Boot.COMES_UP, waits=True, stays_up=True, boots=1, meanwhile="rm /etc/hosttune/trial/room; " + FILL,
-        # hosttune itself counts the ten minutes of a boot, and one more; the guard was called after two and a half.
+        # hosttune itself counts the ten minutes of a boot, and one more; the guard was called after
+        # two and a half.
         within="10m", mends="grep -q 'by hand' /etc/fstab && rm /root/fill* && sleep 540; hosttune history", says="rollback due",
     ),
     Scenario(

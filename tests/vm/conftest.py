@@ -1,5 +1,5 @@
-"""Each file has a guest of its own, so that files run in any order and side by side; its tests are the steps of a story
-and run in the order in which they stand.
+"""Each file has a guest of its own, so that files run in any order and side by side; its tests are
+the steps of a story and run in the order in which they stand.
 """
 
 import contextlib
@@ -28,7 +28,8 @@ def transcript(request: pytest.FixtureRequest) -> Iterator[Transcript]:
 
 @contextlib.contextmanager
 def booted(recipe: Recipe, transcript: Transcript, *, is_shared: bool = True) -> Iterator[Guest]:
-    """A guest with hosttune installed that has just booted, switched off and deleted at the end, also when a test fails.
+    """A guest with hosttune installed that has just booted, switched off and deleted at the end,
+    also when a test fails.
 
     `is_shared`: several files begin with one of this recipe, so that it boots once for all of them.
     """
@@ -91,7 +92,10 @@ def guests_of(item: pytest.Item) -> list[Guest]:
     """Those that its fixtures gave the test, also as a part of what they gave."""
     given = getattr(item, "funcargs", {}).values()
     return [
-        one for value in given for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Guest)
+        one
+        for value in given
+        for one in (value if isinstance(value, tuple) else (value,))
+        if isinstance(one, Guest)
     ]
 
 

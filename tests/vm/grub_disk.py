@@ -1,10 +1,12 @@
 """Small disks with GRUB and no kernel: what GRUB does with an entry for one boot, in seconds.
 
-The menu is Debian's: 00_header and 41_custom of grub-common make its ends, and the entry between them is one of
-10_linux. In place of the commands `linux` and `initrd` stand functions that print what they were given and stop, so
-everything up to the kernel is real: GRUB's file systems, its environment block, its scripts.
+The menu is Debian's: 00_header and 41_custom of grub-common make its ends, and the entry between
+them is one of 10_linux. In place of the commands `linux` and `initrd` stand functions that print
+what they were given and stop, so everything up to the kernel is real: GRUB's file systems, its
+environment block, its scripts.
 
-Run as a program, in a mount namespace of its own, it arms a trial on a mounted disk with the code that does it on a host.
+Run as a program, in a mount namespace of its own, it arms a trial on a mounted disk with the code
+that does it on a host.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SECTOR, PARTITION_AT = 512, 1 << 20
 DISK_BYTES, XFS_BYTES = 128 << 20, 320 << 20  # mkfs.xfs makes no smaller one
-EXTENT_AT = PARTITION_AT + (1 << 20)  # of the first logical volume: the default data alignment of lvm2
+EXTENT_AT = PARTITION_AT + (
+    1 << 20
+)  # of the first logical volume: the default data alignment of lvm2
 RUN = "20261124-100000-1a2b"
 OLD_ARGUMENTS = "root=UUID=1 ro quiet"
 MODULES = (
@@ -91,7 +95,15 @@ class GrubDisk:
 
     def mounted(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run this module with these words on the mounted disk, alone in a mount namespace."""
-        command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "tests.vm.grub_disk"]
+        command = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            sys.executable,
+            "-m",
+            "tests.vm.grub_disk",
+        ]
         done = subprocess.run(
             [*command, str(self.image), str(self.at), *words],
             check=False, cwd=ROOT, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
@@ -109,8 +121,12 @@ class GrubDisk:
         copied(self.image, other)
         return GrubDisk(other, self.at)
 
-    def boot(self, *, until: str = r"BOOTED|Press any key|grub rescue>|grub>", wait_s: float = 300.0) -> str:
-        """What GRUB printed on the serial line up to a line that matches `until`. The machine is then switched off."""
+    def boot(
+        self, *, until: str = r"BOOTED|Press any key|grub rescue>|grub>", wait_s: float = 300.0
+    ) -> str:
+        """What GRUB printed on the serial line up to a line that matches `until`. The machine is
+        then switched off.
+        """
         command = [
             "qemu-system-x86_64", "-accel", "tcg", "-m", "128", "-display", "none", "-monitor", "none", "-no-reboot",
             "-serial", "stdio", "-drive", f"file={self.image},format=raw,if=ide,cache=writethrough",
@@ -161,14 +177,20 @@ def menu(tree: Path, *, has_stand_ins: bool = True) -> str:
             ["chroot", str(tree), "sh", f"/etc/grub.d/{name}"],
             check=True, capture_output=True, text=True, timeout=60, env=TERMINAL, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        parts.append(f"### BEGIN /etc/grub.d/{name} ###\n{done.stdout}### END /etc/grub.d/{name} ###\n")
+        parts.append(
+            f"### BEGIN /etc/grub.d/{name} ###\n{done.stdout}### END /etc/grub.d/{name} ###\n"
+        )
     entries = ENTRY.format(arguments=OLD_ARGUMENTS)
     linux = f"### BEGIN /etc/grub.d/10_linux ###\n{entries}### END /etc/grub.d/10_linux ###\n"
     return "".join((parts[0], STAND_INS if has_stand_ins else "", linux, parts[1]))
 
 
-def make(folder: Path, suite: str, kind: str, *, grub_cfg: str = "", modules: Sequence[str] = ()) -> GrubDisk:
-    """A disk with Debian's GRUB; kind: ext4, xfs, btrfs, or lvm (ext4 on a logical volume). `grub_cfg`: another menu."""
+def make(
+    folder: Path, suite: str, kind: str, *, grub_cfg: str = "", modules: Sequence[str] = ()
+) -> GrubDisk:
+    """A disk with Debian's GRUB; kind: ext4, xfs, btrfs, or lvm (ext4 on a logical volume).
+    `grub_cfg`: another menu.
+    """
     tree = debian.tree(suite, "grub-common", "grub-pc-bin")
     folder.mkdir(parents=True, exist_ok=True)
     image = folder / f"{suite}-{kind}.img"
@@ -178,10 +200,27 @@ def make(folder: Path, suite: str, kind: str, *, grub_cfg: str = "", modules: Se
     _call(["sfdisk", "--quiet", str(image)], script)
     fstype = "ext4" if kind == "lvm" else kind
     prefix = "(lvm/vg-root)/boot/grub" if kind == "lvm" else "(hd0,msdos1)/boot/grub"
-    names = (*MODULES, GRUB_NAMES.get(fstype, fstype), *(("lvm", "diskfilter") if kind == "lvm" else ()), *modules)
+    names = (
+        *MODULES,
+        GRUB_NAMES.get(fstype, fstype),
+        *(("lvm", "diskfilter") if kind == "lvm" else ()),
+        *modules,
+    )
     # grub-mkimage syncs what it writes, so it has to be a file.
     bind = 'mount --bind "$1" "$2/mnt" && shift && exec chroot "$@"'
-    words = ["sh", str(folder), str(tree), "grub-mkimage", "-O", "i386-pc", "-p", prefix, "-o", "/mnt/core.img", *names]
+    words = [
+        "sh",
+        str(folder),
+        str(tree),
+        "grub-mkimage",
+        "-O",
+        "i386-pc",
+        "-p",
+        prefix,
+        "-o",
+        "/mnt/core.img",
+        *names,
+    ]
     _call(["unshare", "--mount", "--propagation", "private", "sh", "-c", bind, *words])
     core = (folder / "core.img").read_bytes()
     assert len(core) < PARTITION_AT - SECTOR
@@ -191,7 +230,15 @@ def make(folder: Path, suite: str, kind: str, *, grub_cfg: str = "", modules: Se
         disk.seek(SECTOR)
         disk.write(core)
     disk_ = GrubDisk(image, EXTENT_AT if kind == "lvm" else PARTITION_AT)
-    command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "tests.vm.grub_disk"]
+    command = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        sys.executable,
+        "-m",
+        "tests.vm.grub_disk",
+    ]
     _call([*command, str(image), str(disk_.at), "fill", kind], grub_cfg or menu(tree))
     return disk_
 
@@ -217,7 +264,9 @@ def _call(argv: Sequence[str], text: str = "") -> str:
 
 def _loop(image: str, at: int) -> str:
     size = Path(image).stat().st_size - at
-    return _call(["losetup", "--find", "--show", f"--offset={at}", f"--sizelimit={size}", image]).strip()
+    return _call(
+        ["losetup", "--find", "--show", f"--offset={at}", f"--sizelimit={size}", image]
+    ).strip()
 
 
 def _fill(image: str, at: int, kind: str, target: Path) -> None:
@@ -238,7 +287,10 @@ def _fill(image: str, at: int, kind: str, target: Path) -> None:
     try:
         _call([*MKFS["ext4" if kind == "lvm" else kind], device])
         _call(["mount", device, str(target)])
-        for name, text in (("etc/os-release", "ID=debian\n"), ("boot/grub/grub.cfg", sys.stdin.read())):
+        for name, text in (
+            ("etc/os-release", "ID=debian\n"),
+            ("boot/grub/grub.cfg", sys.stdin.read()),
+        ):
             place = target / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
@@ -251,13 +303,19 @@ def _fill(image: str, at: int, kind: str, target: Path) -> None:
 
 
 def _writer(target: Path, after: Callable[[], None] = lambda: None) -> Writer:
-    """A writer below the mounted disk that runs the few programs of a trial on it; `after` each write to /boot/grub."""
+    """A writer below the mounted disk that runs the few programs of a trial on it; `after` each
+    write to /boot/grub.
+    """
     from hosttune.host.door import Completed
     from hosttune.host.reading.rooted import RootWriter
 
     class DiskWriter(RootWriter):
         def read(self, path):
-            return b"boot-that-armed\n" if path.startswith("/proc/sys/kernel/random") else super().read(path)
+            return (
+                b"boot-that-armed\n"
+                if path.startswith("/proc/sys/kernel/random")
+                else super().read(path)
+            )
 
         def replace(self, path, new, *, expected):
             super().replace(path, new, expected=expected)
@@ -271,7 +329,12 @@ def _writer(target: Path, after: Callable[[], None] = lambda: None) -> Writer:
         def query(self, argv, *, timeout_s=10.0):
             if argv[0] not in {"grub-script-check", "grub-editenv"}:
                 return Completed(0, b"", b"")
-            return self._run((argv[0], *(f"{target}{word}" if word.startswith("/") else word for word in argv[1:])))
+            return self._run(
+                (
+                    argv[0],
+                    *(f"{target}{word}" if word.startswith("/") else word for word in argv[1:]),
+                )
+            )
 
         def run(self, argv, *, timeout_s):
             done = self._run([f"{target}{word}" if word.startswith("/") else word for word in argv])
@@ -287,8 +350,8 @@ def _writer(target: Path, after: Callable[[], None] = lambda: None) -> Writer:
 
 
 def _arm(target: Path, image: str) -> None:
-    """Ask for one boot with iommu=pt as a run on trial does. Beside the image a copy of it is left after each write to
-    /boot/grub, as a power cut would leave the disk then: IMAGE.1, IMAGE.2 ...
+    """Ask for one boot with iommu=pt as a run on trial does. Beside the image a copy of it is left
+    after each write to /boot/grub, as a power cut would leave the disk then: IMAGE.1, IMAGE.2 ...
     """
     from hosttune.actions.trial import guard as trial_guard
     from hosttune.actions.trial import one_shot
@@ -303,7 +366,9 @@ def _arm(target: Path, image: str) -> None:
         copied(Path(image), Path(f"{image}.{copies}"))
 
     writer = _writer(target, copy)
-    entry = parts_of(entry_at(parse_menu((target / "boot/grub/grub.cfg").read_text(encoding="utf-8")), "0"))
+    entry = parts_of(
+        entry_at(parse_menu((target / "boot/grub/grub.cfg").read_text(encoding="utf-8")), "0")
+    )
     trial_guard.arm(writer, RUN, (), within_s=900, has_one_shot=True)
     trial_guard.mark(writer, "settled")
     one_shot.arm_entry(writer, entry, RUN, ("iommu=pt",))

@@ -1,8 +1,9 @@
-"""A Debian guest under qemu's software emulation: boot it, run commands in it, reboot it, pull its plug.
+"""A Debian guest under qemu's software emulation: boot it, run commands in it, reboot it, pull its
+plug.
 
-Commands travel over a virtio-serial port whose host end is a socket pair, so there is no port number, no socket file
-and no network; when qemu dies the socket ends, and whoever waits hears of it at once. /dev/kvm is never used: guests
-hang there on some of the machines that run these tests.
+Commands travel over a virtio-serial port whose host end is a socket pair, so there is no port
+number, no socket file and no network; when qemu dies the socket ends, and whoever waits hears of it
+at once. /dev/kvm is never used: guests hang there on some of the machines that run these tests.
 """
 
 import base64
@@ -19,15 +20,17 @@ from typing import Any, NamedTuple
 from tests.vm.image import KERNEL_WORDS, Image
 from tests.vm.transcript import Transcript
 
-# They only end a hang: beside other work an emulated machine takes minutes for what it does in seconds.
+# They only end a hang: beside other work an emulated machine takes minutes for what it does in
+# seconds.
 BOOT_TIMEOUT_S = 600
 COMMAND_TIMEOUT_S = 600
 CHANNEL_GRACE_S = 30
 CONSOLE_TAIL_BYTES = 6000
 MEMORY_MIB = 2048
-# A processor without XSAVE: emulated, a boot takes 18.6 s of this machine's, with `max` 23.9 s. One of AMD's, so that the
-# kernel works around nothing of Intel's; one for which udev does not load kvm; and without CMPXCHG16B, after which qemu 7.2
-# once had an address in the flags, and the guest a double fault in __kmalloc_cache_node_noprof.
+# A processor without XSAVE: emulated, a boot takes 18.6 s of this machine's, with `max` 23.9 s. One
+# of AMD's, so that the kernel works around nothing of Intel's; one for which udev does not load
+# kvm; and without CMPXCHG16B, after which qemu 7.2 once had an address in the flags, and the guest
+# a double fault in __kmalloc_cache_node_noprof.
 PROCESSOR = "Opteron_G3,-svm,-cx16"
 # What tells a virtual machine: a flag of the processor, and what the firmware calls the machine.
 BARE = [
@@ -39,7 +42,9 @@ BARE = [
 
 
 class GuestError(RuntimeError):
-    """The guest did not do what was asked in time; the message ends with the tail of its console."""
+    """The guest did not do what was asked in time; the message ends with the tail of its
+    console.
+    """
 
 
 class Answer(NamedTuple):
@@ -51,8 +56,8 @@ class Answer(NamedTuple):
 
 
 class Guest:
-    """One machine with disks of its own: copy-on-write overlays, in `folder`, over the image's disks; and `seed`, a disk
-    that it only reads.
+    """One machine with disks of its own: copy-on-write overlays, in `folder`, over the image's
+    disks; and `seed`, a disk that it only reads.
     """
 
     def __init__(
@@ -67,8 +72,9 @@ class Guest:
         ssh_port: int = 0,
         devices: tuple[str, ...] = (),
     ) -> None:
-        """`saved`: a folder of `save`, from which it goes on where that guest stood. `ssh_port`: of this machine alone,
-        where the guest's sshd answers; the only way into its network. `devices`: more of qemu's (-device).
+        """`saved`: a folder of `save`, from which it goes on where that guest stood. `ssh_port`: of
+        this machine alone, where the guest's sshd answers; the only way into its network.
+        `devices`: more of qemu's (-device).
         """
         self._image = image
         self._seed = seed
@@ -92,13 +98,25 @@ class Guest:
                 shutil.copy(saved / path.name, path)
             return
         for disk, overlay in zip(image.disks, self._overlays, strict=True):
-            create = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "raw", str(overlay)]
+            create = [
+                "qemu-img",
+                "create",
+                "-q",
+                "-f",
+                "qcow2",
+                "-b",
+                str(disk),
+                "-F",
+                "raw",
+                str(overlay),
+            ]
             subprocess.run(create, check=True, stdin=subprocess.DEVNULL, timeout=60)
 
     def boot(self, timeout: float = BOOT_TIMEOUT_S, *, without: str = "") -> str:
         """Switch the machine on and wait until systemd has started everything; the boot id.
 
-        `without` names a disk of the image (its file without suffix) that is not plugged in this time.
+        `without` names a disk of the image (its file without suffix) that is not plugged in this
+        time.
         """
         self.switch_on(without=without)
         return self._await_boot(timeout)
@@ -115,7 +133,12 @@ class Guest:
         self._channel, channel = socket.socketpair()
         self._control, control = socket.socketpair()
         self._received = b""
-        monitor = ("-chardev", f"socket,id=control,fd={control.fileno()}", "-mon", "chardev=control,mode=control")
+        monitor = (
+            "-chardev",
+            f"socket,id=control,fd={control.fileno()}",
+            "-mon",
+            "chardev=control,mode=control",
+        )
         with channel, control, (self._folder / "qemu.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._command(channel.fileno()), *monitor, *words],
@@ -125,7 +148,9 @@ class Guest:
                 stderr=log,
             )
 
-    def run(self, argv: list[str], timeout: float = COMMAND_TIMEOUT_S, *, stdin: bytes = b"") -> Answer:
+    def run(
+        self, argv: list[str], timeout: float = COMMAND_TIMEOUT_S, *, stdin: bytes = b""
+    ) -> Answer:
         """Run a command as root, its words and output going to the transcript."""
         started = time.monotonic()
         answer = self._ask(argv, timeout, stdin)
@@ -136,8 +161,12 @@ class Guest:
         """A command of the harness itself: not in the transcript."""
         return self._ask(argv, timeout, b"")
 
-    def ask(self, argv: list[str], timeout: float = COMMAND_TIMEOUT_S, *, stdin: bytes = b"") -> str:
-        """Standard output of a command of the harness itself: not in the transcript, and it must succeed."""
+    def ask(
+        self, argv: list[str], timeout: float = COMMAND_TIMEOUT_S, *, stdin: bytes = b""
+    ) -> str:
+        """Standard output of a command of the harness itself: not in the transcript, and it must
+        succeed.
+        """
         answer = self._ask(argv, timeout, stdin)
         if answer.rc != 0:
             raise self._failure(f"{argv}: exit status {answer.rc}: {answer.stderr.strip()}")
@@ -185,8 +214,13 @@ class Guest:
         self._control.settimeout(COMMAND_TIMEOUT_S)
         with self._control.makefile("rwb") as control:
             control.readline()  # what qemu is
-            for word, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
-                control.write(json.dumps({"execute": word, "arguments": arguments}).encode() + b"\n")
+            for word, arguments in (
+                ("qmp_capabilities", {}),
+                ("human-monitor-command", {"command-line": line}),
+            ):
+                control.write(
+                    json.dumps({"execute": word, "arguments": arguments}).encode() + b"\n"
+                )
                 control.flush()
                 while "return" not in (reply := json.loads(control.readline())):
                     if "error" in reply:
@@ -195,7 +229,9 @@ class Guest:
             raise GuestError(f"{line}: {reply['return']}")
 
     def leave(self, argv: list[str], timeout: float = COMMAND_TIMEOUT_S) -> None:
-        """Start a command that ends in a boot, and do not wait for its answer: `await_boot` comes next."""
+        """Start a command that ends in a boot, and do not wait for its answer: `await_boot` comes
+        next.
+        """
         self._transcript.note(f"{' '.join(argv)} (a boot ends it)")
         self._send(argv, timeout, b"")
 
@@ -208,7 +244,9 @@ class Guest:
         self._transcript.note(text)
 
     def await_next_boot(self, timeout: float = BOOT_TIMEOUT_S) -> str:
-        """Wait for a boot with another id that comes as far as the agent, whoever asked for it; its id."""
+        """Wait for a boot with another id that comes as far as the agent, whoever asked for it; its
+        id.
+        """
         before = self.boot_id
         after = self._await_boot(timeout)
         if after == before:
@@ -221,9 +259,16 @@ class Guest:
 
     @property
     def processor_s(self) -> float:
-        """Seconds of this machine's processors that the guest has taken since it was switched on."""
+        """Seconds of this machine's processors that the guest has taken since it was switched
+        on.
+        """
         assert self._process is not None
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        stat = (
+            Path(f"/proc/{self._process.pid}/stat")
+            .read_text(encoding="ascii")
+            .rpartition(")")[2]
+            .split()
+        )
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def poweroff(self, timeout: float = COMMAND_TIMEOUT_S) -> None:
@@ -238,10 +283,14 @@ class Guest:
         self.kill()
 
     def kill(self) -> None:
-        """Pull the plug. What the guest had handed to its disks stays; boot() switches it on again."""
+        """Pull the plug. What the guest had handed to its disks stays; boot() switches it on
+        again.
+        """
         if self._process is not None:
             if self._process.poll() is None:
-                self._transcript.note(f"off, after {self.processor_s:.0f} s of this machine's processors")
+                self._transcript.note(
+                    f"off, after {self.processor_s:.0f} s of this machine's processors"
+                )
             self._process.kill()
             self._process.wait(30)
             self._process = None
@@ -261,38 +310,85 @@ class Guest:
         parts = []
         for name in ("console.log", "qemu.log"):
             with contextlib.suppress(FileNotFoundError):
-                text = (self._folder / name).read_bytes()[-CONSOLE_TAIL_BYTES:].decode("utf-8", "replace")
+                text = (
+                    (self._folder / name)
+                    .read_bytes()[-CONSOLE_TAIL_BYTES:]
+                    .decode("utf-8", "replace")
+                )
                 parts.append(f"--- {name}\n{text}")
         return "\n".join(parts)
 
     def _command(self, channel: int) -> list[str]:
-        # setpriv: the kernel ends qemu together with the process that started it, however that one ends.
+        # setpriv: the kernel ends qemu together with the process that started it, however that one
+        # ends.
         argv = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64"]
-        # One thread: with a thread for each processor, one runs the old form of an instruction that another patches in
-        # the kernel at that moment, and the guest ends in "invalid opcode" while it boots.
-        argv += ["-name", "hosttune-test", "-machine", "q35", "-accel", "tcg,thread=single,tb-size=512"]
+        # One thread: with a thread for each processor, one runs the old form of an instruction that
+        # another patches in the kernel at that moment, and the guest ends in "invalid opcode" while
+        # it boots.
+        argv += [
+            "-name",
+            "hosttune-test",
+            "-machine",
+            "q35",
+            "-accel",
+            "tcg,thread=single,tb-size=512",
+        ]
         argv += BARE if self._image.recipe.is_bare else ["-cpu", PROCESSOR]
-        processors = "1" if self._image.recipe.has_menu and not self._image.recipe.has_two_nodes else "2"
-        argv += ["-smp", processors, "-m", str(self._memory_mib), "-nodefaults", "-no-user-config", "-display", "none"]
+        processors = (
+            "1" if self._image.recipe.has_menu and not self._image.recipe.has_two_nodes else "2"
+        )
+        argv += [
+            "-smp",
+            processors,
+            "-m",
+            str(self._memory_mib),
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+        ]
         # A network of its own that leads nowhere.
         way_in = f",hostfwd=tcp:127.0.0.1:{self._ssh_port}-:22" if self._ssh_port else ""
-        argv += ["-nic", f"user,model=virtio-net-pci,restrict=on{way_in}" if self._image.recipe.has_menu else "none"]
+        argv += [
+            "-nic",
+            f"user,model=virtio-net-pci,restrict=on{way_in}"
+            if self._image.recipe.has_menu
+            else "none",
+        ]
         if self._image.recipe.has_two_nodes:
             for node in range(2):
-                argv += ["-object", f"memory-backend-ram,id=node{node},size={self._memory_mib // 2}M"]
+                argv += [
+                    "-object",
+                    f"memory-backend-ram,id=node{node},size={self._memory_mib // 2}M",
+                ]
                 argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=node{node}"]
         if not self._image.recipe.boots_itself:
             argv += ["-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)]
             argv += ["-append", f"root=/dev/vda rw quiet {KERNEL_WORDS}"]
         argv += ["-chardev", f"file,id=console,append=on,path={self._console}"]
-        argv += ["-serial", "chardev:console", "-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]
+        argv += [
+            "-serial",
+            "chardev:console",
+            "-device",
+            "virtio-rng-pci",
+            "-device",
+            "virtio-serial-pci",
+        ]
         argv += ["-chardev", f"socket,id=agent,fd={channel}"]
         argv += ["-device", "virtserialport,chardev=agent,name=hosttune.agent"]
         for overlay in (one for one in self._overlays if one.stem != self._without):
-            # cache=unsafe skips fsync on this machine only: what the guest wrote is in qemu's file when qemu is killed.
-            argv += ["-drive", f"file={overlay},if=none,id={overlay.stem},format=qcow2,cache=unsafe,discard=unmap"]
+            # cache=unsafe skips fsync on this machine only: what the guest wrote is in qemu's file
+            # when qemu is killed.
+            argv += [
+                "-drive",
+                f"file={overlay},if=none,id={overlay.stem},format=qcow2,cache=unsafe,discard=unmap",
+            ]
             # In this order for the firmware too, which would begin with a disk of another kind.
-            order = f",bootindex={self._overlays.index(overlay)}" if self._image.recipe.boots_itself else ""
+            order = (
+                f",bootindex={self._overlays.index(overlay)}"
+                if self._image.recipe.boots_itself
+                else ""
+            )
             argv += ["-device", f"virtio-blk-pci,drive={overlay.stem}{order}"]
         if self._seed is not None:
             argv += ["-drive", f"file={self._seed},if=virtio,format=raw,readonly=on"]
@@ -305,7 +401,9 @@ class Guest:
         hello = self._receive("hello", deadline, "no sign of a finished boot")
         self.boot_id = str(hello["hello"])
         # The agent is one of the units that a boot starts: wait for the others too.
-        state = self._ask(["systemctl", "is-system-running", "--wait"], max(1.0, deadline - time.monotonic()), b"")
+        state = self._ask(
+            ["systemctl", "is-system-running", "--wait"], max(1.0, deadline - time.monotonic()), b""
+        )
         # The rest of what udev has to say of the devices; it touches /dev.
         self._ask(["udevadm", "settle"], max(1.0, deadline - time.monotonic()), b"")
         self._transcript.note(f"up: {state.stdout.strip()}, boot id {self.boot_id}")
@@ -319,11 +417,15 @@ class Guest:
             raise self._failure(f"{argv}: answer number {reply['id']} instead of {self._last_id}")
         answer = Answer(reply["rc"], _text(reply["stdout"]), _text(reply["stderr"]))
         if reply["timed_out"]:
-            raise self._failure(f"{argv}: still running after {timeout:.0f} s; output so far: {answer}")
+            raise self._failure(
+                f"{argv}: still running after {timeout:.0f} s; output so far: {answer}"
+            )
         return answer
 
     def _send(self, argv: list[str], timeout: float, stdin: bytes) -> None:
-        """Hand a command to the agent. What ends this boot ends the agent too, often before it has answered."""
+        """Hand a command to the agent. What ends this boot ends the agent too, often before it has
+        answered.
+        """
         if self._channel is None:
             raise GuestError(f"{argv}: the guest is switched off")
         self._last_id += 1
@@ -336,7 +438,9 @@ class Guest:
             raise self._failure(f"{argv}: cannot be sent: {error}") from error
 
     def _receive(self, key: str, deadline: float, what: str) -> dict[str, Any]:
-        """The next message that has `key`; half lines and answers that a reboot cut off are dropped."""
+        """The next message that has `key`; half lines and answers that a reboot cut off are
+        dropped.
+        """
         assert self._channel is not None
         while True:
             *lines, self._received = self._received.split(b"\n")

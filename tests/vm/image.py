@@ -1,7 +1,8 @@
-"""The guests' disks: Debian with systemd, a data disk and a little swap, built once and kept in a cache.
+"""The guests' disks: Debian with systemd, a data disk and a little swap, built once and kept in a
+cache.
 
-No loop device and no mount is needed: mke2fs fills a file system from a folder, and GRUB's parts are put where they
-belong byte by byte.
+No loop device and no mount is needed: mke2fs fills a file system from a folder, and GRUB's parts
+are put where they belong byte by byte.
 """
 
 import hashlib
@@ -14,10 +15,17 @@ from pathlib import Path
 from tests import debian
 from tests.cache import kept, named
 
-PROGRAMS = ("mmdebstrap", "mke2fs", "mkfs.xfs", "mkswap", "sfdisk", "qemu-img", "qemu-system-x86_64", "setpriv")
-APT_LINE = (
-    "apt-get install mmdebstrap e2fsprogs xfsprogs util-linux fdisk qemu-utils qemu-system-x86 debian-archive-keyring"
+PROGRAMS = (
+    "mmdebstrap",
+    "mke2fs",
+    "mkfs.xfs",
+    "mkswap",
+    "sfdisk",
+    "qemu-img",
+    "qemu-system-x86_64",
+    "setpriv",
 )
+APT_LINE = "apt-get install mmdebstrap e2fsprogs xfsprogs util-linux fdisk qemu-utils qemu-system-x86 debian-archive-keyring"
 PACKAGES = (
     "dbus",
     "e2fsprogs",
@@ -34,9 +42,9 @@ PACKAGES = (
 )
 BUILD_TIMEOUT_S = 600
 VENV = "/opt/hosttune"
-# They take seconds of every boot or, at a moment of their own, rewrite files that the tests watch. systemd-binfmt:
-# without it /proc/sys/fs/binfmt_misc is an automount that nobody has touched yet, as on most servers; a tool that
-# only reads must not trigger it.
+# They take seconds of every boot or, at a moment of their own, rewrite files that the tests watch.
+# systemd-binfmt: without it /proc/sys/fs/binfmt_misc is an automount that nobody has touched yet,
+# as on most servers; a tool that only reads must not trigger it.
 MASKED = (
     "apt-daily-upgrade.timer",
     "apt-daily.timer",
@@ -69,7 +77,8 @@ MASKED_WITH_MENU = (
     "sys-kernel-tracing.mount",
     "systemd-timesyncd.service",
 )
-# Programs that systemd starts at each boot and each daemon-reload: none of them finds anything in these guests.
+# Programs that systemd starts at each boot and each daemon-reload: none of them finds anything in
+# these guests.
 GENERATORS = (
     "systemd-cryptsetup-generator",
     "systemd-gpt-auto-generator",
@@ -91,8 +100,8 @@ ExecStart=-udevadm trigger --type=devices --action=add --prioritized-subsystem=b
 --subsystem-nomatch=vc --subsystem-nomatch=memory --subsystem-nomatch=wakeup --subsystem-nomatch=event_source
 ExecStart=-udevadm trigger --action=add /sys/class/tty/ttyS0
 """
-# systemd waits 90 s for a device; beside other work an emulated machine may take longer until udev gets to it. What a line of
-# fstab says goes before this.
+# systemd waits 90 s for a device; beside other work an emulated machine may take longer until udev
+# gets to it. What a line of fstab says goes before this.
 DEVICES = "[Unit]\nJobRunningTimeoutSec=10min\n"
 
 ROOT_UUID = "3f0a3c52-0b65-4a40-9a0e-6f3d7f9f2a01"
@@ -100,7 +109,8 @@ DATA_UUID = "c4b7a9d0-5f1e-4a57-8c1b-2b9d0e6f7a02"
 BOOT_UUID = "b7e1d6c4-2a0f-4c93-8d55-0e5a1c9f4b05"
 SWAP_UUID = "8d2e6b14-93cf-4d0b-a6a5-51c0f4e3bd03"
 DATA_LINE = f"UUID={DATA_UUID}\t/data  \text4    defaults\t0  2   # moved from sdb, April 2023"
-# As people leave it behind: tabs and blanks, a comment after field 6, an indented comment, no line feed at the end.
+# As people leave it behind: tabs and blanks, a comment after field 6, an indented comment, no line
+# feed at the end.
 FRESH_UUID = "e19d0a77-6a0c-4b5e-8f51-7d2c3b4a5e04"
 FSTAB = f"""\
 # /etc/fstab: static file system information.
@@ -113,10 +123,11 @@ UUID={ROOT_UUID} /               ext4    errors=remount-ro 0       1
   # swap is small on purpose
 UUID={SWAP_UUID} none            swap    sw              0       0"""
 SITE_SYSCTL = "# set by hand, keep\nnet.core.somaxconn = 4096\n"
-# tsc=reliable: else the kernel takes a clock that costs an exit to qemu at each look, or, on a busy machine, another in some
-# boots, and a boot on trial is then not as before. norandmaps: qemu 7.2 finds what it has translated by virtual address, so
-# a program at the same address as last time is not translated again (a boot takes 13 s instead of 16 s of this machine's
-# processors, `check` 7.5 s instead of 9.6 s).
+# tsc=reliable: else the kernel takes a clock that costs an exit to qemu at each look, or, on a busy
+# machine, another in some boots, and a boot on trial is then not as before. norandmaps: qemu 7.2
+# finds what it has translated by virtual address, so a program at the same address as last time is
+# not translated again (a boot takes 13 s instead of 16 s of this machine's processors, `check` 7.5
+# s instead of 9.6 s).
 KERNEL_WORDS = "console=ttyS0 systemd.show_status=1 no_timer_check tsc=reliable norandmaps"
 GRUB_DEFAULTS = f"""\
 GRUB_DEFAULT=0
@@ -150,23 +161,29 @@ TimeoutStopSec=5
 
 
 class MissingToolsError(RuntimeError):
-    """A program that the guest needs is not installed; the message has the line that installs it."""
+    """A program that the guest needs is not installed; the message has the line that installs
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One Debian. A guest that boots itself has GRUB on its own disk; the other is given kernel and initrd by qemu."""
+    """One Debian. A guest that boots itself has GRUB on its own disk; the other is given kernel and
+    initrd by qemu.
+    """
 
     suite: str
     packages: tuple[str, ...] = PACKAGES
     boots_itself: bool = False
-    has_fresh_disk: bool = False  # a fourth disk with an xfs of the label `fresh` that no line names
+    has_fresh_disk: bool = (
+        False  # a fourth disk with an xfs of the label `fresh` that no line names
+    )
     idle: tuple[str, ...] = ()  # units of its packages that no boot starts: a test does
     has_two_nodes: bool = False  # NUMA, each with half of processors and memory
-    has_menu: bool = False  # GRUB as Debian sets it up: `update-grub` makes its menu; and a network card
-    is_bare: bool = (
-        False  # looks like no virtual machine: a server's firmware, an IOMMU, a SATA disk that keeps nothing
+    has_menu: bool = (
+        False  # GRUB as Debian sets it up: `update-grub` makes its menu; and a network card
     )
+    is_bare: bool = False  # looks like no virtual machine: a server's firmware, an IOMMU, a SATA disk that keeps nothing
     is_boot_apart: bool = False  # /boot is a file system of its own, on a disk before all others
 
 
@@ -196,7 +213,9 @@ TRIXIE_BARE = Recipe(
     has_menu=True,
     is_bare=True,
 )  # fmt: skip
-TRIXIE_BOOT_APART = Recipe("trixie", (*_MENU, "lvm2"), boots_itself=True, has_menu=True, is_boot_apart=True)
+TRIXIE_BOOT_APART = Recipe(
+    "trixie", (*_MENU, "lvm2"), boots_itself=True, has_menu=True, is_boot_apart=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +235,17 @@ class Image:
 
     @property
     def disks(self) -> tuple[Path, ...]:
-        """As the guest sees them: /dev/vda (root), /dev/vdb (data), /dev/vdc (swap), /dev/vdd (fresh, where it is); where
-        /boot is apart, its disk is /dev/vda."""
+        """As the guest sees them: /dev/vda (root), /dev/vdb (data), /dev/vdc (swap), /dev/vdd
+        (fresh, where it is); where /boot is apart, its disk is /dev/vda.
+        """
         first = ("boot",) if self.recipe.is_boot_apart else ()
-        names = (*first, "root", "data", "swap", *(("fresh",) if self.recipe.has_fresh_disk else ()))
+        names = (
+            *first,
+            "root",
+            "data",
+            "swap",
+            *(("fresh",) if self.recipe.has_fresh_disk else ()),
+        )
         return tuple(self.folder / f"{name}.img" for name in names)
 
     @property
@@ -235,14 +261,22 @@ def require_tools() -> None:
     if missing:
         raise MissingToolsError(f"not installed: {', '.join(missing)}. As root: {APT_LINE}")
     if os.geteuid() != 0:
-        raise MissingToolsError("building the guest's image needs root: mmdebstrap keeps file owners")
+        raise MissingToolsError(
+            "building the guest's image needs root: mmdebstrap keeps file owners"
+        )
 
 
 def get(recipe: Recipe = BOOKWORM) -> Image:
     """The image of a recipe, built now when the cache lacks it (about a minute)."""
     require_tools()
     here = Path(__file__)
-    name = named("image", here.read_bytes(), here.with_name("agent.py").read_bytes(), debian.MMDEBSTRAP, recipe)
+    name = named(
+        "image",
+        here.read_bytes(),
+        here.with_name("agent.py").read_bytes(),
+        debian.MMDEBSTRAP,
+        recipe,
+    )
     return Image(kept(name, lambda work: _build(work, recipe)), recipe)
 
 
@@ -250,8 +284,8 @@ def _build(image: Path, recipe: Recipe) -> None:
     work = image / "work"
     tree, extra = work / "tree", work / "extra"
     _write_extra(extra, recipe)
-    # Before the kernel is installed, so that its initrd is made small at once. The venv is a minute's work under
-    # emulation, two seconds here.
+    # Before the kernel is installed, so that its initrd is made small at once. The venv is a
+    # minute's work under emulation, two seconds here.
     venv = f'--customize-hook=chroot "$1" python3 -m venv {VENV}'
     idle = f'--customize-hook=chroot "$1" systemctl --quiet disable {" ".join(recipe.idle)}'
     network = '--customize-hook=chroot "$1" systemctl --quiet enable systemd-networkd.service'
@@ -315,7 +349,9 @@ def _make_bootable_disk(file: Path, tree: Path) -> None:
 
 
 def _make_boot_disk(file: Path, tree: Path) -> None:
-    """What the tree has below /boot, on a disk of its own with GRUB; the tree keeps the empty folder."""
+    """What the tree has below /boot, on a disk of its own with GRUB; the tree keeps the empty
+    folder.
+    """
     _write_grub(tree, "")
     seed = tree.with_name("boot")
     (tree / "boot").rename(seed)
@@ -324,13 +360,25 @@ def _make_boot_disk(file: Path, tree: Path) -> None:
 
 
 def _write_grub(tree: Path, boot: str) -> None:
-    """GRUB's core, its modules and a menu of one entry; `boot` is where GRUB finds what lies below /boot."""
+    """GRUB's core, its modules and a menu of one entry; `boot` is where GRUB finds what lies below
+    /boot.
+    """
     grub = tree / "boot/grub"
     grub.mkdir(exist_ok=True)
     kernel, initrd = _kernel_part(tree, "vmlinuz").name, _kernel_part(tree, "initrd.img").name
-    menu = GRUB_CFG.format(kernel=kernel, initrd=initrd, root=ROOT_UUID, boot=boot, words=KERNEL_WORDS)
+    menu = GRUB_CFG.format(
+        kernel=kernel, initrd=initrd, root=ROOT_UUID, boot=boot, words=KERNEL_WORDS
+    )
     (grub / "grub.cfg").write_text(menu, encoding="utf-8")
-    core = ["grub-mkimage", "-O", "i386-pc", "-p", f"(hd0,msdos1){boot}/grub", "-o", "/boot/grub/core.img"]
+    core = [
+        "grub-mkimage",
+        "-O",
+        "i386-pc",
+        "-p",
+        f"(hd0,msdos1){boot}/grub",
+        "-o",
+        "/boot/grub/core.img",
+    ]
     _call(["chroot", str(tree), *core, *GRUB_MODULES])
     modules = grub / "i386-pc"
     modules.mkdir(exist_ok=True)
@@ -339,9 +387,11 @@ def _write_grub(tree: Path, boot: str) -> None:
             shutil.copy(path, modules)
 
 
-def _make_disk_with_grub(file: Path, size: str, uuid: str, content: Path, core: Path, tree: Path) -> None:
-    """A disk with one partition, and GRUB as grub-install would put it on a BIOS machine: boot.img in the first sector,
-    the core right behind it, which is where boot.img looks for it by default.
+def _make_disk_with_grub(
+    file: Path, size: str, uuid: str, content: Path, core: Path, tree: Path
+) -> None:
+    """A disk with one partition, and GRUB as grub-install would put it on a BIOS machine: boot.img
+    in the first sector, the core right behind it, which is where boot.img looks for it by default.
     """
     # GRUB does not read all of what a newer mke2fs switches on.
     plain = ("-O", "^metadata_csum_seed,^orphan_file", "-E", f"offset={PARTITION_AT}")
@@ -363,15 +413,19 @@ def _write_extra(extra: Path, recipe: Recipe) -> None:
         "etc/fstab": FSTAB,
         "etc/hostname": "spine\n",
         "etc/hosts": "127.0.0.1\tlocalhost\n127.0.1.1\tspine\n",
-        # A fixed id: with an empty one systemd takes each boot of a fresh overlay for a first boot and rewrites /etc.
-        "etc/machine-id": hashlib.md5(recipe.suite.encode(), usedforsecurity=False).hexdigest() + "\n",
+        # A fixed id: with an empty one systemd takes each boot of a fresh overlay for a first boot
+        # and rewrites /etc.
+        "etc/machine-id": hashlib.md5(recipe.suite.encode(), usedforsecurity=False).hexdigest()
+        + "\n",
         "etc/sysctl.d/30-site.conf": SITE_SYSCTL,
         "etc/initramfs-tools/conf.d/small": "MODULES=list\nCOMPRESS=zstd\n",
         "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
         "etc/systemd/system/hosttune-agent.service": AGENT_UNIT,
         "etc/systemd/system/device.d/10-slow.conf": DEVICES,
         "etc/systemd/system/systemd-udev-trigger.service.d/less.conf": TRIGGER,
-        "usr/local/lib/hosttune-agent.py": Path(__file__).with_name("agent.py").read_text(encoding="utf-8"),
+        "usr/local/lib/hosttune-agent.py": Path(__file__)
+        .with_name("agent.py")
+        .read_text(encoding="utf-8"),
     }
     if recipe.is_boot_apart:
         files["etc/fstab"] += f"\nUUID={BOOT_UUID} /boot ext4 defaults 0 2\n"
@@ -405,4 +459,6 @@ def _call(argv: list[str], text: str = "") -> None:
         timeout=BUILD_TIMEOUT_S,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(argv)}: exit status {done.returncode}\n{done.stdout[-4000:]}")
+        raise RuntimeError(
+            f"{' '.join(argv)}: exit status {done.returncode}\n{done.stdout[-4000:]}"
+        )

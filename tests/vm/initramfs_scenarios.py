@@ -1,4 +1,5 @@
-"""The scenarios of test_initramfs.py; runs inside of a Debian 13, as root: `initramfs_scenarios.py NAME`.
+"""The scenarios of test_initramfs.py; runs inside of a Debian 13, as root: `initramfs_scenarios.py
+NAME`.
 
 The module is one that the image needs, so it is in there and would be loaded without the option.
 """
@@ -43,7 +44,10 @@ def looked_at() -> Finding:
     name = "virtio_blk.num_request_queues"
     wish = Wish("modprobe-option", name, "site-queues", bounds=(Bound(Operator.EXACTLY, "3"),))
     facts = Facts(writer)
-    state = {address: kinds[address.kind].read(writer, address.name) for address in kind.addresses(wish, facts)}
+    state = {
+        address: kinds[address.kind].read(writer, address.name)
+        for address in kind.addresses(wish, facts)
+    }
     (finding,) = kind.compare((wish,), Context(facts, state, {}, Risk.MEDIUM, Disturbs.NOTHING))
     return finding
 
@@ -55,7 +59,9 @@ def made(program: str) -> Change:
     (change,) = finding.changes
     assert change.action is Action.CREATE
     assert [trigger.kind for trigger in change.triggers] == ["rebuild-initramfs"], change
-    assert change.details[0].startswith(f"then {program} rebuilds the initial RAM disks: /etc/"), change.details
+    assert change.details[0].startswith(f"then {program} rebuilds the initial RAM disks: /etc/"), (
+        change.details
+    )
     before = digest()
     rewritten(change)
     assert digest() != before
@@ -75,11 +81,21 @@ def taken_back(change: Change) -> None:
 
 
 def with_dracut(*configuration: str) -> None:
-    """Put dracut in the place of initramfs-tools, whose hook and settings stay behind as apt leaves them."""
-    settings = Path("/etc/dracut.conf.d/site.conf")  # before, for the package builds an image when it is installed
+    """Put dracut in the place of initramfs-tools, whose hook and settings stay behind as apt leaves
+    them.
+    """
+    settings = Path(
+        "/etc/dracut.conf.d/site.conf"
+    )  # before, for the package builds an image when it is installed
     settings.parent.mkdir()
     settings.write_text("\n".join((DRACUT, *configuration)), encoding="utf-8")
-    sh("apt-get", "--yes", "--no-install-recommends", "install", *map(str, Path(DEBS).glob("dracut*.deb")))
+    sh(
+        "apt-get",
+        "--yes",
+        "--no-install-recommends",
+        "install",
+        *map(str, Path(DEBS).glob("dracut*.deb")),
+    )
     assert Path("/etc/kernel/postinst.d/initramfs-tools").exists()
 
 
@@ -109,7 +125,11 @@ def dracut_takes_the_option_beside_what_initramfs_tools_left() -> None:
 def generic_dracut_leaves_the_option_out_and_that_is_said() -> None:
     with_dracut('hostonly="no"')
     finding = looked_at()
-    assert (finding.verdict, finding.hold.kind, finding.changes) == (Verdict.DIFFERS, HoldKind.REFUSED, ()), finding
+    assert (finding.verdict, finding.hold.kind, finding.changes) == (
+        Verdict.DIFFERS,
+        HoldKind.REFUSED,
+        (),
+    ), finding
     assert "hostonly" in finding.hold.detail, finding
     Path(FILE).write_text(f"{OPTION}\n", encoding="utf-8")
     rebuild_initramfs(LiveWriter(), "")

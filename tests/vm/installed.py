@@ -1,8 +1,8 @@
-"""The guests' disks with hosttune on them: its wheel and those it needs, put by pip into the disk's own virtual
-environment, as a user does, with a link in the path of root.
+"""The guests' disks with hosttune on them: its wheel and those it needs, put by pip into the disk's
+own virtual environment, as a user does, with a link in the path of root.
 
-Done from outside with chroot(8), because under emulation it takes a minute; once for all guests of one call of `./run
-test`, in that call's folder.
+Done from outside with chroot(8), because under emulation it takes a minute; once for all guests of
+one call of `./run test`, in that call's folder.
 """
 
 import atexit
@@ -56,7 +56,9 @@ umount -R "$root"
 def get(recipe: Recipe = image.BOOKWORM) -> Image:
     """The image of a recipe with this checkout's hosttune installed."""
     made = image.get(recipe)
-    return Image(kept(named("installed", recipe), lambda work: _install(work, made), _folder()), recipe)
+    return Image(
+        kept(named("installed", recipe), lambda work: _install(work, made), _folder()), recipe
+    )
 
 
 @cache
@@ -97,11 +99,14 @@ def _install(work: Path, made: Image) -> None:
             ],
             input=wheels.bundle(wheels.PYTHONS[made.recipe.suite]),
             check=True,
-            # Nothing of ours: a place for byte code, above all, or each start in a guest compiles everything.
+            # Nothing of ours: a place for byte code, above all, or each start in a guest compiles
+            # everything.
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
             timeout=TIMEOUT_S,
         )
 
 
 def copy_disk(source: Path, target: Path) -> None:
-    subprocess.run(["cp", "--sparse=always", "--", str(source), str(target)], check=True, timeout=TIMEOUT_S)
+    subprocess.run(
+        ["cp", "--sparse=always", "--", str(source), str(target)], check=True, timeout=TIMEOUT_S
+    )

@@ -1,11 +1,12 @@
-"""The proof that a power cut at any instant leaves the old file or the new one, and a journal that knows which.
+"""The proof that a power cut at any instant leaves the old file or the new one, and a journal that
+knows which.
 
     python -m tests.vm.powercut          what CI runs: 400 states of one recording, 2 boots
     python -m tests.vm.powercut --all    every state of it (about 5,000) and 6,000 of a second recording, in which
                                          another process syncs all the time; 16 boots
 
-As root, from the project's folder. Exit status 0 when every state and boot keeps the promise and the bad editor is
-caught, 1 otherwise.
+As root, from the project's folder. Exit status 0 when every state and boot keeps the promise and
+the bad editor is caught, 1 otherwise.
 """
 
 import argparse
@@ -50,7 +51,9 @@ def check(recording: Recording, start: int, stop: int, limit: int | None = None)
     share = -(-len(chosen) // workers)
     parts = [chosen[at : at + share] for at in range(0, len(chosen), share)]
     with ThreadPoolExecutor(workers) as pool:
-        seen = [one for part in pool.map(lambda part: _observe(recording, part), parts) for one in part]
+        seen = [
+            one for part in pool.map(lambda part: _observe(recording, part), parts) for one in part
+        ]
     return [
         Judged(state, judge(one, recording.flights, recording.finished_at(state)))
         for state, one in zip(chosen, seen, strict=True)
@@ -103,18 +106,24 @@ def to_boot(judged: Sequence[Judged], number: int) -> list[Judged]:
         if one.verdict.situation.is_interrupted and not one.verdict.faults:
             kinds.setdefault(one.verdict.situation, one)
     found = list(kinds.values())
-    return [found[(2 * at + 1) * len(found) // (2 * number)] for at in range(min(number, len(found)))]
+    return [
+        found[(2 * at + 1) * len(found) // (2 * number)] for at in range(min(number, len(found)))
+    ]
 
 
 def place(one: Judged) -> str:
     """How far the interrupted run had come, for people."""
     situation = one.verdict.situation
     made = " and made" if situation.made else ""
-    return f"{situation.command}, {situation.announced} steps announced{made}, {situation.done} done"
+    return (
+        f"{situation.command}, {situation.announced} steps announced{made}, {situation.done} done"
+    )
 
 
 def boot(recording: Recording, one: Judged, word: str, transcript: Transcript) -> list[str]:
-    """Boot the machine as the power cut left it and let `hosttune WORD --yes` clean up. What was wrong, if anything."""
+    """Boot the machine as the power cut left it and let `hosttune WORD --yes` clean up. What was
+    wrong, if anything.
+    """
     with tempfile.TemporaryDirectory(prefix="hosttune-powercut-") as folder:
         guest = guest_at(recording, one.state, Path(folder), transcript)
         try:
@@ -130,9 +139,15 @@ def _clean_up(guest: Guest, recording: Recording, one: Judged, word: str) -> lis
     wrong = []
     if guest.run(["systemctl", "is-active", "multi-user.target"]).stdout != "active\n":
         wrong.append("multi-user.target is not reached")
-    if failed := guest.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout:
+    if failed := guest.run(
+        ["systemctl", "list-units", "--failed", "--no-legend", "--plain"]
+    ).stdout:
         wrong.append(f"failed units: {failed}")
-    run = next(flight.run.id for flight in recording.flights if flight.run.command == one.verdict.situation.command)
+    run = next(
+        flight.run.id
+        for flight in recording.flights
+        if flight.run.command == one.verdict.situation.command
+    )
     lines = guest.run(["hosttune", "history"]).stdout.splitlines()
     if not any(run in line and "interrupted" in line for line in lines):
         wrong.append(f"history does not name the interrupted run {run}: {lines}")
@@ -143,7 +158,8 @@ def _clean_up(guest: Guest, recording: Recording, one: Judged, word: str) -> lis
         wrong.append(f"{word} --yes: exit status {rc}: {stdout}{stderr}")
     if etc_digest(guest) != recording.etc["before" if word == "undo" else "after"]:
         wrong.append(f"/etc is not what {word} should leave")
-    # History goes on saying that the run was interrupted, and finished later; what is left to do is what check says.
+    # History goes on saying that the run was interrupted, and finished later; what is left to do is
+    # what check says.
     if "interrupted" in (said := guest.run(["hosttune", "check"]).stdout):
         wrong.append(f"check still says that a run was interrupted: {said}")
     return wrong
@@ -160,7 +176,10 @@ def _report(recording: Recording, limit: int | None, boots: int, transcript: Tra
         found = boot(recording, one, word, transcript)
         wrong += found
         said = "; ".join(found) or "clean"
-        print(f"boot {number + 1} of {len(chosen)}: cut in {place(one)}; {word} --yes: {said}", flush=True)
+        print(
+            f"boot {number + 1} of {len(chosen)}: cut in {place(one)}; {word} --yes: {said}",
+            flush=True,
+        )
     spoilt = check(recording, recording.clean, recording.end, limit)
     torn = [fault for fault in faults(spoilt) if "is torn" in fault]
     print("an editor that writes in place:", summary(spoilt), f"{len(torn)} with a torn file.")
@@ -171,16 +190,24 @@ def _report(recording: Recording, limit: int | None, boots: int, transcript: Tra
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.vm.powercut")
-    parser.add_argument("--all", action="store_true", help="every state, a second recording, more boots")
+    parser.add_argument(
+        "--all", action="store_true", help="every state, a second recording, more boots"
+    )
     is_all = parser.parse_args().all
-    plan = [(False, None, ALL_BOOTS), (True, BUSY_STATES, ALL_BOOTS)] if is_all else [(False, CI_STATES, CI_BOOTS)]
+    plan = (
+        [(False, None, ALL_BOOTS), (True, BUSY_STATES, ALL_BOOTS)]
+        if is_all
+        else [(False, CI_STATES, CI_BOOTS)]
+    )
     good = True
     for is_busy, limit, boots in plan:
         with (
             tempfile.TemporaryDirectory(prefix="hosttune-powercut-") as folder,
             (Path(folder) / "transcript.txt").open("w", encoding="utf-8") as file,
         ):
-            print(f"a recording{' with another process that syncs' if is_busy else ''}:", flush=True)
+            print(
+                f"a recording{' with another process that syncs' if is_busy else ''}:", flush=True
+            )
             transcript = Transcript(file)
             recording = record(Path(folder), transcript, is_busy=is_busy)
             good &= _report(recording, limit, boots, transcript)

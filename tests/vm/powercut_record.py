@@ -1,5 +1,5 @@
-"""The story whose every instant is a power cut: a whole `apply --yes` and `undo --yes` on a guest whose root disk is
-logged write by write, and after them an editor that does it wrong.
+"""The story whose every instant is a power cut: a whole `apply --yes` and `undo --yes` on a guest
+whose root disk is logged write by write, and after them an editor that does it wrong.
 """
 
 import dataclasses
@@ -30,8 +30,9 @@ params:
 """
 DATA, TMP = "fstab:/data", "fstab-line:/tmp"
 TUNED_LINE = image.DATA_LINE.replace("defaults", "defaults,noatime")
-# Another process syncs a file of its own all the time, and hosttune halts before each call that changes something: so
-# ext4 writes down what is half done between any two of them, as it may on a busy server.
+# Another process syncs a file of its own all the time, and hosttune halts before each call that
+# changes something: so ext4 writes down what is half done between any two of them, as it may on a
+# busy server.
 BUSY = """\
 import os, time
 with open("/var/tmp/busy", "ab", buffering=0) as file:
@@ -42,8 +43,11 @@ with open("/var/tmp/busy", "ab", buffering=0) as file:
 """
 CHANGING = "write,ftruncate,fchmod,fchown,fsync,mkdirat,linkat,unlinkat,renameat,renameat2"
 HALTING = ("strace", "--follow-forks", "--seccomp-bpf", "--output=/dev/null", f"--trace={CHANGING}")
-HALTING += (f"--inject={CHANGING}:delay_enter=120000",)  # microseconds: two turns of the other process
-# The editor that everybody has written once. What its first two syncs do, any process may do at that instant.
+HALTING += (
+    f"--inject={CHANGING}:delay_enter=120000",
+)  # microseconds: two turns of the other process
+# The editor that everybody has written once. What its first two syncs do, any process may do at
+# that instant.
 BAD_EDITOR = f"""\
 import os
 text = open("/etc/fstab").read().replace({image.DATA_LINE!r}, {TUNED_LINE!r})
@@ -58,7 +62,9 @@ with open("/etc/fstab", "w") as file:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The disk of the beginning, every write since, and what the story left at which entry of the log."""
+    """The disk of the beginning, every write since, and what the story left at which entry of the
+    log.
+    """
 
     image: Image  # its root disk is the one of the beginning
     log: Log
@@ -69,14 +75,18 @@ class Recording:
     clean: int  # all of that on the disk, before the bad editor
     end: int
     flights: tuple[Flight, ...]
-    etc: Mapping[str, str]  # "before" and "after" apply: names, owners, modes and sums of all below /etc
+    etc: Mapping[
+        str, str
+    ]  # "before" and "after" apply: names, owners, modes and sums of all below /etc
 
     @property
     def disk(self) -> Path:
         return self.image.disks[0]
 
     def finished_at(self, state: State) -> int:
-        """How many of the runs had ended in this state: a run that has returned stays, whatever is lost later."""
+        """How many of the runs had ended in this state: a run that has returned stays, whatever is
+        lost later.
+        """
         flushed = [
             max(number for number in range(mark) if self.log.entries[number].flags & Flag.FLUSH)
             for mark in (self.applied, self.undone)
@@ -95,9 +105,14 @@ class LoggedGuest(Guest):
 
     def _command(self, channel: int) -> list[str]:
         argv = super()._command(channel)
-        (at,) = (number for number, word in enumerate(argv) if word.startswith(f"file={self._overlays[0]},"))
-        # The layers below the log drop flushes (they cost this machine time and the guest can not tell); the log itself
-        # must not, or the guest's flushes end above it. No discards: what reads back after one is anybody's guess.
+        (at,) = (
+            number
+            for number, word in enumerate(argv)
+            if word.startswith(f"file={self._overlays[0]},")
+        )
+        # The layers below the log drop flushes (they cost this machine time and the guest can not
+        # tell); the log itself must not, or the guest's flushes end above it. No discards: what
+        # reads back after one is anybody's guess.
         layers = (
             f"driver=file,node-name=root-file,filename={self._overlays[0]},cache.no-flush=on",
             "driver=qcow2,node-name=root-disk,file=root-file,cache.no-flush=on",
@@ -106,7 +121,11 @@ class LoggedGuest(Guest):
         )
         device = "virtio-blk-pci,drive=root,discard=off,write-zeroes=off"
         # In the place of its -drive and its -device.
-        argv[at - 1 : at + 3] = [*(word for layer in layers for word in ("-blockdev", layer)), "-device", device]
+        argv[at - 1 : at + 3] = [
+            *(word for layer in layers for word in ("-blockdev", layer)),
+            "-device",
+            device,
+        ]
         return argv
 
 
@@ -155,7 +174,9 @@ def disk_at(recording: Recording, state: State, target: Path) -> None:
     """Write the root disk as it is after a power cut in this state."""
     copy_disk(recording.disk, target)
     whole = [
-        (number, 0, entry.size) for number, entry in enumerate(recording.log.entries[: state.first]) if entry.is_write
+        (number, 0, entry.size)
+        for number, entry in enumerate(recording.log.entries[: state.first])
+        if entry.is_write
     ]
     with target.open("r+b") as file:
         for number, start, size in (*whole, *state.kept):
@@ -165,14 +186,21 @@ def disk_at(recording: Recording, state: State, target: Path) -> None:
 
 def guest_at(recording: Recording, state: State, folder: Path, transcript: Transcript) -> Guest:
     """A guest, switched off, whose root disk is the one of this state."""
-    shutil.copytree(recording.image.folder, folder / "image", symlinks=True, ignore=lambda *_: [recording.disk.name])
+    shutil.copytree(
+        recording.image.folder,
+        folder / "image",
+        symlinks=True,
+        ignore=lambda *_: [recording.disk.name],
+    )
     mine = dataclasses.replace(recording.image, folder=folder / "image")
     disk_at(recording, state, mine.disks[0])
     return Guest(mine, folder, transcript)
 
 
 def fstab_texts(new: bytes) -> FstabTexts:
-    """The versions of fstab that hosttune may write, given the last: with and without each of its two changes."""
+    """The versions of fstab that hosttune may write, given the last: with and without each of its
+    two changes.
+    """
     old, old_line, new_line = (text.encode() for text in (image.FSTAB, image.DATA_LINE, TUNED_LINE))
     tuned = old.replace(old_line, new_line)
     added = new.removeprefix(tuned)
@@ -189,4 +217,6 @@ def fstab_texts(new: bytes) -> FstabTexts:
 def _succeed(guest: Guest, *argv: str) -> None:
     answer = guest.run(list(argv))
     if answer.rc != 0:
-        raise RuntimeError(f"{' '.join(argv)}: exit status {answer.rc}\n{answer.stdout}{answer.stderr}")
+        raise RuntimeError(
+            f"{' '.join(argv)}: exit status {answer.rc}\n{answer.stdout}{answer.stderr}"
+        )

@@ -1,10 +1,12 @@
 """What a disk with a volatile cache may hold after a power cut, from a log of its writes.
 
-Everything before a flush is there. Of the blocks written since the last flush any may be there and any may be lost,
-in every combination: a disk promises no order before the next flush. A sector is written whole or not at all.
+Everything before a flush is there. Of the blocks written since the last flush any may be there and
+any may be lost, in every combination: a disk promises no order before the next flush. A sector is
+written whole or not at all.
 
-Two blocks stay whole beyond that, because half of one stops ext4 itself, whoever wrote: its superblock, and the commit
-record of its journal, after half of which Linux 6.1 refuses to mount ("journal transaction is corrupt"; 6.18 mounts).
+Two blocks stay whole beyond that, because half of one stops ext4 itself, whoever wrote: its
+superblock, and the commit record of its journal, after half of which Linux 6.1 refuses to mount
+("journal transaction is corrupt"; 6.18 mounts).
 """
 
 import random
@@ -17,8 +19,8 @@ from tests.vm.blklog import Entry, Flag, Log
 BLOCK = 4096
 SECTOR = 512
 SEED = 20261121
-# Up to so many blocks between two flushes every combination is tried, above it each block lost alone, each kept alone,
-# every prefix, and so many drawn ones.
+# Up to so many blocks between two flushes every combination is tried, above it each block lost
+# alone, each kept alone, every prefix, and so many drawn ones.
 EXHAUSTIVE = 8
 DRAWN = 24
 TORN = 2
@@ -47,16 +49,19 @@ class State:
 
     @property
     def name(self) -> str:
-        """How a report calls it: the number of the entry after the last flush, and the pieces kept since."""
+        """How a report calls it: the number of the entry after the last flush, and the pieces kept
+        since.
+        """
         pieces = " ".join(f"{entry}[{start}:{start + size}]" for entry, start, size in self.kept)
         return f"entry {self.first}" + (f" + {pieces}" if pieces else "")
 
 
 def epochs(entries: Sequence[Entry], start: int, stop: int) -> list[Epoch]:
-    """The epochs of the entries from `start` to `stop`, the first beginning at `start`: sync before you mark it.
+    """The epochs of the entries from `start` to `stop`, the first beginning at `start`: sync before
+    you mark it.
 
-    Raises ValueError for a log with writes that are durable by themselves (FUA): the model does not have them, and
-    qemu's virtio disks do not offer them.
+    Raises ValueError for a log with writes that are durable by themselves (FUA): the model does not
+    have them, and qemu's virtio disks do not offer them.
     """
     found: list[Epoch] = []
     pieces: list[Piece] = []
@@ -64,7 +69,9 @@ def epochs(entries: Sequence[Entry], start: int, stop: int) -> list[Epoch]:
     for number in range(start, stop):
         entry = entries[number]
         if entry.flags & Flag.FUA:
-            raise ValueError(f"entry {number} is durable by itself: such logs cannot be reordered here")
+            raise ValueError(
+                f"entry {number} is durable by itself: such logs cannot be reordered here"
+            )
         if entry.flags & Flag.FLUSH:
             found.append(Epoch(first, tuple(pieces)))
             first, pieces = number, []
@@ -92,8 +99,12 @@ def untorn(log: Log, found: Sequence[Epoch]) -> frozenset[Piece]:
     )
 
 
-def states(found: Sequence[Epoch], limit: int | None = None, whole: Collection[Piece] = ()) -> list[State]:
-    """Every state of these epochs, or all flush boundaries and drawn others up to `limit`. Always the same ones."""
+def states(
+    found: Sequence[Epoch], limit: int | None = None, whole: Collection[Piece] = ()
+) -> list[State]:
+    """Every state of these epochs, or all flush boundaries and drawn others up to `limit`. Always
+    the same ones.
+    """
     boundaries = [State(epoch.first, ()) for epoch in found]
     between = [
         state
@@ -107,7 +118,9 @@ def states(found: Sequence[Epoch], limit: int | None = None, whole: Collection[P
 
 
 def _between(epoch: Epoch, whole: Collection[Piece], *, is_last: bool) -> list[State]:
-    """The states that lie inside an epoch. Nothing kept is its own boundary, all kept is that of the next epoch."""
+    """The states that lie inside an epoch. Nothing kept is its own boundary, all kept is that of
+    the next epoch.
+    """
     drawer = random.Random(f"{SEED} {epoch.first}")  # noqa: S311 (no secret)
     kept = dict.fromkeys((*_choices(epoch.pieces, drawer), *_torn(epoch.pieces, whole, drawer)))
     kept.pop((), None)
@@ -130,7 +143,9 @@ def _choices(pieces: tuple[Piece, ...], drawer: random.Random) -> Iterator[tuple
         yield tuple(piece for piece in pieces if drawer.random() < 0.5)
 
 
-def _torn(pieces: tuple[Piece, ...], whole: Collection[Piece], drawer: random.Random) -> Iterator[tuple[Piece, ...]]:
+def _torn(
+    pieces: tuple[Piece, ...], whole: Collection[Piece], drawer: random.Random
+) -> Iterator[tuple[Piece, ...]]:
     """Some pieces, and of one more only its first sectors."""
     for _ in range(TORN if pieces else 0):
         at = drawer.randrange(len(pieces))

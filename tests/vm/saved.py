@@ -1,5 +1,6 @@
-"""Machines that have just booted, kept as they stand, memory and disks: made once for all tests of one call of `./run test`,
-and each test goes on from there on a machine of its own. What a boot itself does is shown by the boots that come after.
+"""Machines that have just booted, kept as they stand, memory and disks: made once for all tests of
+one call of `./run test`, and each test goes on from there on a machine of its own. What a boot
+itself does is shown by the boots that come after.
 """
 
 import contextlib
@@ -14,12 +15,19 @@ from tests.vm.image import Recipe
 from tests.vm.transcript import Transcript
 
 
-def get(recipe: Recipe, memory_mib: int = MEMORY_MIB, start: Callable[[Guest], object] = Guest.boot) -> Path:
-    """The folder of a machine of this recipe; `start` is given one that is switched off, and leaves it to be kept."""
+def get(
+    recipe: Recipe, memory_mib: int = MEMORY_MIB, start: Callable[[Guest], object] = Guest.boot
+) -> Path:
+    """The folder of a machine of this recipe; `start` is given one that is switched off, and leaves
+    it to be kept.
+    """
     disks = installed.get(recipe)
 
     def make(work: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder, (work / "made.txt").open("w") as file:
+        with (
+            tempfile.TemporaryDirectory(prefix="hosttune-vm-") as folder,
+            (work / "made.txt").open("w") as file,
+        ):
             guest = Guest(disks, Path(folder), Transcript(file), memory_mib)
             with contextlib.closing(guest):
                 start(guest)

@@ -1,5 +1,5 @@
-"""What a guest shows of each rule that says `verified: vm`: the program or the file that a value is for, asked after a boot
-that follows the apply, and after one that follows the undo.
+"""What a guest shows of each rule that says `verified: vm`: the program or the file that a value is
+for, asked after a boot that follows the apply, and after one that follows the undo.
 """
 
 from collections.abc import Mapping
@@ -8,8 +8,9 @@ from typing import NamedTuple
 from tests.vm.guest import Guest
 
 LOGIN = "su - -s /bin/sh nobody -c"
-# What Docker gives a container that asks for nothing is told when it is made; it need not run. Docker's own client is
-# another 40 MB. Started for this alone: each boot would take ten seconds more.
+# What Docker gives a container that asks for nothing is told when it is made; it need not run.
+# Docker's own client is another 40 MB. Started for this alone: each boot would take ten seconds
+# more.
 MADE_CONTAINER = """\
 systemctl start docker.service && python3 - <<'END'
 import http.client, json, socket
@@ -26,7 +27,8 @@ print(given["ShmSize"], *sorted(given["LogConfig"]["Config"].items()))
 END
 systemctl stop docker.service docker.socket containerd.service
 """
-# This machine is its own NFS server; the file system is mounted anew after each boot, as automount would.
+# This machine is its own NFS server; the file system is mounted anew after each boot, as automount
+# would.
 MOUNTED_NFS = """\
 mountpoint -q /mnt/nfs || {
   mkdir -p /mnt/nfs /srv/nfs && modprobe nfsd && { mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd; } &&
@@ -40,12 +42,14 @@ cp /usr/bin/sleep /usr/local/bin/slurmd && systemd-run --quiet --service-type=ex
 rm /usr/local/bin/slurmd && needrestart -l -r l | sed -n '/^Services/,/slurmd/p'; systemctl stop slurmd.service
 """
 
-# What the rules below need of a host: an image that leaves the timer off, a folder for scratch, an NFS mount. The others
-# are made by containerd when it first starts, and by an apply, whose undo leaves them empty.
+# What the rules below need of a host: an image that leaves the timer off, a folder for scratch, an
+# NFS mount. The others are made by containerd when it first starts, and by an apply, whose undo
+# leaves them empty.
 PREPARATION = f"""\
 echo disable fstrim.timer > /usr/lib/systemd/system-preset/20-image.preset && systemctl --quiet disable --now fstrim.timer &&
 install -d /etc/cni /etc/systemd/logind.conf.d && install -d -m 700 /etc/cni/net.d && install -d -m 1777 /data/scratch && {MOUNTED_NFS}"""
-# The guest is small, virtual and without a card: what pays only on others is told that this is one of them.
+# The guest is small, virtual and without a card: what pays only on others is told that this is one
+# of them.
 SITE = b"""\
 profile: slurm-node
 max_risk: high
@@ -134,7 +138,8 @@ SHOWN_ON_METAL = {
         "systemd-analyze cat-config systemd/coredump.conf | grep ^[A-Z]",
         "ProcessSizeMax=2147483648 ExternalSizeMax=2147483648", "",
     ),
-    # The journal that was begun on the disk stays there, and is written on, when the setting is taken back.
+    # The journal that was begun on the disk stays there, and is written on, when the setting is
+    # taken back.
     "services-journal": Shown(
         "journalctl --header --boot | grep -o '/var/log/journal'; systemd-analyze cat-config systemd/journald.conf |"
         " grep ^Storage", "/var/log/journal Storage=persistent", "/var/log/journal",
@@ -142,7 +147,8 @@ SHOWN_ON_METAL = {
     "storage-io-scheduler": Shown("cat /sys/block/sda/queue/scheduler", "none [mq-deadline]", "[none]"),
 }  # fmt: skip
 
-# Advice has nothing to apply: the guest of this file has the fault itself, is told of it, and is well before and after.
+# Advice has nothing to apply: the guest of this file has the fault itself, is told of it, and is
+# well before and after.
 FAULTS = {
     "cpu-clock-source": "test_bare.py",
     "cpu-offline": "test_bare.py",
@@ -176,4 +182,7 @@ FAULTS = {
 
 def answers(guest: Guest, shown: Mapping[str, Shown] = SHOWN) -> dict[str, str]:
     """What the guest says now, by rule."""
-    return {rule: " ".join(guest.run(["bash", "-c", one.ask]).stdout.split()) for rule, one in shown.items()}
+    return {
+        rule: " ".join(guest.run(["bash", "-c", one.ask]).stdout.split())
+        for rule, one in shown.items()
+    }

@@ -1,8 +1,9 @@
-"""What looks like bare metal: rules whose fault a kernel can have, each with its fault, and rules for hardware that no
-emulator has, applied, asked after a boot, and undone.
+"""What looks like bare metal: rules whose fault a kernel can have, each with its fault, and rules
+for hardware that no emulator has, applied, asked after a boot, and undone.
 
-Files over sysfs stand in for two GPUs and an RDMA port, and an empty package for a driver: that there is one is all that
-these rules ask of them. What is set is set in the kernel, systemd, PAM, udev, GRUB and unattended-upgrades of the guest.
+Files over sysfs stand in for two GPUs and an RDMA port, and an empty package for a driver: that
+there is one is all that these rules ask of them. What is set is set in the kernel, systemd, PAM,
+udev, GRUB and unattended-upgrades of the guest.
 """
 
 import json
@@ -39,7 +40,8 @@ while True:
     now = int((time.time() + 2208988800) * 2**32)
     server.sendto(struct.pack("!BBbbII4sQ8sQQ", 0x24, 1, 6, -20, 0, 0, b"GPS", now, asked[40:48], now, now), who)
 """
-# Before the daemon that asks it, which begins long before sysinit.target; the loopback is up by then.
+# Before the daemon that asks it, which begins long before sysinit.target; the loopback is up by
+# then.
 CLOCK_UNIT = """\
 [Unit]
 DefaultDependencies=no
@@ -85,7 +87,8 @@ FILES = {
     "/root/archive/unattended.conf": UNATTENDED,
     "/root/archive/apt-daily-upgrade.timer": "[Timer]\nOnCalendar=2099-01-01\n[Install]\nWantedBy=timers.target\n",
 }
-# An old systemd's pid_max, an image without a journal on the disk, folders that an apply makes and an undo leaves empty.
+# An old systemd's pid_max, an image without a journal on the disk, folders that an apply makes and
+# an undo leaves empty.
 PREPARATION = """
 cd /usr/lib/systemd/system; mkdir -p multi-user.target.wants
 for unit in stand-ins clock nvidia-persistenced systemd-timesyncd; do ln -s ../$unit.service multi-user.target.wants/; done
@@ -107,7 +110,8 @@ systemctl daemon-reload; systemctl restart systemd-journald; systemctl start sta
 # For the next boot: told now, because it is not in force, and then because it is.
 OPEN = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT mitigations=off"\n'
 OPEN_AT = "/etc/default/grub.d/10-site.cfg"
-# SCSI disks of scsi_debug: sdb and sdc are two paths to one, sdd has a bad sector, sde and sdf are a raid0.
+# SCSI disks of scsi_debug: sdb and sdc are two paths to one, sdd has a bad sector, sde and sdf are
+# a raid0.
 BREAK_DISKS = """
 modprobe scsi_debug max_luns=5 dev_size_mb=8; modprobe dm-multipath; modprobe dm-round-robin; modprobe raid0; udevadm settle
 dmsetup create -u mpath-1 mpatha --table "0 16384 multipath 0 0 1 1 round-robin 0 2 1 8:16 1 8:32 1"
@@ -123,8 +127,8 @@ mke2fs -q -F -J size=4 -T largefile4 /srv/huge; mount -o loop /srv/huge /srv/lar
 modprobe nfsd; mount -t nfsd nfsd /proc/fs/nfsd; exportfs -o rw,fsid=0,no_subtree_check 127.0.0.1:/srv/nfs
 rpc.nfsd -N 3 -V 4 1; rpc.mountd -N 3; mount -t nfs4 -o soft 127.0.0.1:/ /mnt/nfs
 """
-# A page that is poisoned (madvise(2)) ends the program that has it; a machine check is decoded as a real one is
-# (kernel: arch/x86/kernel/cpu/mce/inject.c).
+# A page that is poisoned (madvise(2)) ends the program that has it; a machine check is decoded as a
+# real one is (kernel: arch/x86/kernel/cpu/mce/inject.c).
 BREAK_THE_REST = """
 echo 0 > /sys/devices/system/cpu/cpu1/online
 sysctl -qw vm.overcommit_memory=2 vm.watermark_scale_factor=500
@@ -181,10 +185,16 @@ MAY = ("--max-risk", "high", "--disturb", "service", *WITHOUT)
 def told(guest: Guest) -> dict[str, str]:
     """What the rules of this file say that is not well, by rule."""
     asked = [word for rule in (*SAID, OF_BOOT) for word in ("--only", rule)]
-    report = json.loads(guest.ask_any(["hosttune", "check", *asked, *WITHOUT, "--format", "json"]).stdout)
+    report = json.loads(
+        guest.ask_any(["hosttune", "check", *asked, *WITHOUT, "--format", "json"]).stdout
+    )
     found = report["hosts"][0]["findings"]
     assert {one["rule"] for one in found} == {*SAID, OF_BOOT}
-    return {one["rule"]: one["reason"] for one in found if one["verdict"] not in {"ok", "not applicable"}}
+    return {
+        one["rule"]: one["reason"]
+        for one in found
+        if one["verdict"] not in {"ok", "not applicable"}
+    }
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +206,10 @@ def before(bare: Guest) -> str:
 
 
 def test_each_fault_of_this_file_has_its_words() -> None:
-    assert {rule for rule, name in FAULTS.items() if name == "test_bare.py"} | {"storage-raid"} == {*SAID, OF_BOOT}
+    assert {rule for rule, name in FAULTS.items() if name == "test_bare.py"} | {"storage-raid"} == {
+        *SAID,
+        OF_BOOT,
+    }
 
 
 def test_machine_is_well_and_takes_its_settings(bare: Guest, before: str) -> None:
@@ -205,7 +218,9 @@ def test_machine_is_well_and_takes_its_settings(bare: Guest, before: str) -> Non
     bare.write(OPEN_AT, OPEN.encode())
     rc, text = hosttune(bare, "apply", "--yes", *MAY, *WISHES)
     assert rc == 0, text
-    planned = json.loads(bare.ask_any(["hosttune", "plan", "--format", "json", *MAY, *WISHES]).stdout)
+    planned = json.loads(
+        bare.ask_any(["hosttune", "plan", "--format", "json", *MAY, *WISHES]).stdout
+    )
     assert planned["stages"] == []
 
 
@@ -214,14 +229,18 @@ def test_each_fault_is_told(bare: Guest) -> None:
         answer = bare.run(["bash", "-ec", script])
         assert answer.rc == 0, answer
     said = told(bare)
-    assert {rule: words for rule, words in SAID.items() if words not in said.get(rule, "")} == {}, said
+    assert {rule: words for rule, words in SAID.items() if words not in said.get(rule, "")} == {}, (
+        said
+    )
     assert said.keys() == SAID.keys()
     bare.ask(["bash", "-ec", MEND])
 
 
 def test_boot_keeps_the_settings_and_takes_the_faults_away(bare: Guest) -> None:
     bare.reboot()
-    assert answers(bare, SHOWN_ON_METAL) == {rule: one.applied for rule, one in SHOWN_ON_METAL.items()}
+    assert answers(bare, SHOWN_ON_METAL) == {
+        rule: one.applied for rule, one in SHOWN_ON_METAL.items()
+    }
     said = told(bare)
     assert said.keys() == {OF_BOOT}, said
     assert "mitigations=off" in said[OF_BOOT]
@@ -233,6 +252,8 @@ def test_undo_and_a_boot_give_back_what_was(bare: Guest, before: str) -> None:
         rc, text = hosttune(bare, "undo", run, "--yes", *MAY)
         assert rc in {0, 1}, text  # 1: done, and waits for the boot
     bare.reboot()
-    assert answers(bare, SHOWN_ON_METAL) == {rule: one.undone for rule, one in SHOWN_ON_METAL.items()}
+    assert answers(bare, SHOWN_ON_METAL) == {
+        rule: one.undone for rule, one in SHOWN_ON_METAL.items()
+    }
     assert told(bare) == {}
     assert etc_digest(bare) == before

@@ -1,5 +1,5 @@
-"""Runs on trial, from a machine that has just booted to the end: what CI has time for. All: python -m tests.vm.come_back
---all.
+"""Runs on trial, from a machine that has just booted to the end: what CI has time for. All: python
+-m tests.vm.come_back --all.
 """
 
 import pytest
@@ -11,8 +11,12 @@ from tests.vm.transcript import Transcript
 pytestmark = pytest.mark.vm
 
 
-@pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one.in_ci], ids=lambda one: one.name)
-def test_a_host_with_a_run_on_trial_ends_as_it_has_to(scenario: Scenario, transcript: Transcript) -> None:
+@pytest.mark.parametrize(
+    "scenario", [one for one in SCENARIOS if one.in_ci], ids=lambda one: one.name
+)
+def test_a_host_with_a_run_on_trial_ends_as_it_has_to(
+    scenario: Scenario, transcript: Transcript
+) -> None:
     told = play(scenario, transcript)
     assert told.faults == ()
 

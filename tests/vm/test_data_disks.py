@@ -1,5 +1,5 @@
-"""A Debian 13 that boots through GRUB: its data disk and its /tmp by policy, a reboot, the way back, a line broken by
-hand, and a boot without the disk.
+"""A Debian 13 that boots through GRUB: its data disk and its /tmp by policy, a reboot, the way
+back, a line broken by hand, and a boot without the disk.
 
 One story in the order in which it stands; each step starts from what the step before it left.
 """
@@ -21,8 +21,12 @@ PARAMS = "params:\n  storage-tmp-tmpfs: {where: anywhere, min_ram_bytes: 1073741
 # A boot beside other work takes longer than the 30 seconds that a line has by itself.
 OPTIONS = "noatime,x-systemd.device-timeout=300s"
 DISKS = f"data_mounts:\n  - {{source: LABEL=fresh, target: /mnt/fresh, options: [{OPTIONS}]}}\n"
-LINE = f"UUID={image.FRESH_UUID} /mnt/fresh xfs {OPTIONS},nofail,x-systemd.before=local-fs.target 0 0"
-TUNED = image.FSTAB.replace(image.DATA_LINE, image.DATA_LINE.replace("defaults", "defaults,noatime"))
+LINE = (
+    f"UUID={image.FRESH_UUID} /mnt/fresh xfs {OPTIONS},nofail,x-systemd.before=local-fs.target 0 0"
+)
+TUNED = image.FSTAB.replace(
+    image.DATA_LINE, image.DATA_LINE.replace("defaults", "defaults,noatime")
+)
 DROPIN = "/etc/systemd/system/tmp.mount.d/60-hosttune-storage-tmp-tmpfs.conf"
 BROKEN = image.DATA_LINE.replace("defaults", "defaults,nofail").replace("0  2   #", "#")
 GIB = 1 << 30
@@ -30,7 +34,9 @@ GIB = 1 << 30
 
 def mounted(guest: Guest, target: str) -> list[str]:
     """Type and flags of what is mounted there; nothing where nothing is."""
-    return guest.run(["findmnt", "-n", "-o", "FSTYPE,VFS-OPTIONS", "--mountpoint", target]).stdout.split()
+    return guest.run(
+        ["findmnt", "-n", "-o", "FSTYPE,VFS-OPTIONS", "--mountpoint", target]
+    ).stdout.split()
 
 
 def assert_healthy(guest: Guest) -> None:
@@ -63,7 +69,9 @@ def planned() -> dict[str, Any]:
     return {}
 
 
-def test_plan_has_every_step_and_passes_the_trial_of_the_fstab(trixie: Guest, planned: dict[str, Any]) -> None:
+def test_plan_has_every_step_and_passes_the_trial_of_the_fstab(
+    trixie: Guest, planned: dict[str, Any]
+) -> None:
     trixie.write(POLICY, (PARAMS + DISKS).encode())
     rc, text = hosttune(trixie, "plan")
     assert rc == 1
@@ -80,7 +88,10 @@ def test_apply_mounts_the_disk_and_edits_the_lines(trixie: Guest, planned: dict[
     assert fstab(trixie) == f"{TUNED}\n{LINE}"
     assert "noatime" in mounted(trixie, "/mnt/fresh")[1]
     assert "noatime" in mounted(trixie, "/data")[1]
-    assert trixie.run(["systemctl", "show", "-P", "NeedDaemonReload", "mnt-fresh.mount"]).stdout == "no\n"
+    assert (
+        trixie.run(["systemctl", "show", "-P", "NeedDaemonReload", "mnt-fresh.mount"]).stdout
+        == "no\n"
+    )
     trixie.write("/mnt/fresh/epoch", b"1\n")
 
 
@@ -91,7 +102,10 @@ def test_reboot_keeps_disks_and_gives_the_promised_tmp(trixie: Guest) -> None:
     assert "noatime" in mounted(trixie, "/mnt/fresh")[1]
     assert "noatime" in mounted(trixie, "/data")[1]
     assert trixie.read("/mnt/fresh/epoch") == b"1\n"
-    assert trixie.run(["findmnt", "-n", "-b", "-o", "FSTYPE,SIZE", "/tmp"]).stdout.split() == ["tmpfs", str(GIB)]
+    assert trixie.run(["findmnt", "-n", "-b", "-o", "FSTYPE,SIZE", "/tmp"]).stdout.split() == [
+        "tmpfs",
+        str(GIB),
+    ]
     assert trixie.run(["stat", "-c", "%a", "/tmp"]).stdout == "1777\n"
     rc, verdicts = judged(trixie)
     assert rc == 0, verdicts
@@ -137,8 +151,9 @@ def test_digest_is_that_of_the_first_boot_in_whatever_order_disks_are_mounted(
     assert plan(trixie)["digest"] == planned["digest"]
 
 
-# Kernel modules of the guest, no programs of mdadm and LVM: an array is made through sysfs (kernel: admin-guide/md.rst).
-# Of zram devices: what lies on loop devices alone may be a user's, and is no fault.
+# Kernel modules of the guest, no programs of mdadm and LVM: an array is made through sysfs (kernel:
+# admin-guide/md.rst). Of zram devices: what lies on loop devices alone may be a user's, and is no
+# fault.
 MAKE_DEVICES = """
 modprobe raid1; modprobe dm-thin-pool; modprobe zram num_devices=7
 for n in 0 1 2 3 4 6; do echo 64M > /sys/block/zram$n/disksize; done
@@ -159,7 +174,8 @@ i=0; while touch /srv/small/$i 2> /dev/null; do i=$((i + 1)); done
 dd if=/dev/zero of=/dev/mapper/thin bs=1M count=56 oflag=direct status=none
 python3 -c 'import fcntl, os, struct; fcntl.ioctl(os.open("/srv/fresh", 0), 0x8004587D, struct.pack("I", 2))'
 """  # XFS_IOC_GOINGDOWN, without the log (fs/xfs/libxfs/xfs_fs.h)
-# Each waits for what the kernel does when it gets to it: a kick-out, a rebuild, the watchdog of hung tasks.
+# Each waits for what the kernel does when it gets to it: a kick-out, a rebuild, the watchdog of
+# hung tasks.
 GO_ON = """
 cd /sys/block/md0/md; until echo remove > dev-zram1/state; do sleep 1; done
 echo 1 > sync_speed_max; echo 1 > sync_speed_min; cat /sys/block/zram2/dev > new_dev
@@ -179,9 +195,7 @@ umount /srv/small; mount -o errors=remount-ro /dev/loop5 /srv/small
 TAKE_AWAY = """
 umount /srv/fresh /srv/small /srv/frozen; e2fsck -fy /dev/loop5 || true; mount /dev/loop5 /srv/small; rm /srv/small/1*
 """
-END = (
-    "umount /srv/small; dmsetup remove thin vg-pool-tpool; losetup -D; modprobe -r zram; rm -r /srv/parts; rmdir /srv/*"
-)
+END = "umount /srv/small; dmsetup remove thin vg-pool-tpool; losetup -D; modprobe -r zram; rm -r /srv/parts; rmdir /srv/*"
 STORAGE = ("storage-raid", "storage-stopped", "storage-scratch", "storage-pools", "storage-hangs")
 
 
@@ -203,11 +217,19 @@ def test_health_sees_disks_that_fail(trixie: Guest) -> None:
 
     assert trixie.run(["sh", "-ec", BREAK_THEM]).rc == 0
     points = storage_points(trixie)
-    assert says(points, "impaired", "storage-raid", "md0: 1 of its 2 disks does not work (raid1, failed: zram1)")
+    assert says(
+        points,
+        "impaired",
+        "storage-raid",
+        "md0: 1 of its 2 disks does not work (raid1, failed: zram1)",
+    )
     assert says(points, "impaired", "storage-scratch", "few inodes: /srv/small has 0 % left")
     assert says(points, "impaired", "storage-pools", "vg-pool-tpool: 87.5 % of its space")
     assert says(
-        points, "unfit", "storage-stopped", "/srv/fresh: the kernel lets nothing be written to /dev/vdd any more"
+        points,
+        "unfit",
+        "storage-stopped",
+        "/srv/fresh: the kernel lets nothing be written to /dev/vdd any more",
     )
 
     assert trixie.run(["sh", "-ec", GO_ON]).rc == 0
@@ -215,14 +237,26 @@ def test_health_sees_disks_that_fail(trixie: Guest) -> None:
     assert says(points, "impaired", "storage-raid", "md0: 1 of its 2 disks is being rebuilt")
     assert says(points, "impaired", "storage-raid", "md1: it is not started")
     assert says(
-        points, "unfit", "storage-stopped", "/srv/small: the kernel lets nothing be written to /dev/loop5 any more"
+        points,
+        "unfit",
+        "storage-stopped",
+        "/srv/small: the kernel lets nothing be written to /dev/loop5 any more",
     )
     assert says(points, "impaired", "storage-hangs", "touch (")
 
     assert trixie.run(["sh", "-ec", MEND]).rc == 0
     points = storage_points(trixie)
-    assert says(points, "impaired", "storage-stopped", "/srv/small: ext4 found 1 error in it, the last in this boot")
-    assert {rule for _, rule, _ in points} == {"storage-stopped", "storage-scratch", "storage-pools"}
+    assert says(
+        points,
+        "impaired",
+        "storage-stopped",
+        "/srv/small: ext4 found 1 error in it, the last in this boot",
+    )
+    assert {rule for _, rule, _ in points} == {
+        "storage-stopped",
+        "storage-scratch",
+        "storage-pools",
+    }
     assert trixie.run(["sh", "-ec", TAKE_AWAY]).rc == 0
     assert {rule for _, rule, _ in storage_points(trixie)} == {"storage-pools"}
     assert trixie.run(["sh", "-ec", END]).rc == 0
@@ -246,7 +280,10 @@ def test_machine_without_the_disk_comes_up_all_the_same(trixie: Guest) -> None:
     trixie.write("/etc/fstab", text.replace("device-timeout=300s", "device-timeout=20s").encode())
     trixie.poweroff()
     trixie.boot(without="fresh")
-    assert trixie.run(["systemctl", "is-active", "multi-user.target", "local-fs.target"]).stdout == "active\nactive\n"
+    assert (
+        trixie.run(["systemctl", "is-active", "multi-user.target", "local-fs.target"]).stdout
+        == "active\nactive\n"
+    )
     assert trixie.run(["systemctl", "is-active", "emergency.service", "rescue.service"]).rc != 0
     assert mounted(trixie, "/mnt/fresh") == []
     rc, text = hosttune(trixie, "check")

@@ -15,7 +15,9 @@ def test_guest_booted_is_a_running_systemd(guest: Guest) -> None:
 
 
 def test_data_disk_booted_is_mounted_from_fstab(guest: Guest) -> None:
-    found = guest.run(["findmnt", "--noheadings", "--output", "SOURCE,FSTYPE,OPTIONS", "/data"]).stdout.split()
+    found = guest.run(
+        ["findmnt", "--noheadings", "--output", "SOURCE,FSTYPE,OPTIONS", "/data"]
+    ).stdout.split()
     assert found == ["/dev/vdb", "ext4", "rw,relatime"]
     assert guest.read("/etc/fstab").decode() == image.FSTAB
     assert "/dev/vdc" in guest.run(["swapon", "--noheadings", "--show=NAME"]).stdout

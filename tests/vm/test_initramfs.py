@@ -1,5 +1,5 @@
-"""Module options in the initial RAM disk: the real update-initramfs and the real dracut build it, and hosttune names and
-calls the one that this host builds with.
+"""Module options in the initial RAM disk: the real update-initramfs and the real dracut build it,
+and hosttune names and calls the one that this host builds with.
 """
 
 from pathlib import Path
@@ -19,7 +19,9 @@ SCENARIOS = (
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario_in_a_throw_away_debian_passes(name: str, tmp_path: Path, transcript: Transcript) -> None:
+def test_scenario_in_a_throw_away_debian_passes(
+    name: str, tmp_path: Path, transcript: Transcript
+) -> None:
     debs = packages("trixie", "dracut", "dracut-core")[0].parent
     done = inside(tmp_path, debs, "python3", "-P", "/src/tests/vm/initramfs_scenarios.py", name)
     transcript.note(f"Debian 13: {name}\n{done.stdout}{done.stderr}[exit {done.returncode}]")

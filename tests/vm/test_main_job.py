@@ -1,6 +1,7 @@
 """The main job on a real machine: check, plan, apply, a second run, reboot, undo, reboot, kill -9.
 
-One story in the order in which it stands, on one guest; each step starts from what the step before it left.
+One story in the order in which it stands, on one guest; each step starts from what the step before
+it left.
 """
 
 import contextlib
@@ -12,7 +13,17 @@ import pytest
 
 from tests.vm import image
 from tests.vm.guest import Guest
-from tests.vm.operator import POLICY, RUNS, addresses, etc_digest, fstab, hosttune, judged, plan, runs
+from tests.vm.operator import (
+    POLICY,
+    RUNS,
+    addresses,
+    etc_digest,
+    fstab,
+    hosttune,
+    judged,
+    plan,
+    runs,
+)
 
 pytestmark = pytest.mark.vm
 
@@ -28,8 +39,12 @@ MAPS, SWAPPINESS = "vm.max_map_count", "vm.swappiness"
 OLD_SYSCTLS = {MAPS: 65530, SWAPPINESS: 60}
 NEW_SYSCTLS = {MAPS: 1048576, SWAPPINESS: 10}
 SYSCTL_FILES = {"30-site.conf", "99-sysctl.conf", "README.sysctl"}
-OWN_FILES = {f"60-hosttune-{rule}.conf" for rule in ("limits-nofile", "memory-max-map-count", "memory-swappiness")}
-# hosttune whose Nth fsync ends it. Not by strace, which stops each of its system calls: minutes on emulated processors.
+OWN_FILES = {
+    f"60-hosttune-{rule}.conf"
+    for rule in ("limits-nofile", "memory-max-map-count", "memory-swappiness")
+}
+# hosttune whose Nth fsync ends it. Not by strace, which stops each of its system calls: minutes on
+# emulated processors.
 DYING = """\
 import os, signal, sys
 sys.argv[0], left, fsync = "hosttune", int(sys.argv.pop(1)), os.fsync
@@ -49,7 +64,9 @@ RESTLESS = ("/var/log/", "/var/lib/systemd/", "/var/tmp/systemd-private-")
 
 def sysctls(guest: Guest) -> dict[str, int]:
     names = list(OLD_SYSCTLS)
-    return dict(zip(names, map(int, guest.run(["sysctl", "-n", *names]).stdout.split()), strict=True))
+    return dict(
+        zip(names, map(int, guest.run(["sysctl", "-n", *names]).stdout.split()), strict=True)
+    )
 
 
 def sysctl_files(guest: Guest) -> set[str]:
@@ -62,7 +79,9 @@ def data_options(guest: Guest) -> str:
 
 def tmp_mount(guest: Guest) -> list[str]:
     """File system and size in bytes of what /tmp lies on."""
-    return guest.run(["findmnt", "-n", "-b", "-o", "FSTYPE,SIZE", "--target", "/tmp"]).stdout.split()
+    return guest.run(
+        ["findmnt", "-n", "-b", "-o", "FSTYPE,SIZE", "--target", "/tmp"]
+    ).stdout.split()
 
 
 def kernel_state(guest: Guest) -> str:
@@ -71,7 +90,9 @@ def kernel_state(guest: Guest) -> str:
 
 
 def changed_files(guest: Guest) -> list[str]:
-    """Everything on the disks that was written, replaced or given another mode or owner since the mark."""
+    """Everything on the disks that was written, replaced or given another mode or owner since the
+    mark.
+    """
     found = guest.ask(["find", "/", "/data", "-xdev", "-cnewer", "/run/mark"]).splitlines()
     return [path for path in found if not f"{path}/".startswith(RESTLESS)]
 
@@ -171,7 +192,9 @@ def test_apply_yes_with_tmp_in_the_policy_adds_one_line_for_the_next_boot(guest:
     assert "reboot" in text
     kept, added = fstab(guest)[: len(TUNED_FSTAB)], fstab(guest)[len(TUNED_FSTAB) :]
     assert kept == TUNED_FSTAB
-    assert re.fullmatch(r"\ntmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=\d+[kmgKMG]?,\S+ 0 0\n?", added), added
+    assert re.fullmatch(
+        r"\ntmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=\d+[kmgKMG]?,\S+ 0 0\n?", added
+    ), added
     assert {"nofail", "x-systemd.before=local-fs.target"} <= set(added.split()[3].split(","))
     assert kernel_state(guest) == state, "a used /tmp was covered, or something else changed live"
 
@@ -194,7 +217,12 @@ def test_check_and_apply_after_the_reboot_are_clean(guest: Guest) -> None:
         rc, verdicts = judged(guest)
         assert hosttune(guest, "apply", "--yes")[0] == 0
     assert rc == 0, verdicts
-    for rule in ("storage-noatime", "memory-max-map-count", "memory-swappiness", "storage-tmp-tmpfs"):
+    for rule in (
+        "storage-noatime",
+        "memory-max-map-count",
+        "memory-swappiness",
+        "storage-tmp-tmpfs",
+    ):
         assert verdicts[rule] == {"ok"}, rule
 
 
@@ -206,7 +234,9 @@ def test_undo_without_yes_changes_nothing(guest: Guest) -> None:
     assert "/tmp" in text
 
 
-def test_undo_yes_of_both_runs_gives_back_the_old_bytes_and_values(guest: Guest, before: str) -> None:
+def test_undo_yes_of_both_runs_gives_back_the_old_bytes_and_values(
+    guest: Guest, before: str
+) -> None:
     first, second = runs(guest)
     rc, text = hosttune(guest, "undo", second, "--yes")
     assert rc in {0, 1}, text  # 1: it is done, and /tmp waits for the reboot
@@ -227,7 +257,9 @@ def test_reboot_after_undo_is_the_machine_of_before(guest: Guest, before: str) -
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9])
-def test_apply_killed_then_undo_gives_back_the_old_bytes(guest: Guest, before: str, share: float) -> None:
+def test_apply_killed_then_undo_gives_back_the_old_bytes(
+    guest: Guest, before: str, share: float
+) -> None:
     kill_an_apply(guest, share)
     _, text = hosttune(guest, "check")
     assert "interrupted" in text
@@ -237,7 +269,9 @@ def test_apply_killed_then_undo_gives_back_the_old_bytes(guest: Guest, before: s
     assert "interrupted" not in hosttune(guest, "check")[1]
 
 
-def test_apply_killed_then_apply_finishes_and_undo_takes_all_back(guest: Guest, before: str) -> None:
+def test_apply_killed_then_apply_finishes_and_undo_takes_all_back(
+    guest: Guest, before: str
+) -> None:
     known = runs(guest)
     kill_an_apply(guest, 0.5)
     rc, text = hosttune(guest, "apply", "--yes")

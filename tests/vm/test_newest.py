@@ -1,6 +1,8 @@
-"""Debian testing as a stand-in for what comes next: its Python, its util-linux and its systemd, on this machine's kernel.
+"""Debian testing as a stand-in for what comes next: its Python, its util-linux and its systemd, on
+this machine's kernel.
 
-Nothing is booted: the tree is entered with chroot(8) in a private mount namespace, above a throw-away overlay.
+Nothing is booted: the tree is entered with chroot(8) in a private mount namespace, above a
+throw-away overlay.
 """
 
 import subprocess
@@ -15,7 +17,16 @@ from tests.vm.transcript import Transcript
 
 pytestmark = pytest.mark.vm
 
-PACKAGES = ("python3", "python3-venv", "systemd", "mount", "util-linux", "util-linux-extra", "procps", "e2fsprogs")
+PACKAGES = (
+    "python3",
+    "python3-venv",
+    "systemd",
+    "mount",
+    "util-linux",
+    "util-linux-extra",
+    "procps",
+    "e2fsprogs",
+)
 # In the tree: a venv with hosttune from the wheels, then whatever the test says.
 ENTER = """\
 set -e
@@ -64,34 +75,66 @@ def tree() -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(tree: Path) -> bytes:
-    ask = ["chroot", str(tree), "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-    version = subprocess.run(ask, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    ask = [
+        "chroot",
+        str(tree),
+        "python3",
+        "-c",
+        "import sys; print('%d.%d' % sys.version_info[:2])",
+    ]
+    version = subprocess.run(
+        ask, check=True, capture_output=True, text=True, timeout=60
+    ).stdout.strip()
     return wheels.bundle(version)
 
 
 def inside(tree: Path, bundle: bytes, transcript: Transcript, script: str) -> str:
-    """What a shell script prints that runs in the tree, with hosttune installed and /etc/fstab written."""
+    """What a shell script prints that runs in the tree, with hosttune installed and /etc/fstab
+    written.
+    """
     with tempfile.TemporaryDirectory(prefix="hosttune-tree-", dir="/dev/shm") as folder:
         work = Path(folder)
         for name in ("upper", "work", "root"):
             (work / name).mkdir()
         (work / "upper/wheels").mkdir()
-        subprocess.run(["tar", "x", "-C", str(work / "upper/wheels")], input=bundle, check=True, timeout=60)
+        subprocess.run(
+            ["tar", "x", "-C", str(work / "upper/wheels")], input=bundle, check=True, timeout=60
+        )
         (work / "upper/etc").mkdir()
         (work / "upper/etc/fstab").write_text(image.FSTAB, encoding="utf-8")
         (work / "upper/rehearse.py").write_text(REHEARSE, encoding="utf-8")
-        argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", ENTER, "sh", str(tree), folder]
+        argv = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            ENTER,
+            "sh",
+            str(tree),
+            folder,
+        ]
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
         done = subprocess.run(
-            [*argv, INSTALL + script], check=False, capture_output=True, text=True, timeout=300, env=environment
+            [*argv, INSTALL + script],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=environment,
         )
-    transcript.note(f"Debian testing: {script.strip()}\n{done.stdout}{done.stderr}[exit {done.returncode}]")
+    transcript.note(
+        f"Debian testing: {script.strip()}\n{done.stdout}{done.stderr}[exit {done.returncode}]"
+    )
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_newest_python_runs_check_and_plan(tree: Path, bundle: bytes, transcript: Transcript) -> None:
+def test_newest_python_runs_check_and_plan(
+    tree: Path, bundle: bytes, transcript: Transcript
+) -> None:
     said = inside(
         tree, bundle, transcript,
         "python3 --version; findmnt --version; systemctl --version | head -n1\n"
@@ -101,7 +144,9 @@ def test_newest_python_runs_check_and_plan(tree: Path, bundle: bytes, transcript
     assert "hosttune" in said
 
 
-def test_newest_util_linux_and_systemd_agree_with_our_edits(tree: Path, bundle: bytes, transcript: Transcript) -> None:
+def test_newest_util_linux_and_systemd_agree_with_our_edits(
+    tree: Path, bundle: bytes, transcript: Transcript
+) -> None:
     assert inside(tree, bundle, transcript, "python /rehearse.py\n").endswith("agreed\n")
 
 

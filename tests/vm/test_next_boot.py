@@ -1,5 +1,5 @@
-"""What hosttune says of the next boot, and what that boot does: lines of fstab and unit files whose disks are not there,
-with which a boot goes on, waits, or ends in the emergency shell.
+"""What hosttune says of the next boot, and what that boot does: lines of fstab and unit files whose
+disks are not there, with which a boot goes on, waits, or ends in the emergency shell.
 """
 
 import pytest
@@ -60,7 +60,10 @@ def before(guest: Guest) -> str:
     text = f"{fstab(guest).replace(image.DATA_LINE, usual).rstrip()}\n"
     for name, content in UNITS.items():
         guest.write(f"{FOLDER}/{name}", content.encode())
-    for wants in ("multi-user.target.wants/mnt-wanted.mount", "emergency.target.wants/emergency-agent.service"):
+    for wants in (
+        "multi-user.target.wants/mnt-wanted.mount",
+        "emergency.target.wants/emergency-agent.service",
+    ):
         guest.ask(["mkdir", "-p", f"{FOLDER}/{wants.partition('/')[0]}"])
         guest.ask(["ln", "-s", f"../{wants.partition('/')[2]}", f"{FOLDER}/{wants}"])
     return text
@@ -74,9 +77,14 @@ def test_what_a_boot_waits_for_or_leaves_out_is_told(guest: Guest, before: str) 
     guest.ask(["chmod", "600", "/plain.img"])
     text = said(guest)
     assert "LABEL=gone1, which no device has, and nothing is mounted" in text
-    assert f"UUID={SWAP}, which no device has: each boot waits 9s for it, and goes on without" in text
+    assert (
+        f"UUID={SWAP}, which no device has: each boot waits 9s for it, and goes on without" in text
+    )
     assert "/gone.img, which is not there: its swap fails at each boot" in text
-    assert "/gone4, which no device has: the next boot waits 7s for it, and mounts nothing at /mnt/wanted" in text
+    assert (
+        "/gone4, which no device has: the next boot waits 7s for it, and mounts nothing at /mnt/wanted"
+        in text
+    )
     assert not [name for name in ("gone2", "gone3", "gone5") if name in text]
     assert "emergency" not in text
 
@@ -84,7 +92,9 @@ def test_what_a_boot_waits_for_or_leaves_out_is_told(guest: Guest, before: str) 
 def test_that_boot_goes_on_after_it_has_waited(guest: Guest) -> None:
     guest.reboot()
     assert states(guest, "multi-user.target", "local-fs.target") == ["active", "active"]
-    waited = guest.run(["journalctl", "-b", "-o", "cat", "--grep", "Timed out waiting for device"]).stdout
+    waited = guest.run(
+        ["journalctl", "-b", "-o", "cat", "--grep", "Timed out waiting for device"]
+    ).stdout
     assert SWAP in waited.replace("\\x2d", "-")
     assert "gone4" in waited
     assert not [name for name in ("gone2", "gone3", "gone5") if name in waited]
@@ -94,17 +104,26 @@ def test_that_boot_goes_on_after_it_has_waited(guest: Guest) -> None:
 def test_what_failed_in_that_boot_has_its_cause(guest: Guest) -> None:
     text = said(guest)
     assert "got no answer from its server within 4s, and nothing is mounted" in text
-    assert "names /plain.img, which is there and not in use: it was never made a swap (mkswap)" in text
+    assert (
+        "names /plain.img, which is there and not in use: it was never made a swap (mkswap)" in text
+    )
     guest.ask(["rm", "/sbin/mount.nfs", "/plain.img"])
 
 
-def test_what_stops_the_next_boot_is_told_and_no_reboot_of_hosttune_follows(guest: Guest, before: str) -> None:
+def test_what_stops_the_next_boot_is_told_and_no_reboot_of_hosttune_follows(
+    guest: Guest, before: str
+) -> None:
     guest.write("/etc/fstab", (before + STOPS).encode())
     text = said(guest)
-    assert "LABEL=gone6, which no device has: the next boot waits 3s for it, and ends in the emergency shell" in text
+    assert (
+        "LABEL=gone6, which no device has: the next boot waits 3s for it, and ends in the emergency shell"
+        in text
+    )
     assert "says xfs, and /dev/vdb" in text
     assert "the mount fails, and the boot ends in the emergency shell" in text
-    assert text.count("LABEL=gone6") == 2  # one rule says it, and the end of the screen repeats its sentence
+    assert (
+        text.count("LABEL=gone6") == 2
+    )  # one rule says it, and the end of the screen repeats its sentence
     guest.write(POLICY, PARAMS.encode())
     words = ("apply", "--yes", "--reboot", "--confirm-within", "off", "--only", "storage-tmp-tmpfs")
     rc, _, told = guest.run(["hosttune", *words])
@@ -125,7 +144,9 @@ def test_unit_that_local_fs_requires_does_the_same(guest: Guest, before: str) ->
     guest.write("/etc/fstab", before.encode())
     guest.ask(["mkdir", "-p", f"{FOLDER}/local-fs.target.requires"])
     guest.ask(["rm", f"{FOLDER}/multi-user.target.wants/mnt-wanted.mount"])
-    guest.ask(["ln", "-s", "../mnt-wanted.mount", f"{FOLDER}/local-fs.target.requires/mnt-wanted.mount"])
+    guest.ask(
+        ["ln", "-s", "../mnt-wanted.mount", f"{FOLDER}/local-fs.target.requires/mnt-wanted.mount"]
+    )
     assert "the next boot waits 7s for it, and ends in the emergency shell" in said(guest)
     guest.reboot()
     assert states(guest, "emergency.target", "mnt-wanted.mount") == ["active", "inactive"]

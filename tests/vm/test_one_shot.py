@@ -1,6 +1,8 @@
-"""An entry for one boot, as GRUB itself takes it: on disks where it can write to its block, and where it cannot.
+"""An entry for one boot, as GRUB itself takes it: on disks where it can write to its block, and
+where it cannot.
 
-Nothing of a kernel is needed for that, so each boot takes a second: what would be started is printed.
+Nothing of a kernel is needed for that, so each boot takes a second: what would be started is
+printed.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def test_entry_is_booted_once(armed, suite, kind):
 @pytest.mark.parametrize("kind", ["lvm", "btrfs"])
 @pytest.mark.parametrize("suite", SUITES)
 def test_where_grub_cannot_write_its_block_the_old_arguments_are_booted(armed, suite, kind):
-    """It is refused there beforehand; should it come about, no boot is the one on trial, and the host clears it."""
+    """It is refused there beforehand; should it come about, no boot is the one on trial, and the
+    host clears it.
+    """
     disk = armed(suite, kind, f"unwritable-{suite}-{kind}.img")
     for _ in range(2):
         text = disk.boot()
@@ -73,8 +77,9 @@ def test_where_grub_cannot_write_its_block_the_old_arguments_are_booted(armed, s
 
 @pytest.mark.parametrize(("kind", "whole"), [("ext4", NEW), ("xfs", OLD)])
 def test_power_cut_at_any_write_boots_as_before_or_once_on_trial(armed, kind, whole):
-    """The copies were made while the disk was mounted, and GRUB reads them without the journal: written are custom.cfg,
-    `sync -f`, the block. Reading the block mounts the disk, as the kernel does after the first boot.
+    """The copies were made while the disk was mounted, and GRUB reads them without the journal:
+    written are custom.cfg, `sync -f`, the block. Reading the block mounts the disk, as the kernel
+    does after the first boot.
     """
     disk = armed("bookworm", kind, f"cut-{kind}.img")
     for number, first in enumerate((OLD, OLD, whole), 1):
@@ -97,11 +102,15 @@ def test_entry_that_is_taken_back_is_not_booted(armed):
 def test_kernel_that_is_gone_leads_to_the_default(tmp_path, armed, suite):
     """Without `fallback` GRUB would wait in its menu for ever."""
     disk = armed(suite, "ext4", f"gone-{suite}.img")
-    there = make(tmp_path, suite, "ext4", modules=("linux",))  # the command itself, which finds no file
+    there = make(
+        tmp_path, suite, "ext4", modules=("linux",)
+    )  # the command itself, which finds no file
     there.mounted("write", CUSTOM, disk.read(CUSTOM))
     there.mounted("write", BLOCK, disk.read(BLOCK))
     tree = debian.tree(suite, "grub-common", "grub-pc-bin")
-    default = "menuentry default { echo word path; echo word default; echo BOOTED; halt; sleep 600; }\n"
+    default = (
+        "menuentry default { echo word path; echo word default; echo BOOTED; halt; sleep 600; }\n"
+    )
     text = menu(tree, has_stand_ins=False)
     start, end = text.index("menuentry 'Debian"), text.index("### END /etc/grub.d/10_linux")
     there.mounted("write", "/boot/grub/grub.cfg", text[:start] + default + text[end:])
@@ -128,7 +137,9 @@ def test_entry_that_was_deleted_leads_to_the_default(armed):
 
 def test_what_somebody_else_asks_for_meanwhile_is_booted(armed):
     disk = armed("trixie", "ext4", "theirs.img")
-    block = disk.read(BLOCK).replace("next_entry=hosttune-trial\n", "next_entry=second\n").rstrip("#")
+    block = (
+        disk.read(BLOCK).replace("next_entry=hosttune-trial\n", "next_entry=second\n").rstrip("#")
+    )
     disk.mounted("write", BLOCK, block.ljust(1024, "#"))
     assert booted(disk.boot()) == ["second"]
     assert booted(disk.boot()) == OLD

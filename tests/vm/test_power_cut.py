@@ -1,5 +1,6 @@
-"""Power cuts: every write of a whole `apply --yes` and `undo --yes` is logged, and the disk is looked at as it was at
-every flush and in drawn states between two flushes; two of them are booted. All states and more boots: see powercut.
+"""Power cuts: every write of a whole `apply --yes` and `undo --yes` is logged, and the disk is
+looked at as it was at every flush and in drawn states between two flushes; two of them are booted.
+All states and more boots: see powercut.
 """
 
 import os
@@ -18,7 +19,10 @@ from tests.vm.transcript import Transcript
 
 pytestmark = pytest.mark.vm
 
-OWN_FILES = {"sysctl.d/60-hosttune-memory-max-map-count.conf", "sysctl.d/60-hosttune-memory-swappiness.conf"}
+OWN_FILES = {
+    "sysctl.d/60-hosttune-memory-max-map-count.conf",
+    "sysctl.d/60-hosttune-memory-swappiness.conf",
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +50,31 @@ def test_log_written_by_qemu_reads_back(tmp_path: Path) -> None:
         "write -P 66 512 512",
         "flush",
     ]
-    command = ["qemu-io", *(word for text in words for word in ("-c", text)), "--image-opts", options]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
+    command = [
+        "qemu-io",
+        *(word for text in words for word in ("-c", text)),
+        "--image-opts",
+        options,
+    ]
+    subprocess.run(
+        command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60
+    )
     found = blklog.Log(log)
-    shape = [(entry.flags, entry.offset, entry.size) for entry in found.entries if entry.flags or entry.size]
+    shape = [
+        (entry.flags, entry.offset, entry.size)
+        for entry in found.entries
+        if entry.flags or entry.size
+    ]
     flush = (Flag.FLUSH, 0, 0)
     discard = (Flag.DISCARD, 8192, 4096)
-    assert shape[:6] == [(Flag(0), 4096, 8192), flush, (Flag(0), 65536, 4096), discard, (Flag(0), 512, 512), flush]
+    assert shape[:6] == [
+        (Flag(0), 4096, 8192),
+        flush,
+        (Flag(0), 65536, 4096),
+        discard,
+        (Flag(0), 512, 512),
+        flush,
+    ]
     written = [found.data(entry) for entry in found.entries if entry.is_write]
     assert written == [b"A" * 8192, bytes(4096), b"B" * 512]
     assert blklog.count(log) == len(found.entries)
@@ -62,8 +84,14 @@ def test_recording_holds_a_whole_apply_and_undo(recording: Recording) -> None:
     applied, undone = recording.flights
     assert (applied.run.command, undone.run.command) == ("apply", "undo")
     assert OWN_FILES | {"fstab"} <= set(applied.rungs[-1])
-    assert len({tuple(sorted(rung.items())) for rung in applied.rungs}) >= 5  # two drop-ins, two lines of fstab
-    assert applied.rungs[0] == undone.rungs[-1] == {**dict.fromkeys(applied.rungs[0]), "fstab": image.FSTAB.encode()}
+    assert (
+        len({tuple(sorted(rung.items())) for rung in applied.rungs}) >= 5
+    )  # two drop-ins, two lines of fstab
+    assert (
+        applied.rungs[0]
+        == undone.rungs[-1]
+        == {**dict.fromkeys(applied.rungs[0]), "fstab": image.FSTAB.encode()}
+    )
     assert recording.etc["before"] != recording.etc["after"]
 
 
@@ -76,11 +104,15 @@ def test_power_cut_leaves_the_old_files_or_the_new_ones_and_a_journal_that_knows
     assert len(judged) >= powercut.CI_STATES
     situations = {one.verdict.situation for one in judged}
     assert {situation.command for situation in situations} == {"", "apply", "undo"}
-    assert any(situation.made for situation in situations), "no state between an act and the line that says done"
+    assert any(situation.made for situation in situations), (
+        "no state between an act and the line that says done"
+    )
     assert any(situation.leftovers for situation in situations), "no state with a temp file"
 
 
-def test_editor_that_writes_in_place_is_caught(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+def test_editor_that_writes_in_place_is_caught(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
     judged = powercut.check(recording, recording.clean, recording.end, powercut.CI_STATES // 8)
     with capsys.disabled():
         print(f"\nan editor that writes in place: {powercut.summary(judged)}")
@@ -102,5 +134,7 @@ def test_machine_boots_after_a_power_cut_and_the_run_is_cleaned_up(
     one = powercut.to_boot(judged, powercut.CI_BOOTS)[number]
     found = powercut.boot(recording, one, word, transcript)
     with capsys.disabled():
-        print(f"\ncut in {powercut.place(one)}; booted, {word} --yes: {'; '.join(found) or 'clean'}")
+        print(
+            f"\ncut in {powercut.place(one)}; booted, {word} --yes: {'; '.join(found) or 'clean'}"
+        )
     assert found == []

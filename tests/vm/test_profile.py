@@ -1,5 +1,6 @@
-"""A profile on a real machine: `slurm-node`, which has most rules, on a Debian 13 that boots through GRUB is applied,
-survives a reboot, is checked clean, and is undone to the byte. What each rule is for is asked of the programs that it is for.
+"""A profile on a real machine: `slurm-node`, which has most rules, on a Debian 13 that boots
+through GRUB is applied, survives a reboot, is checked clean, and is undone to the byte. What each
+rule is for is asked of the programs that it is for.
 """
 
 import json
@@ -34,11 +35,15 @@ def before(trixie: Guest) -> dict[str, str]:
     return state(trixie)
 
 
-def test_profile_is_applied_and_the_second_run_does_nothing(trixie: Guest, before: dict[str, str]) -> None:
+def test_profile_is_applied_and_the_second_run_does_nothing(
+    trixie: Guest, before: dict[str, str]
+) -> None:
     assert before["command line"]
     trixie.write(POLICY, SITE)
     document = plan(trixie)
-    assert {change["rule"] for stage in document["stages"] for change in stage["changes"]} == set(SHOWN)
+    assert {change["rule"] for stage in document["stages"] for change in stage["changes"]} == set(
+        SHOWN
+    )
     rc, text = hosttune(trixie, "apply", "--yes", "--expect", document["digest"])
     assert rc == 0, text
     rc, text = hosttune(trixie, "apply", "--yes")

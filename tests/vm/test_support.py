@@ -1,9 +1,9 @@
-"""The files that people send for help, against the record: a Debian 13 makes all three in the same minutes, a sosreport with
-Debian's own sos, and a bug report with NVIDIA's own script. What hosttune says of a file is what it says of the record, or
-that it does not know.
+"""The files that people send for help, against the record: a Debian 13 makes all three in the same
+minutes, a sosreport with Debian's own sos, and a bug report with NVIDIA's own script. What hosttune
+says of a file is what it says of the record, or that it does not know.
 
-The script is fetched when the test runs and is nowhere in this project. Where it cannot be fetched, only the sosreport is
-compared, and the transcript says why.
+The script is fetched when the test runs and is nowhere in this project. Where it cannot be fetched,
+only the sosreport is compared, and the transcript says why.
 """
 
 import subprocess
@@ -47,7 +47,10 @@ UNPACK = "for deb in /root/debs/*; do dpkg-deb --fsys-tarfile $deb | tar -x --ke
 MADE = {
     "sosreport": ("sos report --batch --tmp-dir /root -o " + PLUGINS, "/root/sosreport-*.xz"),
     "record": ("hosttune record /root/record.json", "/root/record.json"),
-    "bug report": ("/usr/lib/nvidia/current/nvidia-bug-report.sh --output-file /root/bug.log", "/root/bug.log.gz"),
+    "bug report": (
+        "/usr/lib/nvidia/current/nvidia-bug-report.sh --output-file /root/bug.log",
+        "/root/bug.log.gz",
+    ),
 }
 # How many rules they judge at least: unknown is no way to pass.
 JUDGED = {"sosreport": 78, "bug report": 42}
@@ -80,7 +83,9 @@ def files(trixie: Guest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[st
 def verdicts(path: Path) -> Mapping[str, Mapping[str, str]]:
     """Rule -> subject -> verdict."""
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    plan = examine(read_record(str(path)), builtin_catalog(), Policy(today="2026-11-29")).plan(prove=False)
+    plan = examine(read_record(str(path)), builtin_catalog(), Policy(today="2026-11-29")).plan(
+        prove=False
+    )
     for one in plan.findings:
         found[one.rule][one.subject] = one.verdict.value
     return found
@@ -91,7 +96,9 @@ def compare(right: Mapping[str, Mapping[str, str]], name: str, path: Path) -> No
     for rule, found in verdicts(path).items():
         judged += found == right[rule]
         known = {subject: verdict for subject, verdict in found.items() if verdict != "unknown"}
-        if not known.items() <= right[rule].items() or (len(known) == len(found) and found != right[rule]):
+        if not known.items() <= right[rule].items() or (
+            len(known) == len(found) and found != right[rule]
+        ):
             other[rule] = (right[rule], found)
     assert other == {}, name
     assert judged >= JUDGED[name], name

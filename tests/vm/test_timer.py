@@ -1,4 +1,6 @@
-"""The package under a running systemd: installed, its daily check switched on and run, and purged."""
+"""The package under a running systemd: installed, its daily check switched on and run, and
+purged.
+"""
 
 import json
 import subprocess
@@ -19,8 +21,12 @@ METRICS = "/var/lib/prometheus/node-exporter/hosttune.prom"
 
 
 def names(guest: Guest) -> set[str]:
-    """Every path where the package or what it runs may write. dpkg's own notes and the journal of systemd aside."""
-    found = guest.ask(["find", "/etc", "/usr", "/opt", "/var", "/run/systemd", "-xdev"]).splitlines()
+    """Every path where the package or what it runs may write. dpkg's own notes and the journal of
+    systemd aside.
+    """
+    found = guest.ask(
+        ["find", "/etc", "/usr", "/opt", "/var", "/run/systemd", "-xdev"]
+    ).splitlines()
     moving = ("/var/lib/dpkg", "/var/log", "/var/tmp", "/run/systemd", "/var/cache/ldconfig")
     return {name for name in found if not name.startswith(moving) and "__pycache__" not in name}
 
@@ -31,7 +37,9 @@ def before(guest: Guest, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     guest.ask(["mkdir", "-p", RUNS])
     there = names(guest)
     deb = tmp_path_factory.mktemp("deb") / "hosttune.deb"
-    subprocess.run([sys.executable, "-I", BUILDER, deb], check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [sys.executable, "-I", BUILDER, deb], check=True, capture_output=True, timeout=300
+    )
     guest.write("/root/hosttune.deb", deb.read_bytes())
     installed = guest.run(["dpkg", "--install", "/root/hosttune.deb"])
     assert installed.rc == 0, installed
@@ -46,10 +54,14 @@ def test_timer_is_off_until_somebody_starts_it(guest: Guest, before: set[str]) -
     assert "hosttune-check.service" in guest.run(["systemctl", "list-timers", "--no-pager"]).stdout
 
 
-def test_service_leaves_the_report_and_the_metrics_and_changes_nothing(guest: Guest, before: set[str]) -> None:
+def test_service_leaves_the_report_and_the_metrics_and_changes_nothing(
+    guest: Guest, before: set[str]
+) -> None:
     etc = etc_digest(guest)
     started = guest.run(["systemctl", "start", "hosttune-check.service"])
-    assert started.rc == 0, guest.ask_any(["journalctl", "--unit", "hosttune-check", "--no-pager"]).stdout
+    assert started.rc == 0, guest.ask_any(
+        ["journalctl", "--unit", "hosttune-check", "--no-pager"]
+    ).stdout
     (host,) = json.loads(guest.read(REPORT))["hosts"]
     assert host["host"] == "spine"
     assert host["findings"]

@@ -1,4 +1,6 @@
-"""Which udev rule sets a value: what hosttune says is what udevadm(8) of a Debian 13 would write."""
+"""Which udev rule sets a value: what hosttune says is what udevadm(8) of a Debian 13 would
+write.
+"""
 
 import re
 from pathlib import Path
@@ -26,7 +28,9 @@ def written(folder: Path, files: dict[str, str]) -> list[str]:
     for name in ("etc", "lib", "root"):
         (folder / name).mkdir()
     for path, text in files.items():
-        (folder / ("etc" if path.startswith(ETC) else "lib") / Path(path).name).write_text(text, encoding="utf-8")
+        (folder / ("etc" if path.startswith(ETC) else "lib") / Path(path).name).write_text(
+            text, encoding="utf-8"
+        )
     done = inside(folder / "root", folder, "sh", "-c", SCRIPT)
     assert done.returncode == 0, done.stdout + done.stderr
     return WRITES.findall(done.stdout + done.stderr)

@@ -1,4 +1,5 @@
-"""`hosttune watch` where it has what this machine lacks: systemd, control groups of version 2, memory limits and swap.
+"""`hosttune watch` where it has what this machine lacks: systemd, control groups of version 2,
+memory limits and swap.
 
 The guest has no GPU, so all of it is judged only by the host.
 """
@@ -12,9 +13,18 @@ from tests.vm.guest import Guest
 
 pytestmark = pytest.mark.vm
 
-# Touches each page of 128 MiB, again and again, until the time is over. The limit is the job's own, because a whole
-# guest that swaps stands still under software emulation.
-LIMITED = ("systemd-run", "--scope", "--quiet", "--collect", "-p", "MemoryMax=72M", "-p", "MemorySwapMax=200M")
+# Touches each page of 128 MiB, again and again, until the time is over. The limit is the job's own,
+# because a whole guest that swaps stands still under software emulation.
+LIMITED = (
+    "systemd-run",
+    "--scope",
+    "--quiet",
+    "--collect",
+    "-p",
+    "MemoryMax=72M",
+    "-p",
+    "MemorySwapMax=200M",
+)
 THRASH = b"""\
 import sys, time
 held = bytearray(128 << 20)
@@ -53,7 +63,17 @@ def ready(guest: Guest) -> Guest:
 
 def watched(guest: Guest, *words: str) -> tuple[int, str, dict[str, Any]]:
     """Exit status, what the command printed, and the JSON of the verdict."""
-    watch = ["hosttune", "watch", "--no-live", "--format", "json", "--output", "/root/seen.json", "--warm-up", "3"]
+    watch = [
+        "hosttune",
+        "watch",
+        "--no-live",
+        "--format",
+        "json",
+        "--output",
+        "/root/seen.json",
+        "--warm-up",
+        "3",
+    ]
     answer = guest.run([*watch, *words])
     assert "Traceback" not in answer.stderr, answer.stderr
     return answer.rc, answer.stdout, json.loads(guest.read("/root/seen.json"))
@@ -63,10 +83,16 @@ def test_watch_job_that_swaps_is_memory(ready: Guest) -> None:
     status, _, seen = watched(ready, "--", *LIMITED, "python3", "/root/thrash.py", "30")
     assert status == 7
     verdict = seen["verdict"]
-    assert (verdict["outcome"], verdict["state"], verdict["confidence"]) == ("one", "MEM", "high"), seen
+    assert (verdict["outcome"], verdict["state"], verdict["confidence"]) == (
+        "one",
+        "MEM",
+        "high",
+    ), seen
     assert seen["means"]["memory_some"] > 10
     assert seen["means"]["swapped_in_pages"] > 100
-    assert any("raise its memory limit: /sys/fs/cgroup/" in advice["text"] for advice in seen["advice"]), seen["advice"]
+    assert any(
+        "raise its memory limit: /sys/fs/cgroup/" in advice["text"] for advice in seen["advice"]
+    ), seen["advice"]
 
 
 def test_watch_in_a_scope_of_its_own_is_sure(ready: Guest) -> None:
@@ -75,14 +101,20 @@ def test_watch_in_a_scope_of_its_own_is_sure(ready: Guest) -> None:
     assert status == 0
     assert stdout.strip().endswith(".scope")
     verdict = seen["verdict"]
-    assert (verdict["outcome"], verdict["state"], verdict["confidence"]) == ("one", "CPU", "high"), seen
+    assert (verdict["outcome"], verdict["state"], verdict["confidence"]) == (
+        "one",
+        "CPU",
+        "high",
+    ), seen
     assert scopes(ready) == ""
 
 
 def test_watch_in_a_scope_beside_others_is_foreign(ready: Guest) -> None:
     """A job of one thread that gets a part of a CPU, because others hold them all."""
     ready.run(["systemd-run", "--unit=hogs", "--quiet", "python3", "/root/burn.py", "3600"])
-    job = "import time\nend = time.monotonic() + 25\nwhile time.monotonic() < end: sum(range(10000))"
+    job = (
+        "import time\nend = time.monotonic() + 25\nwhile time.monotonic() < end: sum(range(10000))"
+    )
     status, _, seen = watched(ready, "--scope", "--", "python3", "-c", job)
     ready.run(["systemctl", "stop", "hogs"])
     assert status == 0

@@ -1,4 +1,6 @@
-"""What was typed into the guest and what it answered, as a text file that a person can read from top to bottom."""
+"""What was typed into the guest and what it answered, as a text file that a person can read from
+top to bottom.
+"""
 
 import os
 import shlex

@@ -1,5 +1,5 @@
-"""A throw-away Debian 13 to run programs in: the guests' disk entered with chroot(8) in a private mount namespace, below
-an overlay in memory. Nothing is booted; the kernel is this machine's.
+"""A throw-away Debian 13 to run programs in: the guests' disk entered with chroot(8) in a private
+mount namespace, below an overlay in memory. Nothing is booted; the kernel is this machine's.
 """
 
 import subprocess
@@ -29,8 +29,8 @@ exec chroot root "$@"
 
 
 def inside(work: Path, given: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Run a program as root in the tree, mounted at `work`; the folder `given` is at /given and this checkout at /src.
-    The network is a namespace of its own, without a way out.
+    """Run a program as root in the tree, mounted at `work`; the folder `given` is at /given and
+    this checkout at /src. The network is a namespace of its own, without a way out.
     """
     disk = image.get(image.TRIXIE).disks[0]
     environment = {

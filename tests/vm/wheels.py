@@ -1,7 +1,8 @@
-"""The wheels that a user would install: hosttune's own, built from this checkout, and those it depends on.
+"""The wheels that a user would install: hosttune's own, built from this checkout, and those it
+depends on.
 
-The dependencies are fetched for the guest's Python, not for the one that runs the tests, and kept in the cache until
-pyproject.toml changes.
+The dependencies are fetched for the guest's Python, not for the one that runs the tests, and kept
+in the cache until pyproject.toml changes.
 """
 
 import io
@@ -20,7 +21,9 @@ TIMEOUT_S = 300
 
 
 def bundle(python: str = PYTHONS["bookworm"]) -> bytes:
-    """A tar of hosttune's wheel, built now, and of its dependencies' wheels for this version of Python."""
+    """A tar of hosttune's wheel, built now, and of its dependencies' wheels for this version of
+    Python.
+    """
     with tempfile.TemporaryDirectory(prefix="hosttune-wheel-") as folder:
         _pip("wheel", "--no-deps", "--wheel-dir", folder, str(PROJECT))
         (own,) = Path(folder).glob("hosttune-*.whl")
@@ -52,4 +55,6 @@ def _pip(command: str, *words: str) -> None:
         timeout=TIMEOUT_S,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"pip {command}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+        raise RuntimeError(
+            f"pip {command}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+        )

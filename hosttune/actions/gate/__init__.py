@@ -1,1 +1,3 @@
-"""What happens around a boot: the gate, a run that goes on after it, what it makes and what it lost."""
+"""What happens around a boot: the gate, a run that goes on after it, what it makes and what it
+lost.
+"""

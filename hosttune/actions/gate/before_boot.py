@@ -1,4 +1,6 @@
-"""Keep how a host is before a boot that hosttune makes or asks for, for facts/kernel/after_boot.py."""
+"""Keep how a host is before a boot that hosttune makes or asks for, for
+facts/kernel/after_boot.py.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from hosttune.codec import dump_json, to_json
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.kernel.after_boot import FORMAT_VERSION, PATH, KeptStanding, kept_before, read_signs, with_lost
+from hosttune.facts.kernel.after_boot import (
+    FORMAT_VERSION,
+    PATH,
+    KeptStanding,
+    kept_before,
+    read_signs,
+    with_lost,
+)
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.values import ABSENT, FileValue
 

@@ -22,7 +22,9 @@ INITRAMFS_TIMEOUT_S = 900.0  # of all kernels, on a slow disk
 
 
 def update_grub(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interface of all triggers
-    """Write the menu anew and read it back. Raises Refused when a normal entry lacks an argument of ours."""
+    """Write the menu anew and read it back. Raises Refused when a normal entry lacks an argument of
+    ours.
+    """
     from hosttune.host.overlay.overlay import Overlay
 
     if isinstance(writer, Overlay):
@@ -39,7 +41,9 @@ def _foretell_menu(overlay: Overlay) -> None:
         menu = require_known(overlay.base.read(grub.MENU), grub.MENU)
         before, after = grub.arguments_of(overlay.base), grub.arguments_of(overlay)
     except UnknownFact as unknown:
-        raise Refused(f"what update-grub makes of these settings is not known: {unknown.reason}") from None
+        raise Refused(
+            f"what update-grub makes of these settings is not known: {unknown.reason}"
+        ) from None
     text = grub.regenerate(menu.decode("utf-8", "surrogateescape"), before, after)
     overlay.files[grub.MENU] = FileValue(text.encode("utf-8", "surrogateescape"), 0o600)
 
@@ -49,8 +53,12 @@ def written_by_grub(reader: Reader) -> tuple[str, ...]:  # noqa: ARG001 - the in
 
 
 def written_by_initramfs(reader: Reader) -> tuple[str, ...]:
-    """The initial RAM disks; none if they cannot be listed, which is reported when they are built."""
-    return read_or_default(lambda: tuple(f"/boot/initrd.img-{release}" for release in list_images(reader)), ())
+    """The initial RAM disks; none if they cannot be listed, which is reported when they are
+    built.
+    """
+    return read_or_default(
+        lambda: tuple(f"/boot/initrd.img-{release}" for release in list_images(reader)), ()
+    )
 
 
 def image_waits(facts: Facts) -> str:
@@ -66,6 +74,9 @@ def rebuild_initramfs(writer: Writer, name: str) -> None:  # noqa: ARG001 - the 
         raise Refused(unknown.reason) from unknown
     if find_generator(writer) == DRACUT:
         for release in releases:
-            writer.run(("dracut", "--force", f"/boot/initrd.img-{release}", release), timeout_s=INITRAMFS_TIMEOUT_S)
+            writer.run(
+                ("dracut", "--force", f"/boot/initrd.img-{release}", release),
+                timeout_s=INITRAMFS_TIMEOUT_S,
+            )
     elif releases:
         writer.run(("update-initramfs", "-u", "-k", "all"), timeout_s=INITRAMFS_TIMEOUT_S)

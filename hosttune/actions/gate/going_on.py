@@ -1,4 +1,6 @@
-"""`apply --yes --reboot`: a unit that goes on after the boot, written before it and taken away at the end."""
+"""`apply --yes --reboot`: a unit that goes on after the boot, written before it and taken away at
+the end.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +31,48 @@ _SYSTEMCTL_S = 60.0
 def require_systemd(reader: Reader) -> None:
     """Raise Refused where nothing could go on after a boot."""
     if not isinstance(reader.stat("/run/systemd/system"), Stat):
-        raise Refused("systemd does not run here, so nothing would go on after the boot", hint="leave out --reboot")
+        raise Refused(
+            "systemd does not run here, so nothing would go on after the boot",
+            hint="leave out --reboot",
+        )
 
 
 def require_own(reader: Reader) -> None:
-    """Raise Refused where root would start at the boot what others could have written until then."""
+    """Raise Refused where root would start at the boot what others could have written until
+    then.
+    """
     if why := strange_program(reader, CARRIED):
         raise Refused(why, hint="install the package, start hosttune.pyz, or leave out --reboot")
 
 
 def arrange_going_on(
-    writer: Writer, words: Iterable[str], approval: str, reasons: Iterable[str], allowed: int, run: str = ""
+    writer: Writer,
+    words: Iterable[str],
+    approval: str,
+    reasons: Iterable[str],
+    allowed: int,
+    run: str = "",
 ) -> None:
-    """Write the unit and the note, durably, so that a boot may come; `words` are for this program, `allowed` reboots
-    are there until the end of what `run` began. Whatever boots this host, the unit goes on. The caller holds the lock.
+    """Write the unit and the note, durably, so that a boot may come; `words` are for this program,
+    `allowed` reboots are there until the end of what `run` began. Whatever boots this host, the
+    unit goes on. The caller holds the lock.
     """
-    text = render("hosttune-continue.service.j2", command=" ".join(map(unit_word, (*starting_words(CARRIED), *words))))
+    text = render(
+        "hosttune-continue.service.j2",
+        command=" ".join(map(unit_word, (*starting_words(CARRIED), *words))),
+    )
     last, now = read_state(writer), boot_id(writer)
     state = ReadyState(
-        Standing.REBOOTING, now, clean(f"reboots for: {'; '.join(reasons)}"), at=int(writer.now()), reboots=(now,),
-        allowed=allowed, approval=approval, machine=identify_machine(writer), run=run,
-    )  # fmt: skip
+        Standing.REBOOTING,
+        now,
+        clean(f"reboots for: {'; '.join(reasons)}"),
+        at=int(writer.now()),
+        reboots=(now,),
+        allowed=allowed,
+        approval=approval,
+        machine=identify_machine(writer),
+        run=run,
+    )
     try:
         if carried := find_archive():
             put(writer, CARRIED, load_bytes(carried), 0o600)
@@ -76,7 +99,9 @@ def remove(writer: Writer) -> None:
 
 
 def give_up(writer: Writer, why: str) -> bool:
-    """Let no `apply --yes --reboot` go on after the next boot; whether one would have. The caller holds the lock."""
+    """Let no `apply --yes --reboot` go on after the next boot; whether one would have. The caller
+    holds the lock.
+    """
     last = None
     with suppress(HosttuneError):  # what cannot be understood approves nothing
         last = read_state(writer)
@@ -88,17 +113,22 @@ def give_up(writer: Writer, why: str) -> bool:
 
 
 def _forget(writer: Writer) -> None:
-    """Take the note away: the boot that it counts did not come, or was asked for by no one any more."""
+    """Take the note away: the boot that it counts did not come, or was asked for by no one any
+    more.
+    """
     if isinstance(present := writer.read(STATE), bytes):
         writer.remove(STATE, expected=present)
     show_at_login(writer, MOTD, clean(""))
 
 
 def unit_word(word: str) -> str:
-    """A word of ExecStart= in double quotes, in which every character means itself (systemd.service(5), "Command
-    lines"). Raises Refused for one that no unit can carry.
+    """A word of ExecStart= in double quotes, in which every character means itself
+    (systemd.service(5), "Command lines"). Raises Refused for one that no unit can carry.
     """
     if "\n" in word:
-        raise Refused(f"{word!r} holds a line break, which no unit can carry", hint="start hosttune without it")
+        raise Refused(
+            f"{word!r} holds a line break, which no unit can carry",
+            hint="start hosttune without it",
+        )
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'

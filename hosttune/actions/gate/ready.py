@@ -1,8 +1,10 @@
-"""Bring a host to its approved plan at a boot, before it takes work: `hosttune ready`, run by hosttune-ready.service.
+"""Bring a host to its approved plan at a boot, before it takes work: `hosttune ready`, run by
+hosttune-ready.service.
 
-Everything that is decided here is decided in `engine/decide/ready.py`; this is the order of the acts. What is to happen
-is noted and synced before it happens, so a power cut between an apply and its reboot loses nothing: whether a boot is
-needed comes from the host's state, and how often there was one, from the note.
+Everything that is decided here is decided in `engine/decide/ready.py`; this is the order of the
+acts. What is to happen is noted and synced before it happens, so a power cut between an apply and
+its reboot loses nothing: whether a boot is needed comes from the host's state, and how often there
+was one, from the note.
 """
 
 from __future__ import annotations
@@ -68,16 +70,25 @@ HOOK_S = 30.0
 LOCK_S = 600.0  # for another run to end
 QUIET_S = 600.0  # for what a boot would cut off to end
 _LOOK_AGAIN_S = 5.0
-_FINAL = "cloud-final.service"  # the last stage of cloud-init, after multi-user.target: packages and runcmd
-_PROPERTIES = ("Id", "ActiveState", "UnitFileState", "RequiredBy", "ConditionResult", "ConditionTimestampMonotonic")
+# the last stage of cloud-init, after multi-user.target: packages and runcmd
+_FINAL = "cloud-final.service"
+_PROPERTIES = (
+    "Id",
+    "ActiveState",
+    "UnitFileState",
+    "RequiredBy",
+    "ConditionResult",
+    "ConditionTimestampMonotonic",
+)
 _STARTING = {
-    "start", "restart", "try-restart", "reload-or-restart", "try-reload-or-restart", "isolate", "default", "--now",
+    "start", "restart", "try-restart", "reload-or-restart", "try-reload-or-restart", "isolate",
+    "default", "--now",
 }  # fmt: skip
 
 
 def read_state(reader: Reader) -> ReadyState | None:
-    """What is kept; None where no boot of this machine was looked at: an image holds what its builder did. Raises
-    HosttuneError where it cannot be understood.
+    """What is kept; None where no boot of this machine was looked at: an image holds what its
+    builder did. Raises HosttuneError where it cannot be understood.
     """
     name, text = read_trusted(reader, STATE, is_local=False, is_required=False)
     if text is None:
@@ -99,21 +110,25 @@ def keep_state(writer: Writer, state: ReadyState) -> None:
 
 def tell_state(writer: Writer, state: ReadyState) -> None:
     """To who logs in, and to the system log."""
-    sentence = "" if state.standing is Standing.READY else f"hosttune: {state.standing}: {state.sentence}"
+    sentence = (
+        "" if state.standing is Standing.READY else f"hosttune: {state.standing}: {state.sentence}"
+    )
     show_at_login(writer, MOTD, clean(sentence))
     writer.log(clean(f"ready: {state.standing}: {state.sentence}"))
 
 
 def approvals_of(reader: Reader, at_boot: AtBoot, source: str) -> Approvals:
-    """What /etc/hosttune/approved and the policy approve. Raises BadInput with each line that is none."""
+    """What /etc/hosttune/approved and the policy approve. Raises BadInput with each line that is
+    none.
+    """
     name, text = read_trusted(reader, PATH, is_local=False, is_required=False)
     found = parse_approvals(text, name) if text is not None else Approvals("")
     return found.with_digests(at_boot.digests, source) if at_boot.digests else found
 
 
 def require_begun(session: Session, writer: Writer, approvals: Approvals, *, goes_on: bool) -> None:
-    """Raise Refused where a run that stopped half-way in a set of packages was of a plan that no one approves here: an
-    image may carry what its builder began.
+    """Raise Refused where a run that stopped half-way in a set of packages was of a plan that no
+    one approves here: an image may carry what its builder began.
     """
     policy = session.policy.digest_with(session.selected)
     for half in find_half_done(session.journal, writer):
@@ -123,13 +138,16 @@ def require_begun(session: Session, writer: Writer, approvals: Approvals, *, goe
         )
         if not is_covered and (goes_on or session.policy.at_boot.plans != "all"):
             raise Refused(
-                f"run {run.id} stopped half-way in a set of packages, and its plan {run.digest[:12]} is not approved",
+                f"run {run.id} stopped half-way in a set of packages, and its plan "
+                f"{run.digest[:12]} is not approved",
                 hint=f"go on with it: sudo hosttune apply --yes, or approve {run.digest[:12]}",
             )
 
 
 def _is_part_of_approved(session: Session, plan: Plan, approvals: Approvals) -> bool:
-    """Whether it lacks only changes of an approved plan that words of users hold: they keep no host out of its work."""
+    """Whether it lacks only changes of an approved plan that words of users hold: they keep no host
+    out of its work.
+    """
     whole = plan_without_users(session)
     return approvals.covers(whole) and all(change in whole.changes for change in plan.changes)
 
@@ -143,8 +161,8 @@ def bring_up(
     *,
     goes_on: bool = False,
 ) -> ReadyState:
-    """Make the plan where it is approved, and say what is to happen then. The caller holds the lock, and acts.
-    `goes_on`: for an `apply --yes --reboot`, whose yes covers its boots.
+    """Make the plan where it is approved, and say what is to happen then. The caller holds the
+    lock, and acts. `goes_on`: for an `apply --yes --reboot`, whose yes covers its boots.
     """
     session = await_late(session, on_progress)
     at_boot, plan = session.policy.at_boot, session.plan()
@@ -153,19 +171,21 @@ def bring_up(
     def no(why: str) -> ReadyState:
         return not_ready(state, at_boot.on_failure, why, goes_on=goes_on)
 
-    if (why := why_not_approved(plan, approvals, "yes" if goes_on else at_boot.plans)) and not _is_part_of_approved(
-        session, plan, approvals
-    ):
+    if (
+        why := why_not_approved(plan, approvals, "yes" if goes_on else at_boot.plans)
+    ) and not _is_part_of_approved(session, plan, approvals):
         return no(why)
     receipt = apply(session, writer, plan, on_progress=on_progress, part_of=state.run)
     require_whole(receipt)  # the next boot looks anew
     run = state.run or receipt.part_of or receipt.run_id
     if why := why_not_made(receipt):
         return no(why)
-    # Whatever was changed, the host is looked at as it is now: a driver may have lost its GPU on the way.
+    # Whatever was changed, the host is looked at as it is now: a driver may have lost its GPU on
+    # the way.
     faults = receipt.faults or (faults_of(session, writer) if plan.changes else ())
     findings = after_run(plan.findings, faults)
-    # What waits is in force after a boot: for work to end, for services to start anew, for a manager that is starting.
+    # What waits is in force after a boot: for work to end, for services to start anew, for a
+    # manager that is starting.
     waiting = receipt.waiting
     reasons = tuple(dict.fromkeys((*receipt.reboot_reasons, *reboot_reasons(findings), *waiting)))
     if goes_on and reasons == waiting and len(state.reboots) >= state.allowed:
@@ -176,10 +196,17 @@ def bring_up(
             return no(why)
         sentence = clean(f"reboots for: {'; '.join(reasons)}")
         reboots = (*state.reboots, state.boot_id)
-        return replace(state, standing=Standing.REBOOTING, sentence=sentence, reboots=reboots, run=run)
+        return replace(
+            state, standing=Standing.REBOOTING, sentence=sentence, reboots=reboots, run=run
+        )
     made = f"{len(plan.changes)} made now" if plan.changes else "nothing had to be changed"
-    boots = f", after {len(state.reboots)} reboot{'s' * (len(state.reboots) > 1)}" if state.reboots else ""
-    state = replace(state, reboots=())  # they brought what they were for: the next change may have its own
+    boots = (
+        f", after {len(state.reboots)} reboot{'s' * (len(state.reboots) > 1)}"
+        if state.reboots
+        else ""
+    )
+    # they brought what they were for: the next change may have its own
+    state = replace(state, reboots=())
     if why := why_not_fit(findings, session.policy.drains):
         return no(f"it does not do its work: {why}")
     if why := why_not_known(findings, session.selected, session.policy.drains):
@@ -190,7 +217,9 @@ def bring_up(
 
 
 def await_late(session: Session, on_progress: Callable[[str], None]) -> Session:
-    """Wait, bounded, for what this boot may still bring of what was there before it; the session as it is then."""
+    """Wait, bounded, for what this boot may still bring of what was there before it; the session as
+    it is then.
+    """
     is_announced = False
     while True:
         try:
@@ -235,8 +264,8 @@ def _why_no_reboot(
 
 
 def list_jobs(reader: Reader, policy: Policy) -> tuple[str, ...]:
-    """What runs on the GPUs, and jobs of a scheduler, as far as that is known: no one waits for their end. None where
-    the policy, or someone's --disturb, says that they may be disturbed.
+    """What runs on the GPUs, and jobs of a scheduler, as far as that is known: no one waits for
+    their end. None where the policy, or someone's --disturb, says that they may be disturbed.
     """
     if policy.disturb >= Disturbs.GPU_WORK:
         return ()
@@ -260,8 +289,9 @@ def at_work(reader: Reader) -> Iterator[str]:
 
 
 def await_quiet(reader: Reader, on_progress: Callable[[str], None]) -> tuple[str, ...]:
-    """Wait, bounded, until nothing is at work that a boot would cut off; what is left of it. No one waits for what
-    waits for a unit to start, for that may be the gate: apt, or a runcmd, which starts slurmd.
+    """Wait, bounded, until nothing is at work that a boot would cut off; what is left of it. No one
+    waits for what waits for a unit to start, for that may be the gate: apt, or a runcmd, which
+    starts slurmd.
     """
     end = time.monotonic() + QUIET_S
     is_announced = False
@@ -276,25 +306,31 @@ def await_quiet(reader: Reader, on_progress: Callable[[str], None]) -> tuple[str
 def _starts_units(reader: Reader) -> bool:
     processes = reader.processes()
     commands = (
-        (one.command for one in processes if is_daemon(one, ("systemctl",))) if isinstance(processes, tuple) else ()
+        (one.command for one in processes if is_daemon(one, ("systemctl",)))
+        if isinstance(processes, tuple)
+        else ()
     )
     return any(_STARTING & set(command[1:]) and "--no-block" not in command for command in commands)
 
 
 def gate_units(reader: Reader) -> GateUnits:
-    """The gate as systemd has it in this boot (org.freedesktop.systemd1(5)). Raises HosttuneError where that runs and
-    does not answer.
+    """The gate as systemd has it in this boot (org.freedesktop.systemd1(5)). Raises HosttuneError
+    where that runs and does not answer.
     """
     if not isinstance(reader.stat("/run/systemd/system"), Stat):
         return GateUnits()
-    answer = reader.query(("systemctl", "show", GATE, CONTINUE, f"--property={','.join(_PROPERTIES)}"))
+    answer = reader.query(
+        ("systemctl", "show", GATE, CONTINUE, f"--property={','.join(_PROPERTIES)}")
+    )
     shown = answer.text.split("\n\n") if isinstance(answer, Completed) and not answer.status else []
     units = {
-        one.get("Id"): one for one in (dict(line.partition("=")[::2] for line in each.splitlines()) for each in shown)
+        one.get("Id"): one
+        for one in (dict(line.partition("=")[::2] for line in each.splitlines()) for each in shown)
     }
     if not {GATE, CONTINUE} <= units.keys():
         raise HosttuneError(
-            f"systemd does not report the state of {GATE}", hint="try it: systemctl status hosttune-ready"
+            f"systemd does not report the state of {GATE}",
+            hint="try it: systemctl status hosttune-ready",
         )
     gate, goes_on = units[GATE], units[CONTINUE]
     is_asked = gate.get("ConditionTimestampMonotonic", "0") != "0"
@@ -309,14 +345,18 @@ def gate_units(reader: Reader) -> GateUnits:
 
 
 def is_booting(reader: Reader) -> bool:
-    """Whether this host is still starting up (systemctl(1), is-system-running): no one works on it yet."""
+    """Whether this host is still starting up (systemctl(1), is-system-running): no one works on it
+    yet.
+    """
     answer = reader.query(("systemctl", "is-system-running"))
     return isinstance(answer, Completed) and answer.stdout.strip() in {b"initializing", b"starting"}
 
 
 def begin(writer: Writer) -> ReadyState:
     """Note that this boot is looked at. The caller holds the lock."""
-    state = begin_state(read_state(writer), boot_id(writer), int(writer.now()), identify_machine(writer))
+    state = begin_state(
+        read_state(writer), boot_id(writer), int(writer.now()), identify_machine(writer)
+    )
     keep_state(writer, state)
     return state
 
@@ -327,8 +367,9 @@ def reboot(writer: Writer) -> None:
 
 
 def tell_hooks(writer: Writer, state: ReadyState, on_progress: Callable[[str], None]) -> None:
-    """Run the programs of /etc/hosttune/ready.d, by name: `join` where work may come, else `leave`, and the sentence.
-    One that fails is reported and changes nothing; one that others than root can write is not run.
+    """Run the programs of /etc/hosttune/ready.d, by name: `join` where work may come, else `leave`,
+    and the sentence. One that fails is reported and changes nothing; one that others than root can
+    write is not run.
     """
     names = writer.list(HOOKS)
     word = "join" if state.standing in {Standing.READY, Standing.LET_GO} else "leave"
@@ -337,7 +378,9 @@ def tell_hooks(writer: Writer, state: ReadyState, on_progress: Callable[[str], N
         stat = writer.stat(path)
         if not isinstance(stat, Stat) or not _is_hook(name, stat):
             continue
-        if stranger := ("others can write it" if stat.uid or stat.mode & 0o022 else stranger_of(writer, path)):
+        if stranger := (
+            "others can write it" if stat.uid or stat.mode & 0o022 else stranger_of(writer, path)
+        ):
             on_progress(f"{path} is not run, because {stranger}")
             continue
         try:
@@ -348,9 +391,9 @@ def tell_hooks(writer: Writer, state: ReadyState, on_progress: Callable[[str], N
 
 
 def write_metrics(writer: Writer, state: ReadyState, render: Callable[..., str]) -> str:
-    """For node_exporter's textfile collector, where its folder is there. Why they were not written, a sentence; empty
-    where they were, or they are not read. What cannot be written anew is removed: it would be of another boot, and
-    be believed.
+    """For node_exporter's textfile collector, where its folder is there. Why they were not written,
+    a sentence; empty where they were, or they are not read. What cannot be written anew is removed:
+    it would be of another boot, and be believed.
     """
     if not isinstance(writer.stat(METRICS.rpartition("/")[0]), Stat):
         return ""
@@ -364,7 +407,9 @@ def write_metrics(writer: Writer, state: ReadyState, render: Callable[..., str])
 
 
 def missing_metrics(reader: Reader, state: ReadyState, render: Callable[..., str]) -> str:
-    """A sentence where the metrics of this state are not where node_exporter looks for them; else nothing."""
+    """A sentence where the metrics of this state are not where node_exporter looks for them; else
+    nothing.
+    """
     present = reader.read(METRICS)
     is_read = isinstance(reader.stat(METRICS.rpartition("/")[0]), Stat)
     if not is_read or present == render(ready_metrics(state)).encode():
@@ -382,6 +427,8 @@ def put(writer: Writer, path: str, content: bytes, mode: int) -> None:
     """Write a file of ours whole. Raises HosttuneError."""
     present = writer.read(path)
     if present is not ABSENT and not isinstance(present, bytes):
-        raise HosttuneError(f"{path} cannot be read: {present.reason}", hint="look at its folder as root")
+        raise HosttuneError(
+            f"{path} cannot be read: {present.reason}", hint="look at its folder as root"
+        )
     if present != content:
         writer.replace(path, FileValue(content, mode), expected=present)

@@ -1,4 +1,6 @@
-"""What earlier runs, and a first boot, left to be finished: `apply` sees to it even where its plan is empty."""
+"""What earlier runs, and a first boot, left to be finished: `apply` sees to it even where its plan
+is empty.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,15 @@ if TYPE_CHECKING:
     from hosttune.actions.trial.state import TrialRun
     from hosttune.host.door import Reader
 
-# The units of its stages, of which the last runs runcmd (systemd.exec(5): a process is in the cgroup of its unit).
+# The units of its stages, of which the last runs runcmd (systemd.exec(5): a process is in the
+# cgroup of its unit).
 _OF_CLOUD_INIT = regex(r"/cloud-(init|config|final)[a-z-]*\.service(/|$)", re.MULTILINE)
 TRIAL_FOLDER = "/etc/hosttune/trial"  # as trial_guard calls it
 
 
 def describe_interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
-    """A sentence for each, and for the runs that only a newer hosttune can tell. Where there is none and no change is
-    to be made, apply does nothing at all.
+    """A sentence for each, and for the runs that only a newer hosttune can tell. Where there is
+    none and no change is to be made, apply does nothing at all.
     """
     for run in journal.unread:
         yield f"{run.unread}: {run.way_out}"
@@ -42,18 +45,32 @@ def describe_interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
         yield sentence
     unfinished = {run.id for run in journal.interrupted}
     for run in journal.interrupted:
-        began, steps = run.started_at[:16].replace("T", " "), f"{len(run.steps)} step{'s' * (len(run.steps) != 1)}"
-        yield f"run {run.id} ({run.command}, {began} UTC) was interrupted after {steps}: {_finished_by(run)}"
+        began, steps = (
+            run.started_at[:16].replace("T", " "),
+            f"{len(run.steps)} step{'s' * (len(run.steps) != 1)}",
+        )
+        yield (
+            f"run {run.id} ({run.command}, {began} UTC) was interrupted after {steps}: "
+            f"{_finished_by(run)}"
+        )
     for half in find_half_done(journal, reader):
         step = half.step
         if step.id.run not in unfinished:
-            yield f"run {step.id.run} stopped half-way in a set of packages: {goes_on_with(step.id, step.undoes)}"
+            yield (
+                f"run {step.id.run} stopped half-way in a set of packages: "
+                f"{goes_on_with(step.id, step.undoes)}"
+            )
     for trigger in journal.pending_triggers(boot_id(reader)):
-        yield f"{trigger} still waits from an earlier run: `hosttune apply --yes` runs it as soon as it may"
+        yield (
+            f"{trigger} still waits from an earlier run: `hosttune apply --yes` runs it as soon as "
+            "it may"
+        )
 
 
 def trial_of(reader: Reader) -> TrialRun | None:
-    """The run on trial, as far as this user may see it. Of hosts without one nothing is imported."""
+    """The run on trial, as far as this user may see it. Of hosts without one nothing is
+    imported.
+    """
     if not isinstance(reader.list(TRIAL_FOLDER), tuple):
         return None
     from hosttune.actions.trial.state import read_trial
@@ -73,7 +90,10 @@ def _describe_undecided(reader: Reader) -> str:
         again = f"sudo hosttune undo {quote(trial.run)} --yes tries again"
         return f"run {trial.run} {run_text(trial.state.value)} ({trial.reason}): {again}"
     why = f" ({trial.reason})" if trial.reason else ""
-    return f"run {trial.run} was on trial and {run_text(trial.state.value)}{why}: the next run records it"
+    return (
+        f"run {trial.run} was on trial and {run_text(trial.state.value)}{why}: the next run "
+        "records it"
+    )
 
 
 def _finished_by(run: Run) -> str:
@@ -84,8 +104,9 @@ def _finished_by(run: Run) -> str:
 
 
 def at_first_boot(reader: Reader) -> bool:
-    """Whether cloud-init writes what we read. Its marks are /run/cloud-init/enabled and, at the end, result.json
-    (cloud-init documentation, "Boot stages"). What itself starts, as in runcmd, would wait for its own end.
+    """Whether cloud-init writes what we read. Its marks are /run/cloud-init/enabled and, at the
+    end, result.json (cloud-init documentation, "Boot stages"). What itself starts, as in runcmd,
+    would wait for its own end.
     """
     is_enabled = isinstance(reader.stat("/run/cloud-init/enabled"), Stat)
     if not is_enabled or reader.stat("/run/cloud-init/result.json") is not ABSENT:

@@ -1,9 +1,11 @@
-"""The journal: one append-only file of JSON lines per run, each line synced before the act that it announces.
+"""The journal: one append-only file of JSON lines per run, each line synced before the act that it
+announces.
 
-Lines of `/var/lib/hosttune/runs/<run id>.jsonl`: first the run (who, boot id, digest, tool version, what its yes
-covered, the run that it goes on with), then for every change an `intent` line and, after the act, `done` or `failed`;
-triggers that ran or wait; last `finished`. What is in force, what was undone and by which run is derived from all files
-together, so no line is ever rewritten and no instant leaves two of them in contradiction.
+Lines of `/var/lib/hosttune/runs/<run id>.jsonl`: first the run (who, boot id, digest, tool version,
+what its yes covered, the run that it goes on with), then for every change an `intent` line and,
+after the act, `done` or `failed`; triggers that ran or wait; last `finished`. What is in force,
+what was undone and by which run is derived from all files together, so no line is ever rewritten
+and no instant leaves two of them in contradiction.
 """
 
 from __future__ import annotations
@@ -50,24 +52,33 @@ class Journal:
         # an undo that failed half-way has changed what the step that it was for is at
         left = {step.undoes: step.left.after for step in steps if step.undoes and step.left}
         self._steps = [
-            replace(step, change=replace(step.change, after=left[step.id])) if step.id in left else step
+            replace(step, change=replace(step.change, after=left[step.id]))
+            if step.id in left
+            else step
             for step in steps
         ]
-        self.undone = {step.undoes: step for step in self._steps if step.undoes and step.phase is Phase.DONE}
+        self.undone = {
+            step.undoes: step for step in self._steps if step.undoes and step.phase is Phase.DONE
+        }
 
     @property
     def in_force(self) -> tuple[JournalStep, ...]:
-        """The steps that took and were not taken back, oldest first (an open intent counts: it may have taken)."""
+        """The steps that took and were not taken back, oldest first (an open intent counts: it may
+        have taken).
+        """
         return tuple(
             step
             for step in self._steps
-            if step.undoes is None and step.phase in {Phase.DONE, Phase.INTENT} and step.id not in self.undone
+            if step.undoes is None
+            and step.phase in {Phase.DONE, Phase.INTENT}
+            and step.id not in self.undone
         )
 
     @property
     def unended(self) -> Mapping[StepId, JournalStep]:
-        """Of the steps in force those at which a run stopped half-way, each with the step that did: itself, or the one
-        that was to take it back. Whether the host still is so, only the host tells.
+        """Of the steps in force those at which a run stopped half-way, each with the step that did:
+        itself, or the one that was to take it back. Whether the host still is so, only the host
+        tells.
         """
         in_force = {step.id for step in self.in_force}
         last: dict[StepId, JournalStep] = {}
@@ -92,8 +103,8 @@ class Journal:
 
     @property
     def unread(self) -> tuple[Run, ...]:
-        """The runs that this version cannot tell in full. What is in force is not known then, for they may have changed
-        what any other run did.
+        """The runs that this version cannot tell in full. What is in force is not known then, for
+        they may have changed what any other run did.
         """
         return tuple(run for run in self.runs if run.unread)
 
@@ -106,7 +117,8 @@ class Journal:
         """Raise Refused where it is not known what is in force."""
         if self.unreadable:
             raise Refused(
-                f"the journal cannot be read: {self.unreadable}", hint="it is read as root, and only if root owns it"
+                f"the journal cannot be read: {self.unreadable}",
+                hint="it is read as root, and only if root owns it",
             )
         if self.unread:
             raise Refused(self.problem, hint=self.unread[0].way_out)
@@ -117,8 +129,8 @@ class Journal:
         return tuple(run for run in self.runs if not run.is_finished and not self.problem)
 
     def ledger(self) -> Mapping[Address, Applied]:
-        """What hosttune last left at each address, and how often in a row it set that very value; empty where there is
-        a `problem`.
+        """What hosttune last left at each address, and how often in a row it set that very value;
+        empty where there is a `problem`.
         """
         ledger: dict[Address, Applied] = {}
         unended = self.unended
@@ -132,8 +144,8 @@ class Journal:
         return ledger
 
     def came_back(self) -> Mapping[Address, CameBack]:
-        """What went back by itself, and was not set again since by a run of someone's; empty where there is a
-        `problem`.
+        """What went back by itself, and was not set again since by a run of someone's; empty where
+        there is a `problem`.
         """
         steps = {step.id: step for step in self._steps}
         found: dict[Address, CameBack] = {}
@@ -156,7 +168,9 @@ class Journal:
         return next((one for one in self._ends_of(run) if one.is_return), None)
 
     def last_return(self) -> tuple[Run, Run] | None:
-        """The last run of apply, and the run that took it back by itself; None where it did not come back."""
+        """The last run of apply, and the run that took it back by itself; None where it did not
+        come back.
+        """
         applied = next((run for run in reversed(self.runs) if run.command == "apply"), None)
         back = self.return_of(applied) if applied and not self.problem else None
         return (applied, back) if applied and back else None
@@ -166,7 +180,9 @@ class Journal:
         return next((one for one in self._ends_of(run) if one.command == CONFIRM), None)
 
     def _ends_of(self, run: Run) -> Iterator[Run]:
-        """What ended its trial. Beside a run on trial there is no other: what has no steps ended that of the last."""
+        """What ended its trial. Beside a run on trial there is no other: what has no steps ended
+        that of the last.
+        """
         applied = ""
         for one in self.runs:
             if one.command == "apply":
@@ -175,19 +191,28 @@ class Journal:
                 yield one
 
     def parts_from(self, run: Run) -> tuple[Run, ...]:
-        """This run and those after it that went on with what it is part of: an apply that was interrupted, or one that
-        needed boots, is more than one run.
+        """This run and those after it that went on with what it is part of: an apply that was
+        interrupted, or one that needed boots, is more than one run.
         """
         own = self.runs[self.runs.index(run) :]
-        return tuple(one for one in own if one.intention == run.intention and one.command == run.command)
+        return tuple(
+            one for one in own if one.intention == run.intention and one.command == run.command
+        )
 
     def first_of(self, run: Run) -> Run:
         """The first run that is kept of the intention that this one is part of."""
-        return next((one for one in self.runs if one.intention == run.intention and one.command == run.command), run)
+        return next(
+            (
+                one
+                for one in self.runs
+                if one.intention == run.intention and one.command == run.command
+            ),
+            run,
+        )
 
     def unmade(self, run: Run) -> frozenset[str]:
-        """The addresses that the yes to this intention covered, and that none of its runs has come to: what failed was
-        tried. A set at which a run stopped half-way was not.
+        """The addresses that the yes to this intention covered, and that none of its runs has come
+        to: what failed was tried. A set at which a run stopped half-way was not.
         """
         parts = self.parts_from(self.first_of(run))
         half = {step.id for step in self.unended.values()}
@@ -200,11 +225,12 @@ class Journal:
         return frozenset(address for one in parts for address in one.planned) - tried
 
     def goes_on_with(self, run: Run, addresses: Iterable[str], known: str = "") -> str:
-        """The first run of the intention that `run`, which has not begun, goes on with; empty where it begins one. It
-        changes `addresses`, and its caller may know what it is part of.
+        """The first run of the intention that `run`, which has not begun, goes on with; empty where
+        it begins one. It changes `addresses`, and its caller may know what it is part of.
 
-        It goes on with the run before it where that was interrupted, or waited for a boot, and this one changes what
-        its yes covered; or where that needed more boots than there were. An undo ends an intention.
+        It goes on with the run before it where that was interrupted, or waited for a boot, and this
+        one changes what its yes covered; or where that needed more boots than there were. An undo
+        ends an intention.
         """
         runs = [one for one in self.runs if one.command != CONFIRM]
         if self.problem or not runs or runs[-1].command != run.command:
@@ -222,17 +248,22 @@ class Journal:
         return last.intention if goes_on else ""
 
     def status(self, run: Run) -> str:
-        """finished, interrupted, half-way, undone, partly undone, came back, came back in part, failed to come back,
-        nothing taken or not known, for a list of runs.
+        """finished, interrupted, half-way, undone, partly undone, came back, came back in part,
+        failed to come back, nothing taken or not known, for a list of runs.
         """
         if self.problem:
             return "not known"
         if not run.is_finished:
             return "interrupted"
         stopped = {step.id for step in self.unended.values()}
-        if any(step.id in stopped or (step.planned and step.id not in self.undone) for step in run.steps):
+        if any(
+            step.id in stopped or (step.planned and step.id not in self.undone)
+            for step in run.steps
+        ):
             return "half-way"
-        taken = [step for step in run.steps if step.undoes is None and step.phase is not Phase.FAILED]
+        taken = [
+            step for step in run.steps if step.undoes is None and step.phase is not Phase.FAILED
+        ]
         if run.command in {"undo", CONFIRM}:
             return "interrupted" if run.was_interrupted and self.unmade(run) else "finished"
         undone = [step for step in taken if step.id in self.undone]
@@ -249,7 +280,9 @@ class Journal:
 
     def run(self, name: str) -> Run:
         """The run with this id, or the only one that it begins."""
-        found = [run for run in self.runs if run.id == name] or [run for run in self.runs if run.id.startswith(name)]
+        found = [run for run in self.runs if run.id == name] or [
+            run for run in self.runs if run.id.startswith(name)
+        ]
         if len(found) != 1:
             message = f"no run is called {name}" if not found else f"several runs begin with {name}"
             raise HosttuneError(message, hint="list them with: hosttune history")
@@ -260,7 +293,9 @@ class Journal:
         pending: list[Trigger] = []
         for run in self.runs:
             if run.boot_id == boot_id and not self.problem:
-                pending = [trigger for trigger in pending if trigger not in run.ran] + list(run.waiting)
+                pending = [trigger for trigger in pending if trigger not in run.ran] + list(
+                    run.waiting
+                )
         return tuple(dict.fromkeys(pending))
 
 
@@ -268,11 +303,16 @@ def goes_on_with(step: StepId, undoes: StepId | None) -> str:
     """What goes on with a step that stopped half-way, a phrase with the command."""
     if undoes:
         return f"sudo hosttune undo {quote(undoes.run)} --yes goes on with it"
-    return f"sudo hosttune apply --yes goes on with it; to undo it: sudo hosttune undo {quote(step.run)} --yes"
+    return (
+        "sudo hosttune apply --yes goes on with it; to undo it: sudo hosttune undo "
+        f"{quote(step.run)} --yes"
+    )
 
 
 def way_out(error: HosttuneError, step: StepId, undoes: StepId | None) -> str:
-    """The way out of an error that this step met: of one that left it half-way, first who goes on with it."""
+    """The way out of an error that this step met: of one that left it half-way, first who goes on
+    with it.
+    """
     return error.way_out(goes_on_with(step, undoes)) if isinstance(error, HalfWay) else error.hint
 
 
@@ -287,14 +327,15 @@ def read_journal(reader: Reader) -> Journal:
             data = read_own(reader, f"{FOLDER}/{name}")
             if isinstance(data, Unreadable):
                 return Journal((), data.reason)
-            if isinstance(data, bytes) and b"\n" in data:  # else it ended before its first line, and nothing was done
+            # else it ended before its first line, and nothing was done
+            if isinstance(data, bytes) and b"\n" in data:
                 runs.append(parse_run(data, f"{FOLDER}/{name}"))
     return Journal(tuple(sorted(runs, key=lambda run: (run.started_at, run.id))))
 
 
 class JournalWriter:
-    """Writes one run into the journal. The file appears with the first line; every line is synced before the call
-    returns.
+    """Writes one run into the journal. The file appears with the first line; every line is synced
+    before the call returns.
     """
 
     def __init__(self, writer: Writer, run: Run) -> None:
@@ -306,14 +347,17 @@ class JournalWriter:
     def start(cls, writer: Writer, run: Run) -> JournalWriter:
         recorder = cls(writer, run)
         more = {"part_of": run.part_of, "planned": list(run.planned), "boots": run.boots}
-        head = {**{name: getattr(run, name) for name in HEADER}, **{name: one for name, one in more.items() if one}}
+        head = {
+            **{name: getattr(run, name) for name in HEADER},
+            **{name: one for name, one in more.items() if one},
+        }
         recorder._append({"format_version": FORMAT_VERSION, **head})
         return recorder
 
     @classmethod
     def again(cls, writer: Writer, run: Run) -> JournalWriter:
-        """For a run that an earlier process wrote. A crash can leave half a line at the end: its act had not begun, and
-        nothing may be appended to it.
+        """For a run that an earlier process wrote. A crash can leave half a line at the end: its
+        act had not begun, and nothing may be appended to it.
         """
         path = _path_of_run(run)
         data = read_own(writer, path)
@@ -321,7 +365,9 @@ class JournalWriter:
             writer.replace(path, FileValue(data[: data.rfind(b"\n") + 1], 0o600), expected=data)
         return cls(writer, run)
 
-    def intent(self, change: Change, undoes: StepId | None = None, *, superseded: bool = False) -> StepId:
+    def intent(
+        self, change: Change, undoes: StepId | None = None, *, superseded: bool = False
+    ) -> StepId:
         self._seq += 1
         entry: dict[str, Any] = {"seq": self._seq, "phase": "intent", "at": self._writer.now()}
         if undoes:
@@ -346,7 +392,14 @@ class JournalWriter:
         self._append(entry)
 
     def trigger(self, trigger: Trigger, phase: str) -> None:
-        self._append({"trigger": trigger.kind, "name": trigger.name, "phase": phase, "at": self._writer.now()})
+        self._append(
+            {
+                "trigger": trigger.kind,
+                "name": trigger.name,
+                "phase": phase,
+                "at": self._writer.now(),
+            }
+        )
 
     def finish(self, *, was_interrupted: bool = False) -> None:
         more = {"interrupted": True} if was_interrupted else {}
@@ -368,20 +421,28 @@ def boot_id(reader: Reader) -> str:
 
 
 def still_back(journal: Journal, reader: Reader) -> dict[StepId, bool]:
-    """Of the steps of the last undo whether each address still holds what it went back to, as far as no later run has
-    changed the place: a reboot, or someone, may have made another value of it.
+    """Of the steps of the last undo whether each address still holds what it went back to, as far
+    as no later run has changed the place: a reboot, or someone, may have made another value of it.
     """
-    at = max((number for number, run in enumerate(journal.runs) if run.command == "undo"), default=None)
+    at = max(
+        (number for number, run in enumerate(journal.runs) if run.command == "undo"), default=None
+    )
     if at is None or journal.problem:
         return {}
-    later = {locate_address(step.change.address) for run in journal.runs[at + 1 :] for step in run.steps}
+    later = {
+        locate_address(step.change.address) for run in journal.runs[at + 1 :] for step in run.steps
+    }
     made = {
         locate_address(step.change.address): step
         for step in journal.runs[at].steps
-        if step.phase is Phase.DONE and not step.superseded and step.change.address.kind in address_kinds()
+        if step.phase is Phase.DONE
+        and not step.superseded
+        and step.change.address.kind in address_kinds()
     }
     return {
-        step.id: is_at(step.change.address, step.change.after, reader) for key, step in made.items() if key not in later
+        step.id: is_at(step.change.address, step.change.after, reader)
+        for key, step in made.items()
+        if key not in later
     }
 
 

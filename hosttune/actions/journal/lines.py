@@ -1,8 +1,9 @@
 """One run of the journal as its file tells it, also where this version cannot follow.
 
-No file of the journal stops a look. What a newer hosttune noted is named, with the version that knows it: a higher
-`format_version`, a line of another kind, or a field that a newer version added. The same of a file that is damaged. Of
-such a run nothing is taken back, nor is anything built upon it.
+No file of the journal stops a look. What a newer hosttune noted is named, with the version that
+knows it: a higher `format_version`, a line of another kind, or a field that a newer version added.
+The same of a file that is damaged. Of such a run nothing is taken back, nor is anything built upon
+it.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from hosttune.values import Phase, Trigger
 if TYPE_CHECKING:
     from hosttune.values import Change
 
-HEADER = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")  # the first fields of Run
-WHO_COMES_BACK = "hosttune come-back"  # of a run that takes another one back by itself; behind a colon the reason
-CONFIRM = "confirm"  # the command of a run that books that the last one of apply was confirmed; it has no steps
+# the first fields of Run
+HEADER = ("id", "command", "started_at", "who", "boot_id", "digest", "tool_version")
+# of a run that takes another one back by itself; behind a colon the reason
+WHO_COMES_BACK = "hosttune come-back"
+# the command of a run that books that the last one of apply was confirmed; it has no steps
+CONFIRM = "confirm"
 NOT_MADE = "interrupted before it was made"  # the error of a step that an interruption came before
 HALF_MADE = "interrupted half-way"  # and of one that it came into
 _STOPPED = "undo, and apply where something is to change,"
 _FIELDS = frozenset({
-    "format_version", *HEADER, "seq", "phase", "at", "undoes", "superseded", "change", "error", "left", "trigger",
-    "name", "finished", "interrupted", "part_of", "planned", "boots",
+    "format_version", *HEADER, "seq", "phase", "at", "undoes", "superseded", "change", "error",
+    "left", "trigger", "name", "finished", "interrupted", "part_of", "planned", "boots",
 })  # fmt: skip
 
 
@@ -50,9 +54,11 @@ class JournalStep:
     phase: Phase
     error: str = ""
     undoes: StepId | None = None
-    superseded: bool = False  # undone on paper: a later run had changed the address again, so nothing was written
+    # undone on paper: a later run had changed the address again, so nothing was written
+    superseded: bool = False
     left: Change | None = None  # of one that raised half-way: the change that it made all the same
-    planned: Change | None = None  # of one that is in force with what it left half-way: what it was to be
+    # of one that is in force with what it left half-way: what it was to be
+    planned: Change | None = None
 
     @property
     def is_interrupted(self) -> bool:
@@ -62,8 +68,8 @@ class JournalStep:
 
 @frozen
 class Run:
-    """One run of apply or undo, or the confirmation of one. Of one that is `unread` the fields are what could be read,
-    and may be empty.
+    """One run of apply or undo, or the confirmation of one. Of one that is `unread` the fields are
+    what could be read, and may be empty.
     """
 
     id: str
@@ -75,10 +81,12 @@ class Run:
     tool_version: str
     steps: tuple[JournalStep, ...] = ()
     waiting: tuple[Trigger, ...] = ()  # triggers that had to wait
-    ran: tuple[Trigger, ...] = ()  # triggers that ran, its own and those that waited from earlier runs
+    # triggers that ran, its own and those that waited from earlier runs
+    ran: tuple[Trigger, ...] = ()
     is_finished: bool = False
     was_interrupted: bool = False  # it was stopped, or cut off, before all was made
-    part_of: str = ""  # the first run of the intention that it goes on with; empty where it begins one
+    # the first run of the intention that it goes on with; empty where it begins one
+    part_of: str = ""
     planned: tuple[str, ...] = ()  # addresses that its yes covered, also those that wait for a boot
     boots: int = 0  # that its plan needs
     unread: str = ""  # why this version cannot tell all that it did
@@ -123,10 +131,13 @@ def parse_run(data: bytes, path: str) -> Run:
             RecursionError,
             HosttuneError,
         ) as error:
-            is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
+            is_json = not isinstance(
+                error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
+            )
             (unknown if is_json and number > 1 else damaged).append(f"line {number}")
         else:
-            # of this version or an older one it is someone's note: it stays where it is, and says nothing to us
+            # of this version or an older one it is someone's note: it stays where it is, and says
+            # nothing to us
             if here and _is_newer(run.tool_version):
                 unknown.append(f"line {number}: {', '.join(sorted(here))}")
     run = replace(
@@ -138,7 +149,9 @@ def parse_run(data: bytes, path: str) -> Run:
         was_interrupted=collector.was_interrupted,
     )
     if damaged:
-        way_out = "restore it from a backup; where there is none, remove it, and its run cannot be undone"
+        way_out = (
+            "restore it from a backup; where there is none, remove it, and its run cannot be undone"
+        )
         why = f"{path} is damaged ({'; '.join(damaged)})"
         return replace(run, unread=why, way_out=f"{_STOPPED} need the whole file: {way_out}")
     return _needs_newer(run, "; ".join(unknown)) if unknown else run
@@ -146,7 +159,10 @@ def parse_run(data: bytes, path: str) -> Run:
 
 def _needs_newer(run: Run, what: str) -> Run:
     writer = written_by({"tool_version": run.tool_version if _is_newer(run.tool_version) else None})
-    why = f"{writer} wrote the journal of run {run.id}, and {__version__} cannot read all of it ({what})"
+    why = (
+        f"{writer} wrote the journal of run {run.id}, and {__version__} cannot read all of it "
+        f"({what})"
+    )
     return replace(run, unread=why, way_out=f"{_STOPPED} need {writer}")
 
 
@@ -155,7 +171,9 @@ def _is_newer(version: str) -> bool:
 
 
 def _read_header_line(run: Run, entry: Any) -> Run:
-    """With what the first line tells. One that this version knows tells all of it, else it is damaged."""
+    """With what the first line tells. One that this version knows tells all of it, else it is
+    damaged.
+    """
     fields = {name: entry[name] for name in HEADER if isinstance(entry.get(name), str)}
     if entry["format_version"] <= FORMAT_VERSION and len(fields) < len(HEADER):
         raise KeyError(next(name for name in HEADER if name not in fields))
@@ -191,21 +209,28 @@ class _StepCollector:
             number = int(entry["seq"])
             if number in self.steps:
                 raise ValueError(f"step {number} begins twice")
-            undoes = StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
+            undoes = (
+                StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
+            )
             change = change_from_json(entry["change"], unknown=unknown)
             superseded = bool(entry.get("superseded"))
-            step = JournalStep(StepId(self.run, number), change, Phase.INTENT, undoes=undoes, superseded=superseded)
+            step = JournalStep(
+                StepId(self.run, number), change, Phase.INTENT, undoes=undoes, superseded=superseded
+            )
             self.steps[number] = step
         elif (number := int(entry["seq"])) in self.steps:
             self.steps[number] = _book_outcome(self.steps[number], entry, unknown)
 
 
 def _book_outcome(step: JournalStep, entry: dict[str, Any], unknown: list[str]) -> JournalStep:
-    """The step with what became of it. One of apply that raised half-way is in force with what it left."""
+    """The step with what became of it. One of apply that raised half-way is in force with what it
+    left.
+    """
     left = change_from_json(entry["left"], unknown=unknown) if "left" in entry else None
     phase = Phase(entry["phase"])
     error = entry.get("error", "")
     if not left or phase is not Phase.DONE:
         return replace(step, phase=phase, error=error, left=left)
-    planned = (step.planned or step.change) if error else None  # without an error it was gone on with, to the end
+    # without an error it was gone on with, to the end
+    planned = (step.planned or step.change) if error else None
     return replace(step, phase=phase, error=error, change=left, left=left, planned=planned)

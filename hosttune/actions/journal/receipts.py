@@ -1,5 +1,5 @@
-"""The receipts of runs, `/var/lib/hosttune/receipts/<run id>.json`: what a run did is kept there too where its terminal
-went away. They are kept as long as their runs, with secrets masked.
+"""The receipts of runs, `/var/lib/hosttune/receipts/<run id>.json`: what a run did is kept there
+too where its terminal went away. They are kept as long as their runs, with secrets masked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def path_of(run_id: str) -> str:
 
 
 def keep_receipt(writer: Writer, receipt: Receipt) -> None:
-    """Keep it for `history`, and for the next login. Never raises: the journal holds all that counts."""
+    """Keep it for `history`, and for the next login. Never raises: the journal holds all that
+    counts.
+    """
     content = dump_json(mask_data(receipt_to_json(receipt))).encode()
     with suppress(HosttuneError):
         if writer.read(path_of(receipt.run_id)) is ABSENT:
@@ -42,7 +44,9 @@ def kept_receipts(reader: Reader) -> frozenset[str]:
     """The runs of which a receipt is kept, as far as this user may see them."""
     names = reader.list(FOLDER)
     return frozenset(
-        name.removesuffix(_END) for name in (names if isinstance(names, tuple) else ()) if name.endswith(_END)
+        name.removesuffix(_END)
+        for name in (names if isinstance(names, tuple) else ())
+        if name.endswith(_END)
     )
 
 
@@ -61,10 +65,14 @@ def tell_next_login(writer: Writer, text: Cleaned) -> None:
 
 def unseen_text(command: str, receipt: Receipt) -> Cleaned:
     """What the next login shows of a run whose end was shown on no terminal."""
-    made = len({one.change.address for one in receipt.outcomes} - {one.change.address for one in receipt.failed})
+    made = len(
+        {one.change.address for one in receipt.outcomes}
+        - {one.change.address for one in receipt.failed}
+    )
     parts = [f"{made} made", *([f"{len(receipt.failed)} failed"] if receipt.failed else [])]
     parts += [f"{len(receipt.left)} not begun"] if receipt.left else []
     sentence = (
-        f"hosttune: the connection was lost during {command}, and run {receipt.run_id} went on: {', '.join(parts)}"
+        f"hosttune: the connection was lost during {command}, and run {receipt.run_id} went on: "
+        f"{', '.join(parts)}"
     )
     return clean(f"{sentence}; see: sudo hosttune history --verbose")

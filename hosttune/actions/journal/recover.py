@@ -1,4 +1,6 @@
-"""Finish what an interrupted run left: book its open step, note its triggers, remove its temp files."""
+"""Finish what an interrupted run left: book its open step, note its triggers, remove its temp
+files.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
 
 
 def recover(writer: Writer, *, on_progress: Callable[[str], None] = lambda _: None) -> Journal:
-    """Bring the journal in line with the host after a crash. The caller holds the lock. Returns the journal as it is
-    then.
+    """Bring the journal in line with the host after a crash. The caller holds the lock. Returns the
+    journal as it is then.
 
-    Nothing on the host is changed but temp files of ours removed, and dpkg let go on where it was stopped: what the run
-    still had to start waits for the next apply. Raises Refused while another package manager is at work on a set whose
-    step is open. An open intent took if its address is at the new value, and not if it is at the old one; one that is
-    neither stays open, unless its kind can stop half-way.
+    Nothing on the host is changed but temp files of ours removed, and dpkg let go on where it was
+    stopped: what the run still had to start waits for the next apply. Raises Refused while another
+    package manager is at work on a set whose step is open. An open intent took if its address is at
+    the new value, and not if it is at the old one; one that is neither stays open, unless its kind
+    can stop half-way.
     """
     interrupted = read_journal(writer).interrupted
     for run in interrupted:
@@ -46,14 +49,21 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
             writer.discard_leftovers(file)
         if step.phase is Phase.INTENT:
             _close(step, recorder, writer, on_progress)
-    for trigger in dict.fromkeys(t for s in run.steps if s.phase is not Phase.FAILED for t in s.change.triggers):
+    for trigger in dict.fromkeys(
+        t for s in run.steps if s.phase is not Phase.FAILED for t in s.change.triggers
+    ):
         recorder.trigger(trigger, "waiting")
     recorder.finish(was_interrupted=True)
-    sentence = f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is finished now"
+    sentence = (
+        f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is "
+        "finished now"
+    )
     writer.log(clean(sentence))
 
 
-def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progress: Callable[[str], None]) -> None:
+def _close(
+    step: JournalStep, recorder: JournalWriter, writer: Writer, on_progress: Callable[[str], None]
+) -> None:
     """Book what became of an open intent, by what the host holds now."""
     kind = kind_of(step.change.address)
     if kind.settle(writer, on_progress):
@@ -67,7 +77,10 @@ def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progre
     elif kind.same(present, step.change.before):
         recorder.record_failure(step.id, NOT_MADE)
     elif isinstance(present, Unreadable) or not kind.is_in_parts:
-        on_progress(f"{describe_place(step.change.address)} is neither as before nor as planned: it is left as it is")
+        on_progress(
+            f"{describe_place(step.change.address)} is neither as before nor as planned: it is "
+            "left as it is"
+        )
     elif step.undoes:
         recorder.record_failure(step.id, HALF_MADE, left)
     else:
@@ -75,8 +88,9 @@ def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progre
 
 
 def prune(writer: Writer, journal: Journal) -> None:
-    """Keep the newest runs, and older ones of which something is still in force; without its journal a run cannot be
-    undone, and `history` no longer lists it. All are kept where it is not known what is in force.
+    """Keep the newest runs, and older ones of which something is still in force; without its
+    journal a run cannot be undone, and `history` no longer lists it. All are kept where it is not
+    known what is in force.
     """
     if journal.problem:
         return
@@ -85,10 +99,15 @@ def prune(writer: Writer, journal: Journal) -> None:
     kept = {run.id for run in newest} | {step.id.run for step in in_force}
     # what was taken back on paper knows the value to which a later step in force returns
     held = {step.change.address for step in in_force}
-    on_paper = [step for step, undo in journal.undone.items() if undo.superseded and undo.change.address in held]
+    on_paper = [
+        step
+        for step, undo in journal.undone.items()
+        if undo.superseded and undo.change.address in held
+    ]
     kept |= {step.run for step in on_paper}
-    # what took back a step of a run that is kept must stay too, or that step would seem to be in force again; and what
-    # stopped on that way, or it would seem to stand where that run had left it
+    # what took back a step of a run that is kept must stay too, or that step would seem to be in
+    # force again; and what stopped on that way, or it would seem to stand where that run had left
+    # it
     kept |= {undo.id.run for step, undo in journal.undone.items() if step.run in kept}
     kept |= {
         step.id.run

@@ -1,7 +1,8 @@
-"""Sets of packages at which a run stopped half-way: a transaction of apt is many acts, and one that was cut off has
-left a driver that is there in part.
+"""Sets of packages at which a run stopped half-way: a transaction of apt is many acts, and one that
+was cut off has left a driver that is there in part.
 
-The journal knows where each was to lead. `check` and `plan` say so as long as it is so; `apply` goes on with it.
+The journal knows where each was to lead. `check` and `plan` say so as long as it is so; `apply`
+goes on with it.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class Half:
 
 
 def find_half_done(journal: Journal, reader: Reader) -> tuple[Half, ...]:
-    """The sets that stand between what they were and what a run was to make of them, oldest first. Where someone has
-    installed another version since, the set is theirs. None where it is not known what is in force.
+    """The sets that stand between what they were and what a run was to make of them, oldest first.
+    Where someone has installed another version since, the set is theirs. None where it is not known
+    what is in force.
     """
     if journal.problem:
         return ()
@@ -82,7 +84,9 @@ def is_half(change: Change, reader: Reader) -> bool:
     return any(one.name in names for one in Facts(reader).packages.unfinished)
 
 
-def find_unended(journal: Journal, reader: Reader, catalog: Catalog, selected: Iterable[Rule]) -> tuple[Finding, ...]:
+def find_unended(
+    journal: Journal, reader: Reader, catalog: Catalog, selected: Iterable[Rule]
+) -> tuple[Finding, ...]:
     """A finding for each of them, under its rule."""
     rules = {rule.id for rule in selected}
     found = []
@@ -95,8 +99,14 @@ def find_unended(journal: Journal, reader: Reader, catalog: Catalog, selected: I
         names = {*wanted, *parse_versions(half.planned.before)}
         done = sum(there.get(name) == wanted.get(name) and name not in unfinished for name in names)
         run, what = half.step.id.run, "the way back" if half.is_undo else "the transaction"
-        reason = f"{what} of run {run} stopped half-way: {done} of {len(names)} packages are as planned"
-        hold = Hold(HoldKind.REFUSED, "apply does not go on with a way back") if half.is_undo else Hold()
+        reason = (
+            f"{what} of run {run} stopped half-way: {done} of {len(names)} packages are as planned"
+        )
+        hold = (
+            Hold(HoldKind.REFUSED, "apply does not go on with a way back")
+            if half.is_undo
+            else Hold()
+        )
         todo = goes_on_with(half.step.id, half.step.undoes)
         found.append(Finding(rule, "packages", Verdict.DIFFERS, hold, reason, todo=todo))
     return tuple(found)
@@ -105,8 +115,9 @@ def find_unended(journal: Journal, reader: Reader, catalog: Catalog, selected: I
 def resume(
     writer: Writer, journal: Journal, rules: frozenset[str], on_progress: Callable[[str], None]
 ) -> tuple[tuple[Outcome, ...], str]:
-    """Go on with every set that an apply left half-way, to where it was to lead; what an undo left is only made whole,
-    for the plan that follows decides. Returns what became of them, and the last run that was gone on with.
+    """Go on with every set that an apply left half-way, to where it was to lead; what an undo left
+    is only made whole, for the plan that follows decides. Returns what became of them, and the last
+    run that was gone on with.
     """
     outcomes: list[Outcome] = []
     last = ""
@@ -117,24 +128,36 @@ def resume(
             continue
         doing = f"configuring what run {run} left half-way"
         if goes_on:
-            doing = f"going on with run {run}, which stopped half-way: {describe_place(half.planned.address)}"
+            doing = (
+                f"going on with run {run}, which stopped half-way: "
+                f"{describe_place(half.planned.address)}"
+            )
         try:
             _wait_for_work(half.planned, writer, on_progress)
             on_progress(doing)
             outcomes.append((_complete_half if goes_on else _repair_half)(half, writer, journal))
         except (HosttuneError, UnknownFact) as error:  # nothing was begun
-            message, hint = (error.message, error.hint) if isinstance(error, HosttuneError) else (str(error), "")
+            message, hint = (
+                (error.message, error.hint)
+                if isinstance(error, HosttuneError)
+                else (str(error), "")
+            )
             outcomes.append(Outcome(half.planned, Phase.FAILED, message, hint))
         last = run
     return tuple(outcomes), last
 
 
 def _wait_for_work(planned: Change, writer: Writer, on_progress: Callable[[str], None]) -> None:
-    """Raises Refused where another package manager does not end, or GPU work would be disturbed that no one named."""
+    """Raises Refused where another package manager does not end, or GPU work would be disturbed
+    that no one named.
+    """
     wait_for_apt(writer, on_progress)
     facts = Facts(writer)
     if running := list_unannounced(_SET.as_of_now(planned, facts), facts):
-        raise Refused(f"it would disturb what runs now: {'; '.join(running)}", hint="drain the host, then apply again")
+        raise Refused(
+            f"it would disturb what runs now: {'; '.join(running)}",
+            hint="drain the host, then apply again",
+        )
 
 
 def _repair_half(half: Half, writer: Writer, journal: Journal) -> Outcome:
@@ -151,9 +174,15 @@ def _repair_half(half: Half, writer: Writer, journal: Journal) -> Outcome:
         book(step.id, step.error or "stopped half-way", replace(half.planned, after=present))
     if is_half(half.planned, writer) or was_interrupted(writer):
         way_out = f"{goes_on_with(step.id, step.undoes)}; by hand: {describe_repair(writer)}"
-        return Outcome(half.planned, Phase.FAILED, error or "dpkg has left it half-way again", way_out)
+        return Outcome(
+            half.planned, Phase.FAILED, error or "dpkg has left it half-way again", way_out
+        )
     made = replace(
-        half.planned, action=Action.UPDATE, before=found, after=present, details=describe_changes(found, present)
+        half.planned,
+        action=Action.UPDATE,
+        before=found,
+        after=present,
+        details=describe_changes(found, present),
     )
     return Outcome(made, Phase.DONE)
 
@@ -169,5 +198,10 @@ def _complete_half(half: Half, writer: Writer, journal: Journal) -> Outcome:
             recorder.done(step.id, error.message, replace(planned, after=present))
         return Outcome(planned, Phase.FAILED, error.message, way_out(error, step.id, None))
     recorder.done(step.id, "", planned)
-    writer.log(clean(f"run {step.id.run}, which had stopped half-way, was gone on with to the end: {planned.address}"))
+    writer.log(
+        clean(
+            f"run {step.id.run}, which had stopped half-way, was gone on with to the end: "
+            f"{planned.address}"
+        )
+    )
     return Outcome(planned, Phase.DONE)

@@ -1,8 +1,8 @@
 """What a record keeps of files that hold commands: crontabs, units, scripts, files of variables.
 
-A shared record keeps of a command its program, the paths among its words and the options that facts read. What removes
-files by age and what sets kernel values is written anew from what facts make of it. All else of such a file is left
-out, line by line, so that the numbers of lines stay. Pure.
+A shared record keeps of a command its program, the paths among its words and the options that facts
+read. What removes files by age and what sets kernel values is written anew from what facts make of
+it. All else of such a file is left out, line by line, so that the numbers of lines stay. Pure.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ _UNIT = regex(
     r"/systemd/(?:system|user|system\.control|transient)/|"
     r"\.(?:service|timer|socket|mount|automount|swap|slice|scope|target|path)(?:\.d/[^/]+)?$"
 )
-# The keys of units that facts read; Exec*= and Environment= are shortened. Tests hold the rules against this list.
+# The keys of units that facts read; Exec*= and Environment= are shortened. Tests hold the rules
+# against this list.
 UNIT_KEYS: Final = frozenset({
-    "WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also", "DefaultInstance", "Unit", "What", "Where", "Type",
-    "Options", "EnvironmentFile", "LimitMEMLOCK", "LimitNOFILE", "LimitCORE", "LimitNPROC", "TasksMax", "RemoveIPC",
-    "After", "DefaultDependencies",
+    "WantedBy", "RequiredBy", "UpheldBy", "Alias", "Also", "DefaultInstance", "Unit", "What",
+    "Where", "Type", "Options", "EnvironmentFile", "LimitMEMLOCK", "LimitNOFILE", "LimitCORE",
+    "LimitNPROC", "TasksMax", "RemoveIPC", "After", "DefaultDependencies",
 })  # fmt: skip
 # Options that facts read, with their values, by program; of no other program an option is kept.
 _DOCKERD = frozenset({
-    "-H", "--host", "--containerd", "--config-file", "--data-root", "--graph", "-g", "--exec-opt", "--default-runtime",
-    "--add-runtime", "--default-ulimit", "--default-shm-size", "--live-restore", "--log-driver", "--storage-driver",
-    "--icc", "--ipv6", "--iptables", "--init", "--userns-remap", "--default-ipc-mode", "--experimental", "--debug",
-    "--selinux-enabled", "--cgroup-parent", "--exec-root", "--pidfile", "--group", "--mtu", "--shutdown-timeout",
-    "--log-level", "--feature", "--cdi-spec-dir", "--storage-opt", "--userland-proxy", "--bridge", "-b", "-D", "-G",
-    "-l", "-p", "-s",
+    "-H", "--host", "--containerd", "--config-file", "--data-root", "--graph", "-g", "--exec-opt",
+    "--default-runtime", "--add-runtime", "--default-ulimit", "--default-shm-size",
+    "--live-restore", "--log-driver", "--storage-driver", "--icc", "--ipv6", "--iptables", "--init",
+    "--userns-remap", "--default-ipc-mode", "--experimental", "--debug", "--selinux-enabled",
+    "--cgroup-parent", "--exec-root", "--pidfile", "--group", "--mtu", "--shutdown-timeout",
+    "--log-level", "--feature", "--cdi-spec-dir", "--storage-opt", "--userland-proxy", "--bridge",
+    "-b", "-D", "-G", "-l", "-p", "-s",
 })  # fmt: skip
 _PERSISTENCED = frozenset(
     {"--user", "--no-persistence-mode", "--persistence-mode", "--verbose", "--uvm-persistence-mode"}
@@ -49,7 +51,9 @@ _KUBELET = frozenset({"--fail-swap-on", "--config", "--config-dir"})
 OPTIONS: Final = {
     "dockerd": _DOCKERD,
     "kubelet": _KUBELET,
-    "slurmd": frozenset({"-f", "-N", "-Z", "-D", "-C", "--conf", "--conf-server", "-M", "-b", "-s", "-F"}),
+    "slurmd": frozenset(
+        {"-f", "-N", "-Z", "-D", "-C", "--conf", "--conf-server", "-M", "-b", "-s", "-F"}
+    ),
     "nvidia-persistenced": _PERSISTENCED,
 }
 _VALUE = regex(r"[\w./:@%,+=${}-]{1,200}")
@@ -65,7 +69,9 @@ _SYSCTL: Final = "/proc/sys/"
 
 
 def kind_of(path: str) -> str:
-    """What a file that holds commands is, in the words of `rows_of` (facts/storage/ageing_text.py)."""
+    """What a file that holds commands is, in the words of `rows_of`
+    (facts/storage/ageing_text.py).
+    """
     if path.startswith(_CRONTABS):
         return "crontab"
     if path.startswith(_TABLES):
@@ -76,19 +82,27 @@ def kind_of(path: str) -> str:
 
 
 def short_job(content: str, kind: str, programs: Collection[str] = ()) -> str:
-    """Of the jobs of users and scripts of a site: what tells of access times and of kernel values, lines in place."""
+    """Of the jobs of users and scripts of a site: what tells of access times and of kernel values,
+    lines in place.
+    """
     lines = keep_age_lines(content, kind, programs).split("\n")
     return "\n".join(_merge_rows(lines, _kernel_values(content) if kind != "unit" else ()))
 
 
 def shared_job(content: str, kind: str, programs: Collection[str] = ()) -> str:
     """Of a crontab, script or file of variables what facts read, lines in place."""
-    if kind == "script" and not content.startswith("#!"):  # pam_env and systemd read no command behind a `;`
+    # pam_env and systemd read no command behind a `;`
+    if kind == "script" and not content.startswith("#!"):
         content = "\n".join("" if _is_secret_variable(row) else row for row in content.split("\n"))
     lines = keep_age_lines(content, kind, programs).split("\n")
     variables = _merge_rows([], _list_variables(content))  # they begin a line
-    merged = _merge_rows(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
-    return "\n".join(_merge_rows(_merge_rows(merged, _kernel_values(content)), _list_limits(content))) + "\n"
+    merged = _merge_rows(
+        variables, ((number, line) for number, line in enumerate(lines, 1) if line)
+    )
+    return (
+        "\n".join(_merge_rows(_merge_rows(merged, _kernel_values(content)), _list_limits(content)))
+        + "\n"
+    )
 
 
 def _is_secret_variable(row: str) -> bool:
@@ -118,12 +132,18 @@ def _kernel_values(content: str) -> Iterator[tuple[int, str]]:
     for number in loads_of_sysctl_conf(content):
         yield number, "/sbin/sysctl --system"
     for number, path, value in values_in(content):
-        if _KERNEL_VALUE.fullmatch(value) and not has_secret_name(path) and mask_text(value) == value:
+        if (
+            _KERNEL_VALUE.fullmatch(value)
+            and not has_secret_name(path)
+            and mask_text(value) == value
+        ):
             is_sysctl = path.startswith(_SYSCTL)
             # not below /usr, where a script would be looked for
             yield (
                 number,
-                f"/sbin/sysctl -w {path.removeprefix(_SYSCTL)}={value}" if is_sysctl else f"/bin/echo {value} > {path}",
+                f"/sbin/sysctl -w {path.removeprefix(_SYSCTL)}={value}"
+                if is_sysctl
+                else f"/bin/echo {value} > {path}",
             )
 
 
@@ -145,10 +165,13 @@ def _harmless_value(name: str, value: str) -> str:
     if is_kept(name) or name in {"LSF_ENVDIR", "GOVERNOR"}:
         return (
             value
-            if _VALUE.fullmatch(value) or (value.startswith(("$", "~")) and _VALUE.fullmatch(value.strip("${}~")))
+            if _VALUE.fullmatch(value)
+            or (value.startswith(("$", "~")) and _VALUE.fullmatch(value.strip("${}~")))
             else ""
         )
-    return " ".join(_options_of(value.split(), _DOCKERD | _KUBELET)) if value.startswith("-") else ""
+    return (
+        " ".join(_options_of(value.split(), _DOCKERD | _KUBELET)) if value.startswith("-") else ""
+    )
 
 
 def shared_unit(content: str, programs: Collection[str] = ()) -> str:
@@ -159,18 +182,25 @@ def shared_unit(content: str, programs: Collection[str] = ()) -> str:
     variables: dict[int, list[str]] = {}
     for number, name, value in systemd_variables(content):
         if kept := _harmless_value(name, value):
-            variables.setdefault(number, []).append(f'"{name}={kept}"' if " " in kept else f"{name}={kept}")
+            variables.setdefault(number, []).append(
+                f'"{name}={kept}"' if " " in kept else f"{name}={kept}"
+            )
     for number, _, key, value in parse_assignments(content):
         if key in UNIT_KEYS or (key.startswith("Exec") and not value):
             lines[number - 1] = f"{key}={value}"
         elif key.startswith("Exec"):
             tail = ageing[number - 1].partition("=")[2] if number <= len(ageing) else ""
-            # A `;` between blanks ends a command (systemd.service(5)); else it is part of an argument.
+            # A `;` between blanks ends a command (systemd.service(5)); else it is part of an
+            # argument.
             values = " ; ".join(text for _, text in _kernel_values(value))
-            lines[number - 1] = f"{key}={' ; '.join(filter(None, (shared_command(value), values, tail)))}"
+            lines[number - 1] = (
+                f"{key}={' ; '.join(filter(None, (shared_command(value), values, tail)))}"
+            )
         elif key == "Environment":
             tail = ageing[number - 1].partition("=")[2] if number <= len(ageing) else ""
-            lines[number - 1] = f"{key}={' '.join(filter(None, (*variables.get(number, ()), tail)))}"
+            lines[number - 1] = (
+                f"{key}={' '.join(filter(None, (*variables.get(number, ()), tail)))}"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -179,7 +209,9 @@ def _is_section(row: str) -> bool:
 
 
 def shared_command(line: str) -> str:
-    """Of the command line of a unit the program, the paths among its words, and the options that facts read."""
+    """Of the command line of a unit the program, the paths among its words, and the options that
+    facts read.
+    """
     return " ".join(shared_words(tuple(line.lstrip(_LEAD).split())))
 
 
@@ -193,10 +225,14 @@ def shared_words(words: tuple[str, ...], *, has_paths: bool = True) -> tuple[str
     if not _PROGRAM.fullmatch(program) or mask_text(program) != program:
         program = "(masked)"
     masked = mask_words(words)
-    rest = [word.strip("\"';") for word, new in zip(words[1:], masked[1:], strict=True) if new is None]
+    rest = [
+        word.strip("\"';") for word, new in zip(words[1:], masked[1:], strict=True) if new is None
+    ]
     known = OPTIONS.get(program.rpartition("/")[2], frozenset())
     options = list(_options_of(rest, known))
-    options += [word for word in rest if known and _VARIABLE.fullmatch(word) and word not in options]
+    options += [
+        word for word in rest if known and _VARIABLE.fullmatch(word) and word not in options
+    ]
     paths = [word for word in rest if has_paths and _PATH.fullmatch(word) and word not in options]
     return (program, *options, *paths)
 

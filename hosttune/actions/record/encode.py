@@ -1,4 +1,6 @@
-"""Turns what a Recorder kept into the JSON of a record (`host/record/record.py` has the format), without secrets."""
+"""Turns what a Recorder kept into the JSON of a record (`host/record/record.py` has the format),
+without secrets.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,23 @@ from hosttune.facts.virtualization import is_tag_of_cloud
 from hosttune.host.door import Completed, Process, Space, Stat, Usage, source_of
 from hosttune.host.masking.command_secrets import MASK
 from hosttune.host.masking.redact import Redactor, find_people, find_places, find_serials
-from hosttune.host.masking.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_secrets
+from hosttune.host.masking.secrets import (
+    is_secret_file,
+    is_serial_file,
+    mask_command,
+    mask_mapper_uuid,
+    mask_secrets,
+)
 from hosttune.host.reading.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.reading.pci_config import is_pci_config, without_serial
-from hosttune.host.record.record import FORMAT_VERSION, KIND, LIMIT, RecordingReader, encode_answer, encode_bytes
+from hosttune.host.record.record import (
+    FORMAT_VERSION,
+    KIND,
+    LIMIT,
+    RecordingReader,
+    encode_answer,
+    encode_bytes,
+)
 from hosttune.regex import regex
 from hosttune.values import Answer
 
@@ -36,14 +51,41 @@ _BLOCK: Final = "/sys/block/"
 _UDEV_BLOCK: Final = "/run/udev/data/b"  # what udev knows of a disk, serial numbers too
 _DPKG_FIELDS = tuple(
     b"%s:" % name
-    for name in (b"Package", b"Status", b"Architecture", b"Version", b"Source", b"Provides", b"Pre-Depends", b"Depends")
+    for name in (
+        b"Package",
+        b"Status",
+        b"Architecture",
+        b"Version",
+        b"Source",
+        b"Provides",
+        b"Pre-Depends",
+        b"Depends",
+    )
 )
 _SHOWN_FIELDS = tuple(
     f"{name}:"
-    for name in ("Package", "Version", "Section", "Depends", "Modaliases", "Support", "Prefer-Variant", "Origin")
+    for name in (
+        "Package",
+        "Version",
+        "Section",
+        "Depends",
+        "Modaliases",
+        "Support",
+        "Prefer-Variant",
+        "Origin",
+    )
 )
 _SPEAK_OF_VERSIONS = frozenset(
-    {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
+    {
+        "apt-get",
+        "apt-cache",
+        "apt-mark",
+        "dpkg",
+        "dpkg-query",
+        "ubuntu-drivers",
+        "nvidia-smi",
+        "modinfo",
+    }
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
 _CHOOSERS = (
@@ -55,7 +97,8 @@ _CHOOSERS = (
 )  # what facts take of the kernel log
 _POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _PLAIN_DISK = regex(  # a group, or the kernel's own name
-    r"(?:mirror|raidz\d?|draid[\w:]*|spare|replacing)-\d+|(?:[sv]d[a-z]+|dm-|md|nvme\d+n)\d*(?:p\d+)?"
+    r"(?:mirror|raidz\d?|draid[\w:]*|spare|replacing)-\d+|(?:[sv]d[a-z]+|dm-|md"
+    r"|nvme\d+n)\d*(?:p\d+)?"
 )
 _CRONTABS = "/var/spool/cron/"
 _HOMES = ("/home/", "/root/")
@@ -71,9 +114,11 @@ _GRUB_PASSWORD = regex(
     r"(?m)((?:^|[;{]|\b(?:then|else|do)\b)[ \t]*password[ \t]+[^\s;]+[ \t]+)"
     r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s;])+"
 )
-# The third field of crypttab(5), where it is neither a file, a device nor none: what keyscript= is given, which with
-# `keyscript=/bin/echo` is the passphrase itself.
-_CRYPT_KEY = regex(r"(?m)^([ \t]*[^\s#]\S*[ \t]+\S+[ \t]+)(?!(?:/\S*|-|none|[A-Z]+=\S*)(?:\s|$))\S+")
+# The third field of crypttab(5), where it is neither a file, a device nor none: what keyscript= is
+# given, which with `keyscript=/bin/echo` is the passphrase itself.
+_CRYPT_KEY = regex(
+    r"(?m)^([ \t]*[^\s#]\S*[ \t]+\S+[ \t]+)(?!(?:/\S*|-|none|[A-Z]+=\S*)(?:\s|$))\S+"
+)
 _TOO_LONG = "left out of this record, which would be longer than hosttune reads"
 _LEAST = 256  # characters of an answer that saves nothing where it is left out
 _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
@@ -85,7 +130,9 @@ def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) 
     machine_id = _encode_text(kept["files"].get(MACHINE_ID)).strip()
     redactor = Redactor(_encode_header(recorder, machine_id, share=share), share=share)
     listings = map(kept["listings"].get, LOCAL_PROGRAMS)
-    encoder = _Encoder(redactor, {name for names in listings if isinstance(names, tuple) for name in names})
+    encoder = _Encoder(
+        redactor, {name for names in listings if isinstance(names, tuple) for name in names}
+    )
     others = kept["others"]
     record: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
@@ -102,28 +149,35 @@ def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) 
             for path, content in sorted(kept["files"].items())
         },
         "links": encoder.table(kept["links"], redactor.name),
-        "listings": encoder.table(kept["listings"], lambda names: sorted(redactor.name(name) for name in names)),
+        "listings": encoder.table(
+            kept["listings"], lambda names: sorted(redactor.name(name) for name in names)
+        ),
         "stats": encoder.table(kept["stats"], _encode_stat),
         "lstats": encoder.table(kept["lstats"], _encode_stat),
         "paths": encoder.table(kept["paths"], redactor.name),
         "spaces": encoder.table(kept["spaces"], _encode_space),
         "usages": encoder.table(kept["usages"], _encode_usage),
-        "queries": [encoder.query(argv, answer) for argv, answer in sorted(kept["queries"].items())],
+        "queries": [
+            encoder.query(argv, answer) for argv, answer in sorted(kept["queries"].items())
+        ],
     }
     if source := source_of(base):
         record["source"] = source
     if "processes" in others:
-        record["processes"] = encode_answer(others["processes"], lambda found: [encoder.process(one) for one in found])
+        record["processes"] = encode_answer(
+            others["processes"], lambda found: [encoder.process(one) for one in found]
+        )
     if "os_release" in others:
         record["os_release"] = encode_answer(others["os_release"], dict)
     return record
 
 
 def record_text(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """A record as it is written, and the paths whose answers were left out, because no reader takes more than LIMIT.
+    """A record as it is written, and the paths whose answers were left out, because no reader takes
+    more than LIMIT.
 
-    The longest ones go, names in folders first, for any user can make those long. Raises HosttuneError where that is
-    not enough.
+    The longest ones go, names in folders first, for any user can make those long. Raises
+    HosttuneError where that is not enough.
     """
     text = _dump_json(record)
     excess, left_out = len(text) - LIMIT, list[str]()
@@ -138,7 +192,9 @@ def record_text(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     if left_out:
         text = _dump_json(record)
     if len(text) > LIMIT:
-        raise HosttuneError(f"the record would be larger than {LIMIT >> 20} MiB, which is more than hosttune reads")
+        raise HosttuneError(
+            f"the record would be larger than {LIMIT >> 20} MiB, which is more than hosttune reads"
+        )
     return text, tuple(left_out)
 
 
@@ -169,7 +225,9 @@ def _short_udev(path: str, content: str) -> str:
     """Without the serial numbers of memory modules and disks."""
     if path == UDEV_DMI:
         return memory_modules.keep_fields(content)
-    return "".join(f"{row}\n" for row in content.splitlines() if row.startswith("E:ID_BTRFS_READY="))
+    return "".join(
+        f"{row}\n" for row in content.splitlines() if row.startswith("E:ID_BTRFS_READY=")
+    )
 
 
 def _encode_text(content: object) -> str:
@@ -183,7 +241,10 @@ class _Encoder:
         self._serials: dict[bytes, int] = {}  # of disks, in the order in which they are met
 
     def table(self, kept: Mapping[str, Answer[T]], encode: Callable[[T], Any]) -> dict[str, Any]:
-        return {self.redactor.name(path): encode_answer(answer, encode) for path, answer in sorted(kept.items())}
+        return {
+            self.redactor.name(path): encode_answer(answer, encode)
+            for path, answer in sorted(kept.items())
+        }
 
     def file_at(self, path: str) -> Callable[[bytes], Any]:
         return lambda content: self.file(path, content)
@@ -194,23 +255,33 @@ class _Encoder:
         if is_secret_file(path) or is_serial_file(path):
             return f"{self._mask(path, content)}\n"
         if path == DPKG_STATUS:
-            return self.redactor.text(_short_status(content).decode("utf-8", "replace"), has_addresses=False)
+            return self.redactor.text(
+                _short_status(content).decode("utf-8", "replace"), has_addresses=False
+            )
         if path == UDEV_DMI or path.startswith(_UDEV_BLOCK):
-            return self.redactor.text(_short_udev(path, content.decode("utf-8", "replace")), has_addresses=False)
+            return self.redactor.text(
+                _short_udev(path, content.decode("utf-8", "replace")), has_addresses=False
+            )
         if is_pci_config(path):
             return encode_bytes(without_serial(content))
         if isinstance(encoded := encode_bytes(content), str):
             return self._text_of(path, encoded)
-        # Bytes that are no text cannot be looked through: only firmware tables and device trees are kept as they are.
+        # Bytes that are no text cannot be looked through: only firmware tables and device trees are
+        # kept as they are.
         if self.redactor.share or path.startswith(_FIRMWARE):
             return encoded if path.startswith(_FIRMWARE) else NO_TEXT
         kept = self._text_of(path, content.decode("utf-8", "surrogateescape"))
-        return encode_bytes(kept.encode("utf-8", "surrogateescape")) if isinstance(kept, str) else kept
+        return (
+            encode_bytes(kept.encode("utf-8", "surrogateescape")) if isinstance(kept, str) else kept
+        )
 
     def _mask(self, path: str, content: bytes) -> str:
-        """Of disks it is kept which are the same, not what they are: a copy of a disk is another one. An asset tag that
-        names a cloud stays: it is all that tells some clouds."""
-        if path.endswith("/chassis_asset_tag") and is_tag_of_cloud(tag := _encode_text(content).strip()):
+        """Of disks it is kept which are the same, not what they are: a copy of a disk is another
+        one. An asset tag that names a cloud stays: it is all that tells some clouds.
+        """
+        if path.endswith("/chassis_asset_tag") and is_tag_of_cloud(
+            tag := _encode_text(content).strip()
+        ):
             return tag
         if path.endswith("/dm/uuid"):
             return mask_mapper_uuid(_encode_text(content))
@@ -228,7 +299,9 @@ class _Encoder:
                 return {"unreadable": LEFT_OUT}
         else:
             kept = (
-                short_job(mask_secrets(content), kind_of(path), self._programs) if _is_job(path, content) else content
+                short_job(mask_secrets(content), kind_of(path), self._programs)
+                if _is_job(path, content)
+                else content
             )
         return self.redactor.text(_without_place_secrets(path, kept))
 
@@ -240,7 +313,10 @@ class _Encoder:
             shown = _short_show(shown) if argv[0] == "apt-cache" and "show" in argv else shown
             shown = _short_pool(shown) if argv[:2] == ("zpool", "status") else shown
             shown = _short_processes(shown) if argv[0] == "ps" and self.redactor.share else shown
-            out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (shown, done.errors))
+            out, errors = (
+                self.redactor.text(text, has_addresses=has_addresses)
+                for text in (shown, done.errors)
+            )
             return {"status": done.status, "stdout": out, "stderr": errors}
 
         # replayed, the facts ask with the words that stand in the other answers
@@ -265,7 +341,9 @@ class _Encoder:
 
 def _short_processes(content: str) -> str:
     """Command lines, as `ps` prints them, with what facts read of them."""
-    return "".join(f"{' '.join(shared_words(tuple(row.split())))}\n" for row in content.splitlines())
+    return "".join(
+        f"{' '.join(shared_words(tuple(row.split())))}\n" for row in content.splitlines()
+    )
 
 
 def _encode_stat(stat: Stat) -> list[Any]:
@@ -281,7 +359,9 @@ def _encode_usage(usage: Usage) -> list[int | bool]:
 
 
 def _short_json(content: str, kept: tuple[tuple[str, ...], ...]) -> str:
-    """The values below these keys, in the same places; devices in a list are numbered. What is no JSON stays none."""
+    """The values below these keys, in the same places; devices in a list are numbered. What is no
+    JSON stays none.
+    """
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
@@ -310,12 +390,18 @@ def _number_names(names: list[Any]) -> list[str]:
 
 
 def _short_status(content: bytes) -> bytes:
-    """The fields of dpkg's status file that facts read: the rest is long, and says nothing about a host."""
-    return b"\n".join(row for row in content.split(b"\n") if not row or row.startswith(_DPKG_FIELDS))
+    """The fields of dpkg's status file that facts read: the rest is long, and says nothing about a
+    host.
+    """
+    return b"\n".join(
+        row for row in content.split(b"\n") if not row or row.startswith(_DPKG_FIELDS)
+    )
 
 
 def _short_show(content: str) -> str:
-    """The fields of packages (`apt-cache show`) that facts read, with the lines that go on: the rest is long."""
+    """The fields of packages (`apt-cache show`) that facts read, with the lines that go on: the
+    rest is long.
+    """
     kept, lines = False, []
     for row in content.splitlines():
         kept = kept if row[:1] in " \t" and row else not row or row.startswith(_SHOWN_FIELDS)
@@ -324,7 +410,9 @@ def _short_show(content: str) -> str:
 
 
 def _is_job(path: str, content: str) -> bool:
-    """A file of a user, or a script that the site wrote: someone's, and only a few lines of it are asked for."""
+    """A file of a user, or a script that the site wrote: someone's, and only a few lines of it are
+    asked for.
+    """
     is_script = content.startswith("#!") and not path.startswith("/etc/")
     return path.startswith((_CRONTABS, *_HOMES)) or is_script
 
@@ -338,13 +426,16 @@ def _without_place_secrets(path: str, content: str) -> str:
 
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    log = kernel_log.leave_users_out(kernel_log.reverse_log(content))  # those who choose take the last ones
+    # those who choose take the last ones
+    log = kernel_log.leave_users_out(kernel_log.reverse_log(content))
     chosen = dict.fromkeys(line for choose in _CHOOSERS for line in choose(log))
     return kernel_log.reverse_log("".join(f"{line}\n" for line in chosen))
 
 
 def _short_pool(content: str) -> str:
-    """The lines of `zpool status` that facts read, with numbers for disks that are named by their serial numbers."""
+    """The lines of `zpool status` that facts read, with numbers for disks that are named by their
+    serial numbers.
+    """
     found: list[str] = []
     for row in content.splitlines():
         if row.strip().startswith(_POOL_FIELDS):

@@ -1,5 +1,6 @@
-"""Taking a record: what the facts ask for, and a survey beyond it, so that tomorrow's rules can be tried on today's
-record. What leaves the host goes through `actions/record/encode.py`, which keeps secrets out.
+"""Taking a record: what the facts ask for, and a survey beyond it, so that tomorrow's rules can be
+tried on today's record. What leaves the host goes through `actions/record/encode.py`, which keeps
+secrets out.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from hosttune.regex import regex
 
 # Whole trees of small files: kernel values and configuration.
 TREES = (
-    "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/net", "/proc/sys/fs", "/proc/sys/abi", "/proc/sys/crypto",
-    "/proc/sys/dev", "/proc/sys/sunrpc", "/proc/sys/user", "/sys/kernel/mm",
+    "/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/net", "/proc/sys/fs", "/proc/sys/abi",
+    "/proc/sys/crypto", "/proc/sys/dev", "/proc/sys/sunrpc", "/proc/sys/user", "/sys/kernel/mm",
     "/sys/module/nvidia/parameters", "/sys/devices/system/cpu/smt",
     "/sys/devices/system/cpu/vulnerabilities", "/proc/pressure", "/etc/sysctl.d", "/run/sysctl.d",
-    "/usr/lib/sysctl.d", "/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d", "/etc/modules-load.d",
-    "/etc/security/limits.d", "/etc/tmpfiles.d", "/usr/lib/tmpfiles.d", "/run/tmpfiles.d",
-    "/etc/udev/rules.d", "/etc/default/grub.d", "/etc/apt/apt.conf.d", "/etc/apt/preferences.d",
-    "/etc/initramfs-tools", "/etc/systemd/system", "/etc/systemd/system.conf.d",
-    "/etc/systemd/logind.conf.d", "/etc/systemd/journald.conf.d", "/run/systemd/system", "/etc/needrestart",
-    "/etc/docker", "/etc/nvidia-container-runtime", "/etc/cdi", "/etc/tuned", "/etc/hosttune",
+    "/usr/lib/sysctl.d", "/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d",
+    "/etc/modules-load.d", "/etc/security/limits.d", "/etc/tmpfiles.d", "/usr/lib/tmpfiles.d",
+    "/run/tmpfiles.d", "/etc/udev/rules.d", "/etc/default/grub.d", "/etc/apt/apt.conf.d",
+    "/etc/apt/preferences.d", "/etc/initramfs-tools", "/etc/systemd/system",
+    "/etc/systemd/system.conf.d", "/etc/systemd/logind.conf.d", "/etc/systemd/journald.conf.d",
+    "/run/systemd/system", "/etc/needrestart", "/etc/docker", "/etc/nvidia-container-runtime",
+    "/etc/cdi", "/etc/tuned", "/etc/hosttune",
 )  # fmt: skip
 FILES = (
     "/etc/fstab", "/etc/os-release", "/etc/machine-id", "/etc/hostname", "/etc/default/grub",
@@ -36,23 +38,61 @@ FILES = (
     "/proc/self/mountinfo", "/proc/modules", "/proc/filesystems", "/proc/driver/nvidia/version",
     "/proc/driver/nvidia/params",
 )  # fmt: skip
-# (folder, entries, files of each): what devices say of themselves. Serial numbers are asked for to be masked elsewhere.
+# (folder, entries, files of each): what devices say of themselves. Serial numbers are asked for to
+# be masked elsewhere.
 DEVICES = (
-    ("/sys/block", regex(r"(?!loop|ram|zram)"), (
-        "size", "removable", "queue/rotational", "queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb",
-        "queue/optimal_io_size",
-        "queue/rq_affinity", "queue/write_cache", "queue/discard_max_bytes", "queue/max_sectors_kb", "device/model",
-        "device/serial", "device/wwid", "serial", "wwid", "uuid", "nguid", "eui",
-    )),
+    (
+        "/sys/block",
+        regex(r"(?!loop|ram|zram)"),
+        (
+            "size",
+            "removable",
+            "queue/rotational",
+            "queue/scheduler",
+            "queue/nr_requests",
+            "queue/read_ahead_kb",
+            "queue/optimal_io_size",
+            "queue/rq_affinity",
+            "queue/write_cache",
+            "queue/discard_max_bytes",
+            "queue/max_sectors_kb",
+            "device/model",
+            "device/serial",
+            "device/wwid",
+            "serial",
+            "wwid",
+            "uuid",
+            "nguid",
+            "eui",
+        ),
+    ),
     ("/sys/bus/pci/devices", regex(""), ("class", "vendor", "device")),
-    ("/sys/class/net", regex(r"(?!lo$|veth|cali|br-)"), ("mtu", "speed", "operstate", "device/numa_node")),
+    (
+        "/sys/class/net",
+        regex(r"(?!lo$|veth|cali|br-)"),
+        ("mtu", "speed", "operstate", "device/numa_node"),
+    ),
     ("/sys/devices/system/node", regex(r"node\d+$"), ("cpulist", "meminfo", "distance")),
-    ("/sys/class/dmi", regex(r"id$"), (
-        "sys_vendor", "product_name", "board_name", "bios_version", "bios_date", "product_serial", "product_uuid",
-        "board_serial", "chassis_serial", "chassis_asset_tag", "chassis_type",
-    )),
-)  # fmt: skip
-# Display, network and bridge (NVSwitch) functions are of interest in full; a server has hundreds of others.
+    (
+        "/sys/class/dmi",
+        regex(r"id$"),
+        (
+            "sys_vendor",
+            "product_name",
+            "board_name",
+            "bios_version",
+            "bios_date",
+            "product_serial",
+            "product_uuid",
+            "board_serial",
+            "chassis_serial",
+            "chassis_asset_tag",
+            "chassis_type",
+        ),
+    ),
+)
+# Display, network and bridge (NVSwitch) functions are of interest in full; a server has hundreds of
+# others.
 _PCI_CLASSES = (b"0x02", b"0x03", b"0x0680", b"0x12")
 _PCI_FILES = (
     "subsystem_vendor", "subsystem_device", "numa_node", "local_cpulist", "current_link_speed",
@@ -60,25 +100,30 @@ _PCI_FILES = (
     "sriov_numvfs",
 )  # fmt: skip
 UNITS = (
-    "fstrim.timer", "tmp.mount", "nvidia-persistenced.service", "nvidia-fabricmanager.service", "tuned.service",
-    "docker.service", "containerd.service", "slurmd.service",
-    "unattended-upgrades.service", "power-profiles-daemon.service", "apt-daily-upgrade.timer", "thermald.service",
-    "systemd-oomd.service", "cloud-init.service", "multipathd.service", "snapd.service", "nvidia-dcgm.service",
+    "fstrim.timer", "tmp.mount", "nvidia-persistenced.service", "nvidia-fabricmanager.service",
+    "tuned.service", "docker.service", "containerd.service", "slurmd.service",
+    "unattended-upgrades.service", "power-profiles-daemon.service", "apt-daily-upgrade.timer",
+    "thermald.service", "systemd-oomd.service", "cloud-init.service", "multipathd.service",
+    "snapd.service", "nvidia-dcgm.service",
 )  # fmt: skip
 _OF_KERNEL = ("/proc/", "/sys/", DPKG_STATUS, "/etc/machine-id", "/etc/os-release", "/etc/hostname")
 NAMESPACES = ("cgroup", "ipc", "mnt", "pid", "time", "user", "uts")  # namespaces(7)
 _MAX_DEPTH = 6
 _MAX_ENTRIES = 4000  # a folder larger than this is not configuration
 _SKIPPED = regex(
-    r"^/proc/sys/(?:net/ipv[46]/route/flush|vm/(?:compact_memory|drop_caches|stat_refresh)|kernel/random/uuid)$|"
+    r"^/proc/sys/(?:net/ipv[46]/route/flush|vm/(?:compact_memory|drop_caches|stat_refresh)"
+    r"|kernel/random/uuid)$|"
     # a bit for every page of memory, 32 MiB of them for each TiB
     r"^/sys/kernel/mm/page_idle/|"
     # one folder for every interface: a host of containers has thousands
-    r"^/proc/sys/net/(?:ipv[46]/(?:conf|neigh)|mpls/conf)/(?!(?:all|default)(?:/|$))|^/proc/sys/fs/binfmt_misc/register$"
+    r"^/proc/sys/net/(?:ipv[46]/(?:conf|neigh)|mpls/conf)/(?!(?:all|default)(?:/|$))"
+    r"|^/proc/sys/fs/binfmt_misc/register$"
 )
 
 
-def take_record(reader: Reader, collect: Callable[[Reader], None], *, share: bool, tool_version: str) -> dict[str, Any]:
+def take_record(
+    reader: Reader, collect: Callable[[Reader], None], *, share: bool, tool_version: str
+) -> dict[str, Any]:
     """The record of a host: what `collect` asks of it (the facts), and the survey. No secrets."""
     recorder = RecordingReader(reader)
     collect(recorder)
@@ -96,7 +141,14 @@ def _record_survey(recorder: RecordingReader, *, share: bool) -> None:
         if not share or tree.startswith(_OF_KERNEL):
             _walk(recorder, tree)
     recorder.stat("/etc/hosttune")  # that there is no policy, of a report that has no list of /etc
-    for folder in ("/", "/etc", "/etc/systemd", "/boot", "/sys/fs/cgroup", "/sys/fs/cgroup/systemd"):
+    for folder in (
+        "/",
+        "/etc",
+        "/etc/systemd",
+        "/boot",
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/systemd",
+    ):
         recorder.list(folder)
     for name in NAMESPACES:
         recorder.link(f"/proc/self/ns/{name}")
@@ -108,7 +160,9 @@ def _record_survey(recorder: RecordingReader, *, share: bool) -> None:
         recorder.query(show_command((*UNITS, *DAEMONS)))
 
 
-def _record_devices(recorder: RecordingReader, folder: str, wanted: re.Pattern[str], files: tuple[str, ...]) -> None:
+def _record_devices(
+    recorder: RecordingReader, folder: str, wanted: re.Pattern[str], files: tuple[str, ...]
+) -> None:
     names = recorder.list(folder)
     for name in names if isinstance(names, tuple) else ():
         if not wanted.match(name):

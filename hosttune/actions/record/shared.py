@@ -1,6 +1,8 @@
-"""What of a file goes into a record that is shared: settings that facts read, without comments and foreign words. Pure.
+"""What of a file goes into a record that is shared: settings that facts read, without comments and
+foreign words. Pure.
 
-A file whose kind is not known is left out: a rule that asks for it is unknown on the record, never wrongly decided.
+A file whose kind is not known is left out: a rule that asks for it is unknown on the record, never
+wrongly decided.
 """
 
 from __future__ import annotations
@@ -8,7 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from hosttune.actions.record.commands import kind_of, shared_command, shared_job, shared_unit, shared_words
+from hosttune.actions.record.commands import (
+    kind_of,
+    shared_command,
+    shared_job,
+    shared_unit,
+    shared_words,
+)
 from hosttune.facts.environment import is_kept, systemd_variables
 from hosttune.host.masking.command_secrets import MASK
 from hosttune.regex import regex
@@ -22,40 +30,56 @@ _KEPT_STATE: Final = (f"{_STATE}health/", f"{_STATE}ready.json")
 NO_TEXT: Final = "\0\n"  # in place of a program
 # Values of the kernel, and what packages and boot loaders brought along.
 _AS_IT_IS = regex(
-    r"/(?:proc|sys|boot|usr/share|run/udev|run/cloud-init)/|/(?:usr/)?lib/modules/|/etc/(?:os-release|hostname|machine-id)$|"
+    r"/(?:proc|sys|boot|usr/share|run/udev|run/cloud-init)/|/(?:usr/)?lib/modules/"
+    r"|/etc/(?:os-release|hostname|machine-id)$|"
     r"/usr/lib/os-release$|/var/lib/(?:dpkg|apt)/"
 )
 _JOBS = regex(
-    r"/var/lib/kubelet/kubeadm-flags\.env$|/etc/(?:cron|anacrontab|environment|profile|bash\.bashrc$|nccl\.conf$|rc\.local$|init\.d/|sysconfig/|default/(?!grub|kexec))|"
+    r"/var/lib/kubelet/kubeadm-flags\.env$|/etc/(?:cron|anacrontab|environment|profile"
+    r"|bash\.bashrc$|nccl\.conf$|rc\.local$|init\.d/|sysconfig/|default/(?!grub|kexec))|"
     r"/var/spool/cron/|/home/|/root/"
 )
 _SETTINGS = regex(
-    r"/(?:etc|run|usr/lib|usr/local/lib|lib)/(?:fstab|crypttab|auto\.|autofs/|sysctl\.|modprobe\.d/|modules|security/|"
-    r"tmpfiles\.d/|tmpreaper\.conf|cachefilesd\.conf|robinhood\.d/|udev/rules\.d/|apt/apt\.conf|apt/preferences|"
-    r"initramfs-tools/|dracut\.conf|dracut/|kernel/|systemd/[^/]+\.conf|systemd/[^/]+-preset/|systemd/(?:resolve|timesync|seats|shutdown)/|"
-    r"docker/|containerd/|lact/config\.yaml$|cdi/|nvidia-container-runtime/|nvidia/|nvidia-imex/|needrestart/|nfs\.conf|slurm|apparmor\.d/|tuned/|sysfs\.|login\.defs|"
-    r"wsl\.conf|pve/lxc/|dgx-|resolv\.conf|skyhook/|hosttune/|default/(?:grub|kexec)|libvirt/|custom_supported_gpus|"
-    r"lsb-release|debian_version|mtab|reboot-required|cloud/cloud-init\.disabled|slurm/)|/var/run/cdi/|"
+    r"/(?:etc|run|usr/lib|usr/local/lib|lib)/(?:fstab|crypttab|auto\.|autofs/|sysctl\."
+    r"|modprobe\.d/|modules|security/|"
+    r"tmpfiles\.d/|tmpreaper\.conf|cachefilesd\.conf|robinhood\.d/|udev/rules\.d/|apt/apt\.conf"
+    r"|apt/preferences|"
+    r"initramfs-tools/|dracut\.conf|dracut/|kernel/|systemd/[^/]+\.conf|systemd/[^/]+-preset/"
+    r"|systemd/(?:resolve|timesync|seats|shutdown)/|"
+    r"docker/|containerd/|lact/config\.yaml$|cdi/|nvidia-container-runtime/|nvidia/|nvidia-imex/"
+    r"|needrestart/|nfs\.conf|slurm|apparmor\.d/|tuned/|sysfs\.|login\.defs|"
+    r"wsl\.conf|pve/lxc/|dgx-|resolv\.conf|skyhook/|hosttune/|default/(?:grub|kexec)|libvirt/"
+    r"|custom_supported_gpus|"
+    r"lsb-release|debian_version|mtab|reboot-required|cloud/cloud-init\.disabled|slurm/)"
+    r"|/var/run/cdi/|"
     r"/var/lib/(?:dkms|shim-signed|kubelet/config\.yaml|systemd|fastrak|tcpx)|"
     r".*/(?:slurm|gres|cgroup|topology|oci)\.conf$|.*/slurmd?/conf"
 )
 # Of programs that may put much into /tmp: shell, or keys and values.
 _SPILLS = regex(
-    r"/(?:etc|opt|usr/[a-z]+)/(?:.*/)?(?:spark|condor|enroot|lsf)[^/]*(?:/|$)|.*/lsf\.conf$|.*/mom_priv/config$|/etc/(?:apptainer|singularity)/"
+    r"/(?:etc|opt|usr/[a-z]+)/(?:.*/)?(?:spark|condor|enroot|lsf)[^/]*(?:/|$)|.*/lsf\.conf$"
+    r"|.*/mom_priv/config$|/etc/(?:apptainer|singularity)/"
 )
-_SPILL_KEY = regex(r"\s*(?:export\s+)?[\w.$-]{0,80}(?:tmp|temp|dir|execute|local|path)[\w.-]{0,80}[\s=]", re.IGNORECASE)
+_SPILL_KEY = regex(
+    r"\s*(?:export\s+)?[\w.$-]{0,80}(?:tmp|temp|dir|execute|local|path)[\w.-]{0,80}[\s=]",
+    re.IGNORECASE,
+)
 _SSHD_KEY = regex(r"[ \t]*(UsePAM|Include|Match)[\s=]", re.IGNORECASE)
-# Where arguments of the kernel are. One in capitals that it does not know becomes a variable of process 1.
+# Where arguments of the kernel are. One in capitals that it does not know becomes a variable of
+# process 1.
 _KERNEL_LINES = regex(
-    r"/proc/cmdline$|/boot/(?:.*/)?(?:grub\.cfg|loader/entries/.+\.conf|cmdline\.txt)$|/etc/kernel/cmdline$"
+    r"/proc/cmdline$|/boot/(?:.*/)?(?:grub\.cfg|loader/entries/.+\.conf|cmdline\.txt)$"
+    r"|/etc/kernel/cmdline$"
 )
 # Files that hosttune wrote, whose comments are compared too, and the tables of a site
 _OWN = regex(r"/(?:etc|run|usr/lib)/(?:.*/)?[^/]*hosttune[^/]*$|/etc/hosttune/[^/]+\.tsv$")
 _COMMENT = ("#", ";", "//")
 # Comments that facts read: who else writes the file.
 _MANAGED = regex(
-    r"#{1,9} ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|(?:>>>|<<<) \[openmediavault\])|"
-    r"ansible[_ ]managed|(?:managed by )?(?:ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape)\b|"
+    r"#{1,9} ?(?:(?:BEGIN|END) ANSIBLE MANAGED[\w ]{0,40}|VAGRANT-(?:BEGIN|END)|(?:>>>"
+    r"|<<<) \[openmediavault\])|"
+    r"ansible[_ ]managed|(?:managed by )?(?:ansible|puppet|chef|salt|cfengine|terraform|cobbler"
+    r"|juju|landscape)\b|"
     r"this file is (?:managed|controlled) by",
     re.IGNORECASE,
 )
@@ -70,10 +94,12 @@ _STRING = regex(r"\\.|\"((?:[^\"\\\n]|\\.)*)\"")
 # An entry of Origins-Pattern (unattended-upgrade(8))
 _ORIGIN = regex(
     r"(?:(?:o|origin|l|label|a|suite|archive|c|component|n|codename|site)=[\w${}.*: -]{0,80})"
-    r"(?:,\s?(?:o|origin|l|label|a|suite|archive|c|component|n|codename|site)=[\w${}.*: -]{0,80}){0,9}"
+    r"(?:,\s?(?:o|origin|l|label|a|suite|archive|c|component|n|codename"
+    r"|site)=[\w${}.*: -]{0,80}){0,9}"
 )
 _OF_BOOT: Final = ("GRUB_", "BOOT_IMAGE")
-# Of a kernel command line (kernel-command-line(7)): a word that is quoted whole, and one of which a part is.
+# Of a kernel command line (kernel-command-line(7)): a word that is quoted whole, and one of which a
+# part is.
 _KERNEL_VARIABLES = tuple(map(regex, (
     r"(?m)(?P<name>(?:^|(?<=\s))\"(?P<key>[A-Z][A-Z0-9_]{0,80})=)[^\"\n]*",
     r"(?m)(?P<name>(?:^|(?<=\s))(?P<key>[A-Z][A-Z0-9_]{0,80})=)(?:\"[^\"\n]*\"?|[^\s\"])+",
@@ -82,13 +108,17 @@ _ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value
 
 
 def shared_text(path: str, content: str, programs: Collection[str] = ()) -> str | None:
-    """What is shared of a text file, the numbers of its lines kept; None for a file that is left out. `programs` are
-    those of the site, whose names are kept.
+    """What is shared of a text file, the numbers of its lines kept; None for a file that is left
+    out. `programs` are those of the site, whose names are kept.
     """
     if path.startswith(_STATE) and not path.startswith(_KEPT_STATE):
         return None  # the journal has whole files in it, as they were
     if _AS_IT_IS.match(path) or _OWN.match(path) or path.startswith(_KEPT_STATE):
-        content = _without_variables(_without_kernel_variables(content)) if _KERNEL_LINES.match(path) else content
+        content = (
+            _without_variables(_without_kernel_variables(content))
+            if _KERNEL_LINES.match(path)
+            else content
+        )
         return _shared_pattern(content) if path == "/proc/sys/kernel/core_pattern" else content
     if (kind := kind_of(path)) == "unit":
         return shared_unit(content, programs)
@@ -100,13 +130,19 @@ def shared_text(path: str, content: str, programs: Collection[str] = ()) -> str 
         return _shared_sshd(content)
     if _SETTINGS.match(path) and not content.startswith("#!"):
         return _mask_settings(path, content)
-    return None if path.startswith("/etc/") and not content.startswith("#!") else shared_job(content, kind, programs)
+    return (
+        None
+        if path.startswith("/etc/") and not content.startswith("#!")
+        else shared_job(content, kind, programs)
+    )
 
 
 def _shared_sshd(content: str) -> str:
     """Where PAM is set, and the frame of that: names of users and hosts are left out."""
     rows = ((row, _SSHD_KEY.match(row)) for row in content.split("\n"))
-    return "\n".join("" if not key else "Match all" if key[1].lower() == "match" else row for row, key in rows)
+    return "\n".join(
+        "" if not key else "Match all" if key[1].lower() == "match" else row for row, key in rows
+    )
 
 
 def _mask_settings(path: str, content: str) -> str:
@@ -121,7 +157,9 @@ def _mask_settings(path: str, content: str) -> str:
             if is_kept(name):
                 variables.setdefault(number, []).append(f'"{name}={value}"')
         for number, words in variables.items():
-            rows[number - 1] = f"{content.splitlines()[number - 1].partition('=')[0]}={' '.join(words)}"
+            rows[number - 1] = (
+                f"{content.splitlines()[number - 1].partition('=')[0]}={' '.join(words)}"
+            )
     return "\n".join(rows)
 
 
@@ -146,7 +184,11 @@ def _mask_row(path: str, row: str) -> str:
         return _RUN.sub(_run, row)
     if "/apt/" in path:
         return _STRING.sub(_mask_hook, row)
-    return _without_variables(row) if "/cdi/" in path or "/containerd/" in path or "/docker/" in path else row
+    return (
+        _without_variables(row)
+        if "/cdi/" in path or "/containerd/" in path or "/docker/" in path
+        else row
+    )
 
 
 def _shared_pattern(pattern: str) -> str:
@@ -188,4 +230,8 @@ def _without_variables(text: str) -> str:
 
 
 def _without_value(found: re.Match[str]) -> str:
-    return found[0] if is_kept(found["key"]) or found["key"].startswith(_OF_BOOT) else f"{found['name']}{MASK}"
+    return (
+        found[0]
+        if is_kept(found["key"]) or found["key"].startswith(_OF_BOOT)
+        else f"{found['name']}{MASK}"
+    )

@@ -1,7 +1,9 @@
-"""What runs while a trial is live, outside of any session: the timer that ends it, and the messages to people.
+"""What runs while a trial is live, outside of any session: the timer that ends it, and the messages
+to people.
 
-Timers are transient units of systemd (systemd-run(1), `--on-active`): they count the kernel's monotonic time, survive
-the session and a reload of the manager, need no file, and are gone after a boot, which then has a guard of its own.
+Timers are transient units of systemd (systemd-run(1), `--on-active`): they count the kernel's
+monotonic time, survive the session and a reload of the manager, need no file, and are gone after a
+boot, which then has a guard of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from hosttune.host.masking.cleaned import Cleaned
 
 MOTD = "/run/motd.d/hosttune-trial"
-MESSAGE_ID = "6f1c0f6cf0b84b2c9a3d5a0c1e7d4b52"  # journalctl MESSAGE_ID=...: how a trial began and ended
+# journalctl MESSAGE_ID=...: how a trial began and ended
+MESSAGE_ID = "6f1c0f6cf0b84b2c9a3d5a0c1e7d4b52"
 MAKING = "making"  # of the timer up to the end of the changes
 _TIMEOUT_S = 30.0
 
@@ -37,23 +40,31 @@ def why_not_timer(reader: Reader) -> str:
     if reader.persistent_only:
         return OF_AN_IMAGE
     if reader.stat("/run/systemd/system") is ABSENT:
-        return "no systemd runs here, and nothing else would keep the time when this session has ended"
+        return (
+            "no systemd runs here, and nothing else would keep the time when this session has ended"
+        )
     if not isinstance(reader.query(("systemd-run", "--version")), Completed):
-        return "systemd-run is not there, and nothing else would keep the time when this session has ended"
+        return (
+            "systemd-run is not there, and nothing else would keep the time when this session has "
+            "ended"
+        )
     return ""
 
 
 def guard(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str]) -> None:
-    """Let `deadline` (argv) run after `within_s` seconds also where the run is cut off before its time begins. While
-    changes are still being made it waits for their end, and finds that the time has only begun. Raises Refused where
-    systemd does not keep it; then no timer runs.
+    """Let `deadline` (argv) run after `within_s` seconds also where the run is cut off before its
+    time begins. While changes are still being made it waits for their end, and finds that the time
+    has only begun. Raises Refused where systemd does not keep it; then no timer runs.
     """
     _keep_timer(writer, run_id, MAKING, within_s, deadline)
 
 
-def start(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str], look: Sequence[str] = ()) -> None:
-    """All is made, and the time begins: let `deadline` (argv) run after `within_s` seconds, and `look`, where it is
-    given, before it. Raises Refused where systemd does not keep it; then no timer runs.
+def start(
+    writer: Writer, run_id: str, within_s: int, deadline: Sequence[str], look: Sequence[str] = ()
+) -> None:
+    """All is made, and the time begins: let `deadline` (argv) run after `within_s` seconds, and
+    `look`, where it is given, before it. Raises Refused where systemd does not keep it; then no
+    timer runs.
     """
     _keep_timer(writer, run_id, "deadline", within_s, deadline)
     try:
@@ -64,7 +75,10 @@ def start(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str], l
         raise
     stop(writer, run_id, MAKING)
     for left_s in {within_s // 2, 60}:
-        text = f"hosttune: run {run_id} is rolled back in {say_span(left_s)}, unless: sudo hosttune confirm"
+        text = (
+            f"hosttune: run {run_id} is rolled back in {say_span(left_s)}, unless: sudo hosttune "
+            "confirm"
+        )
         with suppress(HosttuneError):
             _run_in(writer, name_of(run_id, f"notice-{left_s}"), within_s - left_s, ("wall", text))
 
@@ -94,7 +108,9 @@ def _run_in(writer: Writer, unit: str, seconds: int, argv: Sequence[str]) -> Non
 
 
 def stop(writer: Writer, run_id: str, what: str = "*") -> None:
-    """End every timer of this run, or that one. Never raises: a timer that is left finds nothing on trial."""
+    """End every timer of this run, or that one. Never raises: a timer that is left finds nothing on
+    trial.
+    """
     with suppress(HosttuneError):
         writer.run(("systemctl", "stop", f"{name_of(run_id, what)}.timer"), timeout_s=_TIMEOUT_S)
 
@@ -108,21 +124,42 @@ def announce(writer: Writer, text: Cleaned) -> None:
 
 
 def reboot(writer: Writer) -> None:
-    """Reboot in the ordinary way; after five minutes, which a driver that hangs may take, in a harder one. Raises
-    Refused where systemd does not take it.
+    """Reboot in the ordinary way; after five minutes, which a driver that hangs may take, in a
+    harder one. Raises Refused where systemd does not take it.
     """
-    lasting = ("--timer-property=DefaultDependencies=no", "--property=DefaultDependencies=no", "--quiet")
-    whole = ("--setenv=SYSTEMCTL_SKIP_AUTO_KEXEC=1", "--setenv=SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1")  # as host/process.py
+    lasting = (
+        "--timer-property=DefaultDependencies=no",
+        "--property=DefaultDependencies=no",
+        "--quiet",
+    )
+    # as host/process.py
+    whole = ("--setenv=SYSTEMCTL_SKIP_AUTO_KEXEC=1", "--setenv=SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT=1")
     with suppress(HosttuneError):
-        hard = ("systemd-run", "--on-active=300s", *lasting, *whole, "--", "systemctl", "reboot", "-f")
+        hard = (
+            "systemd-run",
+            "--on-active=300s",
+            *lasting,
+            *whole,
+            "--",
+            "systemctl",
+            "reboot",
+            "-f",
+        )
         writer.run(hard, timeout_s=_TIMEOUT_S)
     writer.run(("systemctl", "reboot"), timeout_s=_TIMEOUT_S)
 
 
 def reboot_when_idle(writer: Writer, run_id: str) -> None:
-    """Let the guard's script reboot as soon as no GPU is at work, and at its last deadline all the same. Raises Refused
-    where systemd does not take it.
+    """Let the guard's script reboot as soon as no GPU is at work, and at its last deadline all the
+    same. Raises Refused where systemd does not take it.
     """
     lasting = ("DefaultDependencies=no", "IgnoreOnIsolate=yes", "OOMScoreAdjust=-1000")
-    options = (f"--unit={name_of(run_id, 'reboot')}", *(f"--property={one}" for one in lasting), "--quiet", "--collect")
-    writer.run(("systemd-run", *options, "--", "sh", f"{FOLDER}/run", "reboot"), timeout_s=_TIMEOUT_S)
+    options = (
+        f"--unit={name_of(run_id, 'reboot')}",
+        *(f"--property={one}" for one in lasting),
+        "--quiet",
+        "--collect",
+    )
+    writer.run(
+        ("systemd-run", *options, "--", "sh", f"{FOLDER}/run", "reboot"), timeout_s=_TIMEOUT_S
+    )

@@ -1,10 +1,11 @@
 """Over which connection this command came: from which login it descends, and when that began.
 
-A confirmation over a connection that was there before a change proves nothing: it goes on where no new one would be
-let in. What counts is the process of a server that serves this login, in the kernel's own time. Where none does, it is
-the console: a text terminal of this machine, or a program without a terminal. A pseudo-terminal that no server holds
-(run0, machinectl shell, an editor's or a notebook's) tells nothing. Sources: sshd(8) (its processes are `sshd`, since
-OpenSSH 9.8 `sshd-session`), proc_pid_stat(5) (tty_nr; starttime, in ticks of 1/100 s since boot), Linux
+A confirmation over a connection that was there before a change proves nothing: it goes on where no
+new one would be let in. What counts is the process of a server that serves this login, in the
+kernel's own time. Where none does, it is the console: a text terminal of this machine, or a program
+without a terminal. A pseudo-terminal that no server holds (run0, machinectl shell, an editor's or a
+notebook's) tells nothing. Sources: sshd(8) (its processes are `sshd`, since OpenSSH 9.8
+`sshd-session`), proc_pid_stat(5) (tty_nr; starttime, in ticks of 1/100 s since boot), Linux
 Documentation/admin-guide/devices.txt (136 to 143: pseudo-terminals).
 """
 
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 
 _TICKS_PER_S = 100  # USER_HZ of every architecture that hosttune knows
 # Each has a process of its own for a login.
-_SERVERS = frozenset({"sshd", "sshd-session", "dropbear", "tailscaled", "mosh-server", "etterminal"})
-_KEEPERS = frozenset({"tmux", "screen", "abduco", "dtach", "zellij"})  # they outlive the connection that began them
+_SERVERS = frozenset(
+    {"sshd", "sshd-session", "dropbear", "tailscaled", "mosh-server", "etterminal"}
+)
+# they outlive the connection that began them
+_KEEPERS = frozenset({"tmux", "screen", "abduco", "dtach", "zellij"})
 _MOST_ANCESTORS = 64
 _PSEUDO = range(136, 144)
 
@@ -30,7 +34,8 @@ class Login:
     """What this command descends from."""
 
     is_remote: bool  # a process of sshd, or of another server, serves it
-    began_s: float | None  # when that process began, seconds since the kernel started; None on a console
+    # when that process began, seconds since the kernel started; None on a console
+    began_s: float | None
     keeper: str = ""  # tmux and the like: over which connection its user came is not known
     is_unknown: bool = False  # a pseudo-terminal, and nothing tells who is at its other end
 
@@ -61,21 +66,28 @@ def read_login(reader: Reader) -> Login:
         process = _read_process(reader, str(process.parent)) if process.parent > 1 else None
     if not served:
         # sudo gives its command a pseudo-terminal of its own, on the console too.
-        is_untold = any(one in _PSEUDO for one in terminals) and all(one in _PSEUDO for one in terminals - {0})
+        is_untold = any(one in _PSEUDO for one in terminals) and all(
+            one in _PSEUDO for one in terminals - {0}
+        )
         return Login(is_remote=bool(keeper), began_s=None, keeper=keeper, is_unknown=is_untold)
     return Login(is_remote=True, began_s=served[0].started_s)
 
 
 def why_not_proof(login: Login, made_s: float) -> str:
-    """Why a confirmation over this login proves nothing of what was made at `made_s`, as a sentence; empty where it
-    does.
+    """Why a confirmation over this login proves nothing of what was made at `made_s`, as a
+    sentence; empty where it does.
     """
     if login.keeper:
-        return f"this runs in {login.keeper}, which does not show over which connection you logged in"
+        return (
+            f"this runs in {login.keeper}, which does not show over which connection you logged in"
+        )
     if login.is_unknown:
         return "this terminal does not show over which connection you logged in"
     if login.began_s is not None and login.began_s <= made_s:
-        return "this connection was there before the changes: that it goes on does not show that a new one is let in"
+        return (
+            "this connection was there before the changes: that it goes on does not show that a "
+            "new one is let in"
+        )
     return ""
 
 
@@ -83,10 +95,13 @@ def _read_process(reader: Reader, pid: str) -> _Process | None:
     content = reader.read(f"/proc/{pid}/stat")
     if not isinstance(content, bytes):
         return None
-    head, _, rest = content.decode("utf-8", "replace").rpartition(")")  # a name may hold blanks and parentheses
+    # a name may hold blanks and parentheses
+    head, _, rest = content.decode("utf-8", "replace").rpartition(")")
     fields = rest.split()
     try:
         terminal = int(fields[4]) >> 8 & 0xFFF
-        return _Process(head.partition("(")[2], int(fields[1]), int(fields[19]) / _TICKS_PER_S, terminal)
+        return _Process(
+            head.partition("(")[2], int(fields[1]), int(fields[19]) / _TICKS_PER_S, terminal
+        )
     except (IndexError, ValueError):
         return None

@@ -1,30 +1,37 @@
-"""The guard of a trial: takes changes for the next boot back where no one confirms them, also where that boot stops.
+"""The guard of a trial: takes changes for the next boot back where no one confirms them, also where
+that boot stops.
 
-A script of POSIX sh and units of systemd, written before the first change and removed when the trial ends. Everything
-is in /etc, which is on the root file system; what is put back are bytes that were kept beforehand, and only where
-the file holds what hosttune wrote. The units are named in drop-ins of the targets that want them, so the next boot
-reads them and nothing has to be reloaded now. What happens in which boot is in `templates/come-back.sh`.
+A script of POSIX sh and units of systemd, written before the first change and removed when the
+trial ends. Everything is in /etc, which is on the root file system; what is put back are bytes that
+were kept beforehand, and only where the file holds what hosttune wrote. The units are named in
+drop-ins of the targets that want them, so the next boot reads them and nothing has to be reloaded
+now. What happens in which boot is in `templates/come-back.sh`.
 
-`FOLDER` holds the script (`run`), the list of files (`set`: number, mode, owner, path), `NNN.old` and `NNN.new` (none
-where there is no file), `sums`, `log`, `monitors` (names of root's processes that hold a GPU and do no work there),
-`last` (how long the reboot waits for work on the GPUs, in seconds), `room`, which goes first so that a return has place
-on a full disk, `room.N`, the same and inodes for the boot after the one on trial, and marks, which only come, and hold
-the id of the boot that made them:
+`FOLDER` holds the script (`run`), the list of files (`set`: number, mode, owner, path), `NNN.old`
+and `NNN.new` (none where there is no file), `sums`, `log`, `monitors` (names of root's processes
+that hold a GPU and do no work there), `last` (how long the reboot waits for work on the GPUs, in
+seconds), `room`, which goes first so that a return has place on a full disk, `room.N`, the same and
+inodes for the boot after the one on trial, and marks, which only come, and hold the id of the boot
+that made them:
 
     armed      the guard is; nothing was changed yet
-    settled    what is in force at once is confirmed, or there is nothing of that: the next boot is the one on trial
+    settled    what is in force at once is confirmed, or there is nothing of that: the next boot is
+               the one on trial
     trying     this boot is it
-    ending     a person or the deadline takes it back: what is cut off then is finished by the next boot
-    returned   it came back, or nothing is left to come back; with `partly`: but for what others changed meanwhile
+    ending     a person or the deadline takes it back: what is cut off then is finished by the next
+               boot
+    returned   it came back, or nothing is left to come back; with `partly`: but for what others
+               changed meanwhile
     failed     it could not come back, and nothing more is tried in this boot
     confirmed  the guard does nothing any more
 
-`ending` and `confirmed` are one file, `decided`: who makes it first wins, so that a confirmation in the last second and
-the return cannot both come about.
+`ending` and `confirmed` are one file, `decided`: who makes it first wins, so that a confirmation in
+the last second and the return cannot both come about.
 
-The order in which a trial begins: `arm`, the changes, `settled`, `one_shot.arm_entry`. How it is confirmed: the mark,
-`one_shot.disarm_entry`, `disarm`. How it is taken back: `ending`, `one_shot.disarm_entry`, the changes, `returned`,
-`disarm`. So at no instant a boot on trial is asked for that no one watches.
+The order in which a trial begins: `arm`, the changes, `settled`, `one_shot.arm_entry`. How it is
+confirmed: the mark, `one_shot.disarm_entry`, `disarm`. How it is taken back: `ending`,
+`one_shot.disarm_entry`, the changes, `returned`, `disarm`. So at no instant a boot on trial is
+asked for that no one watches.
 """
 
 from __future__ import annotations
@@ -63,8 +70,19 @@ if TYPE_CHECKING:
 
 FOLDER = "/etc/hosttune/trial"
 LOG = f"{FOLDER}/log"
-Mark: TypeAlias = Literal["armed", "settled", "trying", "ending", "returned", "partly", "failed", "confirmed"]
-MARKS: tuple[Mark, ...] = ("armed", "settled", "trying", "ending", "returned", "partly", "failed", "confirmed")
+Mark: TypeAlias = Literal[
+    "armed", "settled", "trying", "ending", "returned", "partly", "failed", "confirmed"
+]
+MARKS: tuple[Mark, ...] = (
+    "armed",
+    "settled",
+    "trying",
+    "ending",
+    "returned",
+    "partly",
+    "failed",
+    "confirmed",
+)
 _DECIDED = f"{FOLDER}/decided"
 _DECIDES: dict[Mark, str] = {"confirmed": "confirmed", "ending": "returned"}
 _WANTS = "# Written by hosttune for a trial; gone when it ends.\n[Unit]\nWants={}\n"
@@ -75,7 +93,9 @@ _PLAIN = (
     (f"{ADMIN}/emergency.service.d/60-hosttune-come-back.conf", "hosttune-trial-emergency.conf"),
 )
 # They hold the seconds that a boot on trial waits for a confirmation.
-_TIMED = tuple(f"{ADMIN}/{name}" for name in ("hosttune-trial-deadline.timer", "hosttune-trial-reset.service"))
+_TIMED = tuple(
+    f"{ADMIN}/{name}" for name in ("hosttune-trial-deadline.timer", "hosttune-trial-reset.service")
+)
 _WANTED = (
     (
         f"{ADMIN}/sysinit.target.d/60-hosttune-come-back.conf",
@@ -85,7 +105,9 @@ _WANTED = (
 )
 # In the order in which they are written: what wants the others comes last.
 UNIT_PATHS = (*(path for path, _ in _PLAIN), *_TIMED, *(path for path, _ in _WANTED))
-OF_AN_IMAGE = "these are the files of an image: what is on trial is tried on the machine that runs them"
+OF_AN_IMAGE = (
+    "these are the files of an image: what is on trial is tried on the machine that runs them"
+)
 _ODD = regex(r"[\n\\]|^\s|\s$")
 _SPARE_BYTES = 1 << 20
 _ROOM_BYTES = 256 << 10  # marks, the log, the run's undo in the journal
@@ -95,7 +117,9 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 @frozen
 class KeptFile:
-    """A file of the restore set, by its place without links, as it is and as the run will leave it."""
+    """A file of the restore set, by its place without links, as it is and as the run will leave
+    it.
+    """
 
     path: str
     before: FileValue | Absent
@@ -103,8 +127,9 @@ class KeptFile:
 
 
 def kept_files(reader: Reader, changes: Iterable[Change]) -> tuple[KeptFile, ...]:
-    """What these changes, in their order, make of files of this host: those whose kinds write a file as a whole or edit
-    one; all others are left out. Nothing is changed. Raises Refused where a change cannot be made as things stand.
+    """What these changes, in their order, make of files of this host: those whose kinds write a
+    file as a whole or edit one; all others are left out. Nothing is changed. Raises Refused where a
+    change cannot be made as things stand.
     """
     overlay, paths = Overlay(reader), {}
     for change in changes:
@@ -125,11 +150,15 @@ def _read_file(reader: Reader, path: str) -> FileValue | Absent:
     value: Value = FileAddress().read(reader, path)
     if isinstance(value, FileValue) or value is ABSENT:
         return value
-    raise Refused(f"{path} cannot be kept: {value.reason if isinstance(value, Unreadable) else value}")
+    raise Refused(
+        f"{path} cannot be kept: {value.reason if isinstance(value, Unreadable) else value}"
+    )
 
 
 def check_armable(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> tuple[str, ...]:
-    """Why these files cannot be guarded over a boot of this host: a sentence each; empty where they can."""
+    """Why these files cannot be guarded over a boot of this host: a sentence each; empty where they
+    can.
+    """
     try:
         return tuple(_list_obstacles(reader, facts, files))
     except UnknownFact as unknown:
@@ -144,13 +173,25 @@ def _list_obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> 
         yield "only root can set up a rollback"
         return
     if facts.host.is_container or facts.host.is_wsl or not facts.host.has_systemd:
-        yield "this is a container or has no systemd: nothing of hosttune's would run in its next start"
+        yield (
+            "this is a container or has no systemd: nothing of hosttune's would run in its next "
+            "start"
+        )
         return
     table = require_known(reader.read(MOUNTINFO), MOUNTINFO)
     root = find_holding(table, "/")
     if root is None or root.fstype in NOT_LASTING_ROOT or root.is_read_only:
-        what = "not known" if root is None else f"read-only {root.fstype}" if root.is_read_only else root.fstype
-        yield f"the root file system ({what}) does not keep what is written now, or not where an early boot finds it"
+        what = (
+            "not known"
+            if root is None
+            else f"read-only {root.fstype}"
+            if root.is_read_only
+            else root.fstype
+        )
+        yield (
+            f"the root file system ({what}) does not keep what is written now, or not where an "
+            "early boot finds it"
+        )
         return
     for path in (FOLDER, ADMIN, *(one.path for one in files)):
         mount = find_holding(table, path)
@@ -172,14 +213,21 @@ def _list_obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> 
 
 def _check_room(reader: Reader, files: Sequence[KeptFile]) -> Iterable[str]:
     needed = _SPARE_BYTES + 3 * sum(
-        len(value.content) for one in files for value in (one.before, one.after) if isinstance(value, FileValue)
+        len(value.content)
+        for one in files
+        for value in (one.before, one.after)
+        if isinstance(value, FileValue)
     )
     space = reader.space("/etc")
     if isinstance(space, Unreadable):
         raise UnknownFact(space.reason)
     if isinstance(space, Space) and space.available_bytes < needed:
         yield f"the root file system is full: {needed >> 10} KiB are needed for a rollback"
-    if isinstance(space, Space) and space.total_inodes > 0 and space.available_inodes < _SPARE_INODES:
+    if (
+        isinstance(space, Space)
+        and space.total_inodes > 0
+        and space.available_inodes < _SPARE_INODES
+    ):
         yield "the root file system has no room for the files of a rollback"
 
 
@@ -193,14 +241,14 @@ def arm(
     check: Sequence[str] = (),
     come_back: Sequence[str] = (),
 ) -> None:
-    """Set the guard up, and mark it armed: from now on a boot that is not confirmed takes `files` back. Nothing of them
-    has been changed yet.
+    """Set the guard up, and mark it armed: from now on a boot that is not confirmed takes `files`
+    back. Nothing of them has been changed yet.
 
-    within_s: how long the boot on trial waits for a confirmation, in seconds of monotonic time. has_one_shot: the boot
-    on trial is that of the entry that `one_shot.arm_entry` makes next, so any other one counts as failed. check: the
-    command (argv) that compares the boot on trial with before and may confirm it. come_back: the command that takes all
-    back where no one confirmed and the boot is through; status 0: it has. Where it fails, or there is none, the script
-    does.
+    within_s: how long the boot on trial waits for a confirmation, in seconds of monotonic time.
+    has_one_shot: the boot on trial is that of the entry that `one_shot.arm_entry` makes next, so
+    any other one counts as failed. check: the command (argv) that compares the boot on trial with
+    before and may confirm it. come_back: the command that takes all back where no one confirmed and
+    the boot is through; status 0: it has. Where it fails, or there is none, the script does.
 
     Raises Refused; then there is nothing of the guard left, or nothing of it is armed.
     """
@@ -252,7 +300,9 @@ def _write_folder(
     kept["last"] = f"{LAST_S}\n".encode()
     kept["monitors"] = "".join(f"{name}\n" for name in sorted(NOT_WORK)).encode()
     kept |= {name: f"exec {shlex.join(argv)}\n".encode() for name, argv in commands.items() if argv}
-    kept["sums"] = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in kept.items()).encode()
+    kept["sums"] = "".join(
+        f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in kept.items()
+    ).encode()
     # Bytes that no file system makes smaller.
     kept["room"] = token_bytes(_ROOM_BYTES + sum(map(len, kept.values())))
     for name, data in kept.items():
@@ -260,14 +310,18 @@ def _write_folder(
 
 
 def free_room(writer: Writer) -> None:
-    """What was kept free for the return, on a disk that may be full by now. Never raises: it is tried without."""
+    """What was kept free for the return, on a disk that may be full by now. Never raises: it is
+    tried without.
+    """
     with suppress(HosttuneError):
         _remove(writer, f"{FOLDER}/room")
 
 
 def unit_texts(within_s: int) -> tuple[tuple[str, str], ...]:
     """(path, text) of the units, in the order in which they are written."""
-    timed = tuple((path, render(f"{posixpath.basename(path)}.j2", within_s=within_s)) for path in _TIMED)
+    timed = tuple(
+        (path, render(f"{posixpath.basename(path)}.j2", within_s=within_s)) for path in _TIMED
+    )
     plain = tuple((path, _read_template(name)) for path, name in _PLAIN)
     return (*plain, *timed, *((path, _WANTS.format(units)) for path, units in _WANTED))
 
@@ -283,7 +337,11 @@ def _prove(writer: Writer) -> None:
     """The guard itself, asked whether it has what it needs here."""
     answer = writer.query(("sh", f"{FOLDER}/run", "check"), timeout_s=60.0)
     if not isinstance(answer, Completed) or answer.status != 0:
-        answer_text = answer.text.strip() or answer.errors.strip() if isinstance(answer, Completed) else str(answer)
+        answer_text = (
+            answer.text.strip() or answer.errors.strip()
+            if isinstance(answer, Completed)
+            else str(answer)
+        )
         raise Refused(f"the guard does not run on this host: {answer_text}")
 
 
@@ -298,8 +356,8 @@ def read_marks(reader: Reader) -> frozenset[Mark]:
 
 
 def mark(writer: Writer, name: Mark) -> None:
-    """Make a mark, durably; one that is there stays. Raises Refused where it cannot be made: `confirmed` where the run
-    is being taken back already, `ending` where it is confirmed.
+    """Make a mark, durably; one that is there stays. Raises Refused where it cannot be made:
+    `confirmed` where the run is being taken back already, `ending` where it is confirmed.
     """
     if name in _DECIDES:
         _decide(writer, _DECIDES[name])
@@ -314,20 +372,33 @@ def mark(writer: Writer, name: Mark) -> None:
 
 
 def _decide(writer: Writer, word: str) -> None:
-    """The first to make this file has decided, the script or one of us. What the script was cut off at is empty."""
+    """The first to make this file has decided, the script or one of us. What the script was cut off
+    at is empty.
+    """
     with suppress(Conflict):
         writer.replace(_DECIDED, FileValue(f"{word}\n".encode(), 0o600), expected=ABSENT)
     content = writer.read(_DECIDED)
-    decided = content.decode("ascii", "replace").strip() or "returned" if isinstance(content, bytes) else "unknown"
+    decided = (
+        content.decode("ascii", "replace").strip() or "returned"
+        if isinstance(content, bytes)
+        else "unknown"
+    )
     if decided != word:
-        reasons = {"confirmed": "it is confirmed already", "returned": "too late: it is being rolled back"}
+        reasons = {
+            "confirmed": "it is confirmed already",
+            "returned": "too late: it is being rolled back",
+        }
         raise Refused(reasons.get(decided, f"{_DECIDED} cannot be read"))
 
 
 def boot_of(reader: Reader, name: Mark) -> str:
-    """The id of the boot that made a mark; empty where there is none, and of `ending` and `confirmed`."""
+    """The id of the boot that made a mark; empty where there is none, and of `ending` and
+    `confirmed`.
+    """
     content = reader.read(f"{FOLDER}/{name}")
-    return content.decode("ascii", "replace").partition("\n")[0] if isinstance(content, bytes) else ""
+    return (
+        content.decode("ascii", "replace").partition("\n")[0] if isinstance(content, bytes) else ""
+    )
 
 
 def _boot(reader: Reader) -> str:
@@ -335,9 +406,9 @@ def _boot(reader: Reader) -> str:
 
 
 def disarm(writer: Writer) -> None:
-    """Remove the guard, whatever of it is there; what it would have done is decided before, by a mark. The units go
-    first, and those that name them before them; `armed` goes before what it marks. Raises Refused where something
-    cannot be removed; it is called again then.
+    """Remove the guard, whatever of it is there; what it would have done is decided before, by a
+    mark. The units go first, and those that name them before them; `armed` goes before what it
+    marks. Raises Refused where something cannot be removed; it is called again then.
     """
     for path in reversed(UNIT_PATHS):
         _remove(writer, path)

@@ -1,4 +1,6 @@
-"""What people see when they log in: files of /run/motd.d, which pam_motd(8) shows, and no boot keeps."""
+"""What people see when they log in: files of /run/motd.d, which pam_motd(8) shows, and no boot
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def show_at_login(writer: Writer, path: str, text: Cleaned) -> None:
-    """Put a text there, or take it away where it is empty. Never raises: nothing hangs on a notice."""
+    """Put a text there, or take it away where it is empty. Never raises: nothing hangs on a
+    notice.
+    """
     content = f"{text}\n".encode() if text else b""
     with suppress(HosttuneError):
         present = writer.read(path)

@@ -1,12 +1,14 @@
-"""One boot with other kernel arguments: an entry of its own in /boot/grub/custom.cfg, asked for by `next_entry`.
+"""One boot with other kernel arguments: an entry of its own in /boot/grub/custom.cfg, asked for by
+`next_entry`.
 
-The menu, /etc/default/grub.d and the default stay as they are, so whatever becomes of that boot, the next one is as
-before. The entry looks for itself whether GRUB could clear `next_entry`, and boots with the old arguments where it
-could not: no disk then boots it for ever.
+The menu, /etc/default/grub.d and the default stay as they are, so whatever becomes of that boot,
+the next one is as before. The entry looks for itself whether GRUB could clear `next_entry`, and
+boots with the old arguments where it could not: no disk then boots it for ever.
 
-GRUB reads a disk without its journal. So custom.cfg is pushed through it (`sync -f`; XFS keeps it back until it is
-unmounted, and where the power goes before, the default is booted). The block, which GRUB writes over where it is, is
-written over there by us, too: were it another file, a journal could bring back what GRUB has cleared.
+GRUB reads a disk without its journal. So custom.cfg is pushed through it (`sync -f`; XFS keeps it
+back until it is unmounted, and where the power goes before, the default is booted). The block,
+which GRUB writes over where it is, is written over there by us, too: were it another file, a
+journal could bring back what GRUB has cleared.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from typing import TYPE_CHECKING
 from hosttune.actions.trial import guard as trial_guard
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import attempt
-from hosttune.facts.kernel.boot_entry import BLOCK_BYTES, BLOCK_HEAD, CUSTOM, ENTRY, ENVIRONMENT, FOLDER, MARK
+from hosttune.facts.kernel.boot_entry import (
+    BLOCK_BYTES,
+    BLOCK_HEAD,
+    CUSTOM,
+    ENTRY,
+    ENVIRONMENT,
+    FOLDER,
+    MARK,
+)
 from hosttune.facts.kernel.grub import environment_of
 from hosttune.facts.kernel.initramfs import DRACUT, find_generator
 from hosttune.host.door import Completed
@@ -35,8 +45,9 @@ _TIMEOUT_S = 60.0
 
 
 def safety_arguments(reader: Reader) -> tuple[str, ...]:
-    """What makes a boot that fails end by itself: a panic, a root file system that is not found (initramfs-tools reads
-    the same word), a service manager that crashes (kernel-command-line(7), initramfs-tools(7), dracut.cmdline(7)).
+    """What makes a boot that fails end by itself: a panic, a root file system that is not found
+    (initramfs-tools reads the same word), a service manager that crashes (kernel-command-line(7),
+    initramfs-tools(7), dracut.cmdline(7)).
     """
     found = ["panic=30", "systemd.crash_reboot"]
     if find_generator(reader) == DRACUT:
@@ -44,18 +55,27 @@ def safety_arguments(reader: Reader) -> tuple[str, ...]:
     answer = reader.query(("systemctl", "show", "--property=RuntimeWatchdogUSec", "--value"))
     fed = answer.text.strip() if isinstance(answer, Completed) and answer.status == 0 else "0"
     if fed not in {"", "0", "infinity"} and reader.stat("/dev/watchdog0") is not ABSENT:
-        found.append("systemd.watchdog_sec=180")  # this boot feeds one already; a driver for one is never loaded
+        # this boot feeds one already; a driver for one is never loaded
+        found.append("systemd.watchdog_sec=180")
     return tuple(found)
 
 
 def entry_text(
-    entry: BootEntry, run_id: str, added: Sequence[str], dropped: Iterable[str], safety: Sequence[str]
+    entry: BootEntry,
+    run_id: str,
+    added: Sequence[str],
+    dropped: Iterable[str],
+    safety: Sequence[str],
 ) -> str:
-    """custom.cfg: one boot of `entry` with the arguments `added`, without `dropped`, and with `safety`."""
+    """custom.cfg: one boot of `entry` with the arguments `added`, without `dropped`, and with
+    `safety`.
+    """
     gone = frozenset(dropped)
     kept = [word for word in entry.arguments.split() if word not in gone]
     new = " ".join([entry.image, *kept, *added, *safety, f"{ARGUMENT}={run_id}"])
-    old = " ".join(part for part in (entry.image, entry.arguments, f"{ARGUMENT}=unwritable") if part)
+    old = " ".join(
+        part for part in (entry.image, entry.arguments, f"{ARGUMENT}=unwritable") if part
+    )
     return "\n".join(
         (
             f"{MARK} of run {run_id}; gone when it ends.",
@@ -77,9 +97,12 @@ def entry_text(
     )
 
 
-def arm_entry(writer: Writer, entry: BootEntry, run_id: str, added: Sequence[str], dropped: Iterable[str] = ()) -> None:
-    """Let the next boot, once, be one with the arguments `added` and without `dropped`. `entry` is that of
-    `boot_entry.one_shot`, without refusals. The guard is already, armed for this run (`has_one_shot`).
+def arm_entry(
+    writer: Writer, entry: BootEntry, run_id: str, added: Sequence[str], dropped: Iterable[str] = ()
+) -> None:
+    """Let the next boot, once, be one with the arguments `added` and without `dropped`. `entry` is
+    that of `boot_entry.one_shot`, without refusals. The guard is already, armed for this run
+    (`has_one_shot`).
 
     Raises Refused; then no boot is asked for.
     """
@@ -127,8 +150,8 @@ def _push(writer: Writer) -> None:
 
 
 def _set(writer: Writer, value: str) -> None:
-    """Give `next_entry` this value, none with an empty one, and have grub-editenv read it. Twice where someone else
-    wrote the block at the same moment: units of Ubuntu do when a boot has ended.
+    """Give `next_entry` this value, none with an empty one, and have grub-editenv read it. Twice
+    where someone else wrote the block at the same moment: units of Ubuntu do when a boot has ended.
     """
     for is_last in (False, True):
         before = _read_block(writer)
@@ -139,14 +162,18 @@ def _set(writer: Writer, value: str) -> None:
             if is_last:
                 raise
     answer = writer.query(("grub-editenv", ENVIRONMENT, "list"))
-    read = environment_of(answer.text) if isinstance(answer, Completed) and answer.status == 0 else None
+    read = (
+        environment_of(answer.text)
+        if isinstance(answer, Completed) and answer.status == 0
+        else None
+    )
     if read is None or read.get("next_entry", "") != value:
         raise Refused(f"{ENVIRONMENT} does not read back: {_describe_answer(answer)}")
 
 
 def with_next_entry(block: bytes, value: str) -> bytes:
-    """An environment block with `next_entry` of this value, or without it; all else is as it was. Raises Refused where
-    it has no room.
+    """An environment block with `next_entry` of this value, or without it; all else is as it was.
+    Raises Refused where it has no room.
     """
     lines, _, _ = block.rpartition(b"\n")  # behind the last line it is filled up with #
     rows = [row for row in lines.split(b"\n") if not row.startswith(b"next_entry=")]
@@ -160,16 +187,24 @@ def with_next_entry(block: bytes, value: str) -> bytes:
 def _read_block(reader: Reader) -> bytes:
     """The whole block. Raises Refused where it is none."""
     content = reader.read(ENVIRONMENT)
-    if isinstance(content, bytes) and len(content) == BLOCK_BYTES and content.startswith(BLOCK_HEAD):
+    if (
+        isinstance(content, bytes)
+        and len(content) == BLOCK_BYTES
+        and content.startswith(BLOCK_HEAD)
+    ):
         return content
-    raise Refused(f"{ENVIRONMENT} is not an environment block", hint=f"sudo grub-editenv {ENVIRONMENT} create")
+    raise Refused(
+        f"{ENVIRONMENT} is not an environment block", hint=f"sudo grub-editenv {ENVIRONMENT} create"
+    )
 
 
 def _next_entry(reader: Reader) -> str:
     """Empty where the block cannot be read: then GRUB cannot, either."""
     content = reader.read(ENVIRONMENT)
     return (
-        environment_of(content.decode("utf-8", "replace")).get("next_entry", "") if isinstance(content, bytes) else ""
+        environment_of(content.decode("utf-8", "replace")).get("next_entry", "")
+        if isinstance(content, bytes)
+        else ""
     )
 
 
@@ -179,8 +214,8 @@ def is_asked_for(reader: Reader) -> bool:
 
 
 def disarm_entry(writer: Writer) -> None:
-    """Ask for no boot of our entry any more, and remove it; what is someone else's stays. Raises Refused where it
-    cannot be done; it is called again then.
+    """Ask for no boot of our entry any more, and remove it; what is someone else's stays. Raises
+    Refused where it cannot be done; it is called again then.
     """
     if is_asked_for(writer):
         _set(writer, "")

@@ -1,8 +1,9 @@
-"""How the host is: looked at before a trial and after its boot, and held against itself (facts/losses.py).
+"""How the host is: looked at before a trial and after its boot, and held against itself
+(facts/losses.py).
 
-All is read by a child that can be left behind, because what a broken driver or a dead disk holds cannot be ended
-(host/in_time.py). nvidia-smi is asked once in a boot with the time that the largest hosts need; where it hangs, it is
-not asked again. Nothing outside the host is asked.
+All is read by a child that can be left behind, because what a broken driver or a dead disk holds
+cannot be ended (host/in_time.py). nvidia-smi is asked once in a boot with the time that the largest
+hosts need; where it hangs, it is not asked again. Nothing outside the host is asked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from hosttune.engine.decide.passes import read_address
 from hosttune.facts import Facts, signs
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.cmdline import of_kernel
-from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, select_counted, select_lasting
+from hosttune.facts.losses import (
+    Aspect,
+    HostStanding,
+    Loss,
+    Sign,
+    Unseen,
+    select_counted,
+    select_lasting,
+)
 from hosttune.facts.network import reached
 from hosttune.frozen import frozen
 from hosttune.host.in_time import Waiting, in_time
@@ -36,12 +45,14 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
     from hosttune.values import Change, Finding
 
-FIRST_SMI_S, LATER_SMI_S = 120.0, 30.0  # persistence off, eight GPUs: more than 25 s each time the driver is opened
+# persistence off, eight GPUs: more than 25 s each time the driver is opened
+FIRST_SMI_S, LATER_SMI_S = 120.0, 30.0
 HEALTH_S = 30.0
 SETTLE_S = 300.0  # what comes late in a boot has come: the fabric, links, daemons, the clock
 POLL_S, FLAP_S = 10.0, 30.0
 GRACE_S = 120.0
-_AUTOMOUNT = "autofs"  # of systemd.automount(5): what is to be mounted there is not, up to the next look
+# of systemd.automount(5): what is to be mounted there is not, up to the next look
+_AUTOMOUNT = "autofs"
 _AGAIN = "it cannot be compared with the state before; confirm with --anyway, or undo it"
 
 _Found = Sign | Unseen
@@ -56,9 +67,12 @@ class Judged:
     seconds: float  # that it took
 
 
-def read_standing(session: Session, before: HostStanding | None = None, *, smi_s: float = FIRST_SMI_S) -> HostStanding:
-    """How the host is now. `before`: what it is to be held against, whose mounts are looked for too. `smi_s`: how
-    long nvidia-smi may take to answer. Never raises for what cannot be looked at: that is `unseen`.
+def read_standing(
+    session: Session, before: HostStanding | None = None, *, smi_s: float = FIRST_SMI_S
+) -> HostStanding:
+    """How the host is now. `before`: what it is to be held against, whose mounts are looked for
+    too. `smi_s`: how long nvidia-smi may take to answer. Never raises for what cannot be looked at:
+    that is `unseen`.
     """
     reader = session.reader
     facts = Facts(reader, session.facts.asked)
@@ -78,25 +92,37 @@ def read_standing(session: Session, before: HostStanding | None = None, *, smi_s
     }
     if reader.kind == "live":
         answers = in_time(
-            {name: partial(_encode_aspect, Aspect(name), read) for name, read in work.items()}, smi_s + HEALTH_S
+            {name: partial(_encode_aspect, Aspect(name), read) for name, read in work.items()},
+            smi_s + HEALTH_S,
         )
     else:
         answers = {name: _encode_aspect(Aspect(name), read) for name, read in work.items()}
     found: list[_Found] = []
     for name, answer in answers.items():
-        found += _find_late_aspect(Aspect(name), answer) if isinstance(answer, Waiting) else _decode_answer(answer)
-    if not any(isinstance(one, Unseen) and one.aspect is Aspect.GPU and one.is_stuck for one in found):
+        found += (
+            _find_late_aspect(Aspect(name), answer)
+            if isinstance(answer, Waiting)
+            else _decode_answer(answer)
+        )
+    if not any(
+        isinstance(one, Unseen) and one.aspect is Aspect.GPU and one.is_stuck for one in found
+    ):
         found += _read_health(session)
     return HostStanding(
-        tuple(one for one in found if isinstance(one, Sign)), tuple(one for one in found if isinstance(one, Unseen))
+        tuple(one for one in found if isinstance(one, Sign)),
+        tuple(one for one in found if isinstance(one, Unseen)),
     )
 
 
 def read_planned(
-    session: Session, changes: Iterable[Change], arguments: Iterable[str] = (), dropped: Iterable[str] = ()
+    session: Session,
+    changes: Iterable[Change],
+    arguments: Iterable[str] = (),
+    dropped: Iterable[str] = (),
 ) -> tuple[Sign, ...]:
-    """A sign for each planned value that is not in force: what was written and reads otherwise, an argument that the
-    running kernel does not have, or still has, and what the rules of these changes would still change.
+    """A sign for each planned value that is not in force: what was written and reads otherwise, an
+    argument that the running kernel does not have, or still has, and what the rules of these
+    changes would still change.
 
     `arguments` and `dropped`: of the kernel, whose drop-in is not written before the confirmation.
     """
@@ -105,7 +131,9 @@ def read_planned(
     listed = tuple(changes)
     for one in listed:
         if read_address(one.address, session.reader) != one.after:
-            found[str(one.address)] = f"{describe_place(one.address)} is not as it was planned ({one.rule})"
+            found[str(one.address)] = (
+                f"{describe_place(one.address)} is not as it was planned ({one.rule})"
+            )
     line = attempt(lambda: of_kernel(facts.kernel.command_line))
     for argument in arguments:
         if isinstance(line, Unreadable) or not has(line, argument):
@@ -119,7 +147,9 @@ def read_planned(
 
         again = examine(session.reader, session.catalog, session.policy.only(*rules), collect=False)
         for finding in again.look(again.facts):
-            is_of_run = not session.catalog.rules[finding.rule].for_each or _meets_run(finding, listed)
+            is_of_run = not session.catalog.rules[finding.rule].for_each or _meets_run(
+                finding, listed
+            )
             if finding.verdict is Verdict.DIFFERS and finding.changes and is_of_run:
                 place = f"{finding.rule} {finding.subject}".strip()
                 found.setdefault(place, f"{place} is not in force: {finding.reason}")
@@ -127,8 +157,8 @@ def read_planned(
 
 
 def _meets_run(finding: Finding, changes: tuple[Change, ...]) -> bool:
-    """Whether a run changed something of this subject. What it left as it was may have come free since: a user took
-    the job away that held it.
+    """Whether a run changed something of this subject. What it left as it was may have come free
+    since: a user took the job away that held it.
     """
     addresses = {one.address for one in changes}
     names = {part for one in addresses for part in (one.name, *one.name.split("/"))}
@@ -153,10 +183,12 @@ def await_health(
     now: Callable[[], float],
     grace_s: float = GRACE_S,
 ) -> Judged:
-    """Wait until the host is as before, and stays so for `grace_s`; not healthy where the time is up, where a GPU does
-    not answer at all, and where after SETTLE_S two looks FLAP_S apart show the same loss.
+    """Wait until the host is as before, and stays so for `grace_s`; not healthy where the time is
+    up, where a GPU does not answer at all, and where after SETTLE_S two looks FLAP_S apart show the
+    same loss.
 
-    `look(smi_s)` gives what is lost now, `left_s()` the seconds up to the deadline, `now()` monotonic seconds.
+    `look(smi_s)` gives what is lost now, `left_s()` the seconds up to the deadline, `now()`
+    monotonic seconds.
     """
     started = now()
     quiet_since: float | None = None
@@ -189,9 +221,12 @@ def _encode_aspect(aspect: Aspect, read: Callable[[], Iterator[_Found]]) -> byte
     except UnknownFact as unknown:
         found.append(Unseen(aspect, unknown.reason))
     except Exception as error:  # noqa: BLE001 - a fault of ours in one reading must not hide what the others found
-        found.append(Unseen(aspect, f"hosttune itself failed here: {type(error).__name__}: {error}"))
+        found.append(
+            Unseen(aspect, f"hosttune itself failed here: {type(error).__name__}: {error}")
+        )
     standing = HostStanding(
-        tuple(one for one in found if isinstance(one, Sign)), tuple(one for one in found if isinstance(one, Unseen))
+        tuple(one for one in found if isinstance(one, Sign)),
+        tuple(one for one in found if isinstance(one, Unseen)),
     )
     return json.dumps(to_json(standing)).encode()
 
@@ -208,7 +243,9 @@ def _find_late_aspect(aspect: Aspect, waiting: Waiting) -> list[_Found]:
     several = (aspect, Aspect.FABRIC) if aspect is Aspect.GPU else (aspect, Aspect.BANNER)
     aspects = several if aspect in {Aspect.GPU, Aspect.SSHD} else (aspect,)
     return [
-        Unseen(one, reason, is_stuck=(waiting.stuck and not waiting.is_of_user) or aspect is Aspect.GPU)
+        Unseen(
+            one, reason, is_stuck=(waiting.stuck and not waiting.is_of_user) or aspect is Aspect.GPU
+        )
         for one in aspects
     ]
 
@@ -230,12 +267,16 @@ def _compare_sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
     """Each socket, and each of before that these take over."""
     was = dict.fromkeys(one.name for one in before.signs if one.aspect is Aspect.SSHD)
     try:
-        sockets = reached.sshd_sockets(reader, [parse_digits(one.rpartition(":")[2], 0) for one in was])
+        sockets = reached.sshd_sockets(
+            reader, [parse_digits(one.rpartition(":")[2], 0) for one in was]
+        )
     except UnknownFact as unknown:
         yield Unseen(Aspect.SSHD, unknown.reason)
         yield Unseen(Aspect.BANNER, unknown.reason)
         return
-    for name in dict.fromkeys((*sockets, *(one for one in was if reached.covers_socket(sockets, one)))):
+    for name in dict.fromkeys(
+        (*sockets, *(one for one in was if reached.covers_socket(sockets, one)))
+    ):
         yield Sign(Aspect.SSHD, name)
     answering: set[str] = set()
     for name, (address, port) in sockets.items():
@@ -245,7 +286,9 @@ def _compare_sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
         except UnknownFact as unknown:
             yield Unseen(Aspect.BANNER, unknown.reason, name)
     asked = dict.fromkeys(one.name for one in before.signs if one.aspect is Aspect.BANNER)
-    for name in dict.fromkeys((*answering, *(one for one in asked if reached.covers_socket(answering, one)))):
+    for name in dict.fromkeys(
+        (*answering, *(one for one in asked if reached.covers_socket(answering, one)))
+    ):
         yield Sign(Aspect.BANNER, name)
 
 

@@ -1,8 +1,9 @@
-"""Whether a run is on trial, and how far it has come: from marks in a folder and the kernel's own clock.
+"""Whether a run is on trial, and how far it has come: from marks in a folder and the kernel's own
+clock.
 
-`FOLDER` of `trial_guard` holds `trial.json`, a `TrialRecord`, and the marks, which only come. Which boot is running is
-known by its id, how much time is left by /proc/uptime: no clock that someone can set is ever compared. Sources:
-proc_uptime(5), random(4), systemd.timer(5).
+`FOLDER` of `trial_guard` holds `trial.json`, a `TrialRecord`, and the marks, which only come. Which
+boot is running is known by its id, how much time is left by /proc/uptime: no clock that someone can
+set is ever compared. Sources: proc_uptime(5), random(4), systemd.timer(5).
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ _UPTIME = regex(rb"([0-9]+\.[0-9]+) ")
 class TrialState(Word):
     """Where a run on trial is."""
 
-    LIVE = "on trial: live"  # it changes what is in force now; a reboot before the confirmation takes it back
-    NEXT_BOOT = "on trial: next boot"  # the next boot is the one that counts, no matter who asks for it
+    # it changes what is in force now; a reboot before the confirmation takes it back
+    LIVE = "on trial: live"
+    # the next boot is the one that counts, no matter who asks for it
+    NEXT_BOOT = "on trial: next boot"
     THIS_BOOT = "on trial: this boot"
-    # Its boot or its time is over, and the guard did not run, could not act or was cut off: who looks next takes it
-    # back.
+    # Its boot or its time is over, and the guard did not run, could not act or was cut off: who
+    # looks next takes it back.
     OVERDUE = "on trial: to be taken back"
     CONFIRMED = "confirmed"  # and not tidied up yet
     CAME_BACK = "came back"  # the files are back, and the journal has to be updated
@@ -63,7 +66,9 @@ class TrialState(Word):
 
 @frozen
 class TrialRecord:
-    """What trial.json holds: written before the first change, and once more when all have been made."""
+    """What trial.json holds: written before the first change, and once more when all have been
+    made.
+    """
 
     run: str
     digest: str
@@ -73,7 +78,8 @@ class TrialRecord:
     boot_id: str  # of the boot that armed it
     started_at: float  # seconds since the epoch: to be shown, never compared
     started_s: float  # /proc/uptime
-    made_s: float = 0.0  # /proc/uptime when all changes had been made; 0: the run has not come to its end
+    # /proc/uptime when all changes had been made; 0: the run has not come to its end
+    made_s: float = 0.0
     live: tuple[str, ...] = ()  # rules of what is tried now
     next_boot: tuple[str, ...] = ()
     one_boot: tuple[str, ...] = ()
@@ -93,7 +99,8 @@ class TrialRun:
 
     record: TrialRecord
     state: TrialState
-    left_s: float | None = None  # up to its return; None where no time runs, as while changes are still being made
+    # up to its return; None where no time runs, as while changes are still being made
+    left_s: float | None = None
     reason: str = ""  # of one that came back: why
 
     @property
@@ -101,9 +108,11 @@ class TrialRun:
         return self.record.run
 
 
-def state_of(marks: Collection[Mark], *, is_armed_boot: bool, is_tried_boot: bool, has_live: bool = True) -> TrialState:
-    """Where a run is by its marks. is_armed_boot: this boot is the one that armed it; is_tried_boot: it is the one
-    that the guard has marked as the trial.
+def state_of(
+    marks: Collection[Mark], *, is_armed_boot: bool, is_tried_boot: bool, has_live: bool = True
+) -> TrialState:
+    """Where a run is by its marks. is_armed_boot: this boot is the one that armed it;
+    is_tried_boot: it is the one that the guard has marked as the trial.
     """
     if "confirmed" in marks:
         return TrialState.CONFIRMED
@@ -121,9 +130,11 @@ def state_of(marks: Collection[Mark], *, is_armed_boot: bool, is_tried_boot: boo
 
 
 def read_trial(reader: Reader) -> TrialRun | None:
-    """The run on trial, if one is; None also where setting one up was cut off before its first change.
+    """The run on trial, if one is; None also where setting one up was cut off before its first
+    change.
 
-    Raises UnknownFact if that is not known, as without root's rights, HosttuneError where trial.json is damaged.
+    Raises UnknownFact if that is not known, as without root's rights, HosttuneError where
+    trial.json is damaged.
     """
     names = reader.list(trial_guard.FOLDER)
     if isinstance(names, Unreadable):
@@ -147,17 +158,22 @@ def read_trial(reader: Reader) -> TrialRun | None:
     if left_s is not None and left_s < -_LATE_S and not _is_at_work(reader, record, state):
         state, left_s = TrialState.OVERDUE, None  # as on a full disk, where no mark could be made
     return TrialRun(
-        record, state, max(0.0, left_s) if left_s is not None and is_made else None, _read_reason(reader, state)
+        record,
+        state,
+        max(0.0, left_s) if left_s is not None and is_made else None,
+        _read_reason(reader, state),
     )
 
 
 def _is_at_work(reader: Reader, record: TrialRecord, state: TrialState) -> bool:
-    """Whether what the deadline starts still runs, or, of a live part, is still to come: its timer does not count what
-    a host slept through, /proc/uptime does. If that is not known, it does.
+    """Whether what the deadline starts still runs, or, of a live part, is still to come: its timer
+    does not count what a host slept through, /proc/uptime does. If that is not known, it does.
     """
     its = trial_clock.name_of(record.run, "deadline" if record.made_s else trial_clock.MAKING)
     units = (
-        ("hosttune-trial-deadline.service",) if state is TrialState.THIS_BOOT else (f"{its}.service", f"{its}.timer")
+        ("hosttune-trial-deadline.service",)
+        if state is TrialState.THIS_BOOT
+        else (f"{its}.service", f"{its}.timer")
     )
     answer = reader.query(("systemctl", "is-active", *units))
     return not isinstance(answer, Completed) or not {*answer.text.split()} <= {"inactive", "failed"}
@@ -196,27 +212,38 @@ def _left_s(reader: Reader, record: TrialRecord, state: TrialState) -> float | N
 
 
 def _boot_timer_s(reader: Reader) -> float:
-    """When the timer of the boot on trial began, in seconds of the kernel's clock; 0 where no one tells."""
+    """When the timer of the boot on trial began, in seconds of the kernel's clock; 0 where no one
+    tells.
+    """
     timer = "hosttune-trial-deadline.timer"
-    answer = reader.query(("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", timer))
+    answer = reader.query(
+        ("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", timer)
+    )
     text = answer.text.strip() if isinstance(answer, Completed) and answer.status == 0 else ""
     return parse_digits(text, 0) / 1e6
 
 
 def _read_reason(reader: Reader, state: TrialState) -> str:
-    """Why it came back: the first line that the guard, or hosttune, wrote then. A power cut may have left zeros where
-    its line was not on the disk yet.
+    """Why it came back: the first line that the guard, or hosttune, wrote then. A power cut may
+    have left zeros where its line was not on the disk yet.
     """
     if state not in {TrialState.CAME_BACK, TrialState.IN_PART, TrialState.FAILED}:
         return ""
     content = reader.read(trial_guard.LOG)
-    lines = content.replace(b"\0", b"").decode("utf-8", "replace").splitlines() if isinstance(content, bytes) else []
+    lines = (
+        content.replace(b"\0", b"").decode("utf-8", "replace").splitlines()
+        if isinstance(content, bytes)
+        else []
+    )
     reasons = (line for line in lines if not line.startswith(("trial of run ", "put back ")))
-    return next(reasons, "").removeprefix("rollback failed: ").removeprefix("failed to come back: ")  # as 0.1.0 wrote
+    # as 0.1.0 wrote
+    return next(reasons, "").removeprefix("rollback failed: ").removeprefix("failed to come back: ")
 
 
 def require_none(reader: Reader) -> None:
-    """Raise Refused where a run is on trial: what is made beside it could not be kept apart from it."""
+    """Raise Refused where a run is on trial: what is made beside it could not be kept apart from
+    it.
+    """
     try:
         trial = read_trial(reader)
     except UnknownFact as unknown:
@@ -225,7 +252,11 @@ def require_none(reader: Reader) -> None:
         back = f"sudo hosttune undo {quote(trial.run)} --yes"
         if trial.state is TrialState.FAILED:
             raise Refused(
-                f"run {trial.run} {run_text(trial.state.value)}: {trial.reason}", hint=f"fix that, then: {back}"
+                f"run {trial.run} {run_text(trial.state.value)}: {trial.reason}",
+                hint=f"fix that, then: {back}",
             )
         way_out = f"sudo hosttune confirm {quote(trial.run)}, or undo it: {back}"
-        raise Refused(f"run {trial.run} {run_text(trial.state.value)}; nothing else is changed meanwhile", hint=way_out)
+        raise Refused(
+            f"run {trial.run} {run_text(trial.state.value)}; nothing else is changed meanwhile",
+            hint=way_out,
+        )

@@ -1,11 +1,13 @@
-"""A run on trial: it goes back by itself unless it is confirmed. It wraps a run, and is woven into none of its steps.
+"""A run on trial: it goes back by itself unless it is confirmed. It wraps a run, and is woven into
+none of its steps.
 
-`begin` before the first change: what is kept, the guard, the timer. `settle` after the last one: from then on it can be
-confirmed, and where nothing of it is in force at once, the next boot is the one that counts. It ends by `confirm`, by
-`come_back` (the undo of the run, a run of its own in the journal), or by an undo that someone types (`taken_back`).
+`begin` before the first change: what is kept, the guard, the timer. `settle` after the last one:
+from then on it can be confirmed, and where nothing of it is in force at once, the next boot is the
+one that counts. It ends by `confirm`, by `come_back` (the undo of the run, a run of its own in the
+journal), or by an undo that someone types (`taken_back`).
 
-Each end begins with a mark, and takes away the entry for one boot before the guard: what is cut off in between is
-brought to its end by the next command that looks (`finish`).
+Each end begins with a mark, and takes away the entry for one boot before the guard: what is cut off
+in between is brought to its end by the next command that looks (`finish`).
 """
 
 from __future__ import annotations
@@ -63,7 +65,17 @@ from hosttune.host.reading.tree import read_own
 from hosttune.numbers import say_span
 from hosttune.quoting import quote
 from hosttune.resources import describe_place
-from hosttune.values import ABSENT, Action, Activation, Confirmer, FileValue, Phase, Plan, Receipt, Unreadable
+from hosttune.values import (
+    ABSENT,
+    Action,
+    Activation,
+    Confirmer,
+    FileValue,
+    Phase,
+    Plan,
+    Receipt,
+    Unreadable,
+)
 from hosttune.verdict_words import run_text
 
 if TYPE_CHECKING:
@@ -90,7 +102,8 @@ class TrialEnd:
     state: TrialState  # CONFIRMED, NEXT_BOOT, CAME_BACK, IN_PART or FAILED
     reason: str = ""
     receipt: Receipt | None = None  # of the undo, or of what a confirmation has made
-    needs_reboot: str = ""  # what is in force only after a reboot that does not happen by itself, a sentence
+    # what is in force only after a reboot that does not happen by itself, a sentence
+    needs_reboot: str = ""
 
 
 def foresee(session: Session, plan: Plan, terms: TrialTerms) -> TrialPlan:
@@ -106,18 +119,27 @@ def foresee(session: Session, plan: Plan, terms: TrialTerms) -> TrialPlan:
         if (reason := trial_clock.why_not_timer(reader))
         else list(_list_obstacles(session, planned, reboot_obstacles(plan.findings)))
     )
-    planned = plan_trial(plan, terms, obstacles, tuple(_list_notes(reader, facts, planned)), one_boot)
-    return replace(planned, boot_within_s=max(terms.within_s, _BOOT_S + _GPU_S * _count_gpus(facts)))
+    planned = plan_trial(
+        plan, terms, obstacles, tuple(_list_notes(reader, facts, planned)), one_boot
+    )
+    return replace(
+        planned, boot_within_s=max(terms.within_s, _BOOT_S + _GPU_S * _count_gpus(facts))
+    )
 
 
-def _list_obstacles(session: Session, planned: TrialPlan, blockers: tuple[str, ...]) -> Iterable[str]:
+def _list_obstacles(
+    session: Session, planned: TrialPlan, blockers: tuple[str, ...]
+) -> Iterable[str]:
     reader = session.reader
     if why := strange_program(reader, CARRIED):
         yield why
     if planned.has_boot:
         yield from blockers
     if session.journal.interrupted:
-        yield f"run {session.journal.interrupted[-1].id} was interrupted: sudo hosttune apply --yes goes on with it"
+        yield (
+            f"run {session.journal.interrupted[-1].id} was interrupted: sudo hosttune apply --yes "
+            "goes on with it"
+        )
     files = attempt(lambda: _list_kept_files(reader, planned))
     if isinstance(files, Unreadable):
         yield files.reason
@@ -134,7 +156,9 @@ def _list_kept_files(reader: Reader, planned: TrialPlan) -> tuple[trial_guard.Ke
 
 
 def _list_notes(reader: Reader, facts: Facts, planned: TrialPlan) -> Iterable[str]:
-    if planned.of(TrialPart.ONE_BOOT) and "systemd.watchdog_sec=180" not in one_shot.safety_arguments(reader):
+    if planned.of(
+        TrialPart.ONE_BOOT
+    ) and "systemd.watchdog_sec=180" not in one_shot.safety_arguments(reader):
         yield "A kernel that hangs needs one power cycle: no hardware watchdog is fed here."
     if planned.has_boot:
         yield "A second reboot before the confirmation counts as no."
@@ -156,9 +180,14 @@ def require_promise(planned: TrialPlan, *, without_return: bool) -> None:
     stays = planned.of(TrialPart.NO_RETURN)
     if stays and not without_return:
         reasons = "; ".join(
-            dict.fromkeys(f"{one.change.rule} ({describe_place(one.change.address)}): {one.reason}" for one in stays)
+            dict.fromkeys(
+                f"{one.change.rule} ({describe_place(one.change.address)}): {one.reason}"
+                for one in stays
+            )
         )
-        rules = " ".join(f"--ignore {rule}" for rule in dict.fromkeys(one.change.rule for one in stays))
+        rules = " ".join(
+            f"--ignore {rule}" for rule in dict.fromkeys(one.change.rule for one in stays)
+        )
         raise Refused(
             f"this cannot be rolled back: {reasons}; nothing was changed",
             hint=f"leave it out ({rules}), or make it all the same: --without-return",
@@ -166,16 +195,22 @@ def require_promise(planned: TrialPlan, *, without_return: bool) -> None:
 
 
 def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> TrialRecord:
-    """Set up all that takes this run back. Raises Refused; then nothing of it is there, and nothing was changed."""
+    """Set up all that takes this run back. Raises Refused; then nothing of it is there, and nothing
+    was changed.
+    """
     require_none(writer)
     files = known_files(writer, planned)
     terms = planned.terms
-    rules = {part: tuple(dict.fromkeys(one.change.rule for one in planned.of(part))) for part in TrialPart}
+    rules = {
+        part: tuple(dict.fromkeys(one.change.rule for one in planned.of(part)))
+        for part in TrialPart
+    }
     words = starting_words(CARRIED)
     standing = read_standing(session)
     if blind := next((one.reason for one in standing.unseen if one.aspect is Aspect.SSHD), ""):
         raise Refused(
-            f"no trial is possible here, since one that locks sshd out would look well: {blind}; nothing was changed",
+            f"no trial is possible here, since one that locks sshd out would look well: {blind}; "
+            "nothing was changed",
             hint="fix that, or apply without a trial: --confirm-within off",
         )
     before = standing_text(standing).encode()
@@ -211,7 +246,9 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
         writer.replace(BEFORE, FileValue(before, 0o600), expected=ABSENT)
         writer.replace(RECORD, FileValue(record_text(record), 0o600), expected=ABSENT)
         if record.live:
-            trial_clock.guard(writer, run.id, terms.within_s, (*words, "come-back", "cut-off", run.id))
+            trial_clock.guard(
+                writer, run.id, terms.within_s, (*words, "come-back", "cut-off", run.id)
+            )
     except HosttuneError:
         _disarm(writer, record)
         raise
@@ -231,9 +268,15 @@ def _count_gpus(facts: Facts) -> int:
 
 
 def apply_on_trial(
-    session: Session, writer: Writer, plan: Plan, planned: TrialPlan, on_progress: Callable[[str], None]
+    session: Session,
+    writer: Writer,
+    plan: Plan,
+    planned: TrialPlan,
+    on_progress: Callable[[str], None],
 ) -> tuple[Receipt, TrialRun | TrialEnd]:
-    """Make the plan, on trial. The caller holds the lock, and the promise is (`require_promise`)."""
+    """Make the plan, on trial. The caller holds the lock, and the promise is
+    (`require_promise`).
+    """
     session.journal.require_known()
     run = run_of(writer, session.journal, plan)
     record = begin(session, writer, planned, run)
@@ -241,13 +284,15 @@ def apply_on_trial(
     has_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
     if receipt.stopped and has_begun:  # a part of it proves nothing
         reason = f"{receipt.stopped} stopped it before all was made"
-        return receipt, come_back(_again_seen(session, writer), writer, _read_trial_again(writer), reason, on_progress)
+        return receipt, come_back(
+            _again_seen(session, writer), writer, _read_trial_again(writer), reason, on_progress
+        )
     return receipt, settle(session, writer, record, receipt)
 
 
 def require_confirmable(session: Session, reader: Reader, run_id: str | None) -> TrialRun | None:
-    """The run on trial, that can be confirmed now and from here. None where the one that is named is not on trial (any
-    more) and is. Raises Refused with what is in the way.
+    """The run on trial, that can be confirmed now and from here. None where the one that is named
+    is not on trial (any more) and is. Raises Refused with what is in the way.
     """
     trial = read_trial(reader)
     if trial is None or (run_id and not trial.run.startswith(run_id)):
@@ -255,19 +300,27 @@ def require_confirmable(session: Session, reader: Reader, run_id: str | None) ->
         return None
     if trial.state is TrialState.NEXT_BOOT:
         raise Refused(
-            f"run {trial.run} is on trial at the next boot, which is not there yet", hint="reboot, then confirm"
+            f"run {trial.run} is on trial at the next boot, which is not there yet",
+            hint="reboot, then confirm",
         )
     if not trial.state.is_open:
         raise Refused(
-            f"run {trial.run} {run_text(trial.state.value)}: it is too late to confirm it", hint="see: hosttune history"
+            f"run {trial.run} {run_text(trial.state.value)}: it is too late to confirm it",
+            hint="see: hosttune history",
         )
     if trial.record.made_s == 0:
         raise Refused(
             f"run {trial.run} has not come to its end: there is nothing to confirm",
-            hint=f"wait for it; of one that was cut off: sudo hosttune undo {quote(trial.run)} --yes",
+            hint=f"wait for it; of one that was cut off: sudo hosttune undo {quote(trial.run)} "
+            "--yes",
         )
-    if trial.state is TrialState.LIVE and (reason := why_not_proof(read_login(reader), trial.record.made_s)):
-        way_out = "log in again by ssh, beside this one, and type it there; a text console of this machine does as well"
+    if trial.state is TrialState.LIVE and (
+        reason := why_not_proof(read_login(reader), trial.record.made_s)
+    ):
+        way_out = (
+            "log in again by ssh, beside this one, and type it there; a text console of this "
+            "machine does as well"
+        )
         raise Refused(reason, hint=way_out)
     return trial
 
@@ -279,10 +332,15 @@ def _require_standing(session: Session, run_id: str | None) -> None:
     journal = session.journal
     run = journal.run(run_id)
     back = journal.return_of(run)
-    is_made_by_it = not run.steps and journal.confirmation_of(run)  # of arguments alone, which were made then
+    # of arguments alone, which were made then
+    is_made_by_it = not run.steps and journal.confirmation_of(run)
     if not back and (is_made_by_it or any(step.id.run == run.id for step in journal.in_force)):
         return
-    undoing = (one for one in reversed(journal.runs) if any(s.undoes and s.undoes.run == run.id for s in one.steps))
+    undoing = (
+        one
+        for one in reversed(journal.runs)
+        if any(s.undoes and s.undoes.run == run.id for s in one.steps)
+    )
     back = back or next(undoing, None)
     at = f"{back.started_at[:16].replace('T', ' ')} UTC" if back else ""
     if back and back.is_return:
@@ -292,9 +350,11 @@ def _require_standing(session: Session, run_id: str | None) -> None:
     raise Refused(f"run {run.id} {what}", hint="see: hosttune history")
 
 
-def settle(session: Session, writer: Writer, record: TrialRecord, receipt: Receipt) -> TrialRun | TrialEnd:
-    """The run has come to its end: from now on its time counts, and it can be confirmed. Where nothing of it is,
-    nothing is on trial.
+def settle(
+    session: Session, writer: Writer, record: TrialRecord, receipt: Receipt
+) -> TrialRun | TrialEnd:
+    """The run has come to its end: from now on its time counts, and it can be confirmed. Where
+    nothing of it is, nothing is on trial.
     """
     is_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
     if not is_begun and (receipt.stopped or not record.postponed):
@@ -323,7 +383,9 @@ def settle(session: Session, writer: Writer, record: TrialRecord, receipt: Recei
 def _start_time(writer: Writer, record: TrialRecord) -> None:
     words = starting_words(CARRIED)
     look = (*words, "come-back", "look", record.run) if record.by is Confirmer.HEALTH else ()
-    trial_clock.start(writer, record.run, record.within_s, (*words, "come-back", "deadline", record.run), look)
+    trial_clock.start(
+        writer, record.run, record.within_s, (*words, "come-back", "deadline", record.run), look
+    )
 
 
 def _ask_for_boot(session: Session, writer: Writer, record: TrialRecord) -> None:
@@ -335,7 +397,9 @@ def _ask_for_boot(session: Session, writer: Writer, record: TrialRecord) -> None
 
 
 def _find_boot_entry(session: Session, reader: Reader, record: TrialRecord) -> BootEntry | None:
-    """What GRUB is asked for at the next boot; None where it is not asked. Raises Refused where it cannot be."""
+    """What GRUB is asked for at the next boot; None where it is not asked. Raises Refused where it
+    cannot be.
+    """
     if not record.postponed:
         return None
     found = look_at_grub(reader, Facts(reader, session.facts.asked))
@@ -346,7 +410,12 @@ def _find_boot_entry(session: Session, reader: Reader, record: TrialRecord) -> B
 
 def _again_seen(session: Session, writer: Writer) -> Session:
     """The session after a run: what the journal and the host say now."""
-    return replace(session, journal=read_journal(writer), facts=Facts(writer, session.facts.asked), reader=writer)
+    return replace(
+        session,
+        journal=read_journal(writer),
+        facts=Facts(writer, session.facts.asked),
+        reader=writer,
+    )
 
 
 def _read_trial_again(reader: Reader) -> TrialRun:
@@ -370,12 +439,16 @@ def _on_trial_text(trial: TrialRun) -> str:
         return f"run {trial.run} is on trial at the next boot: reboot, then: {keep}"
     if trial.state is TrialState.THIS_BOOT:
         return f"run {trial.run} is on trial in this boot and is rolled back, unless: {keep}"
-    return f"run {trial.run} {run_text(trial.state.value)}" + (f": {trial.reason}" if trial.reason else "")
+    return f"run {trial.run} {run_text(trial.state.value)}" + (
+        f": {trial.reason}" if trial.reason else ""
+    )
 
 
-def look_for_losses(session: Session, trial: TrialRun, *, smi_s: float = FIRST_SMI_S) -> tuple[Loss, ...]:
-    """What this host has lost since before the run, and what of the run is not in force. `smi_s`: how long nvidia-smi
-    may take to answer. Raises Refused where it is not known what was before.
+def look_for_losses(
+    session: Session, trial: TrialRun, *, smi_s: float = FIRST_SMI_S
+) -> tuple[Loss, ...]:
+    """What this host has lost since before the run, and what of the run is not in force. `smi_s`:
+    how long nvidia-smi may take to answer. Raises Refused where it is not known what was before.
     """
     reader = session.reader
     content = read_own(reader, BEFORE)
@@ -388,7 +461,11 @@ def look_for_losses(session: Session, trial: TrialRun, *, smi_s: float = FIRST_S
     is_boot = trial.state is TrialState.THIS_BOOT
     rules = {*record.live, *record.next_boot} if is_boot else {*record.live}
     steps = (one for one in session.journal.in_force if one.id.run == trial.run)
-    made = [one.change for one in steps if one.change.rule in rules and _is_looked_at(one.change, is_boot=is_boot)]
+    made = [
+        one.change
+        for one in steps
+        if one.change.rule in rules and _is_looked_at(one.change, is_boot=is_boot)
+    ]
     after = read_standing(session, before, smi_s=smi_s)
     arguments = (record.arguments, record.dropped) if is_boot else ((), ())
     planned = read_planned(session, made, *arguments)
@@ -396,27 +473,40 @@ def look_for_losses(session: Session, trial: TrialRun, *, smi_s: float = FIRST_S
 
 
 def still_coming_up(trial: TrialRun, reader: Reader) -> str:
-    """A sentence where the boot on trial is so young that what it lacks may still come; else nothing."""
+    """A sentence where the boot on trial is so young that what it lacks may still come; else
+    nothing.
+    """
     age_s = uptime_s(reader)
     if trial.state is not TrialState.THIS_BOOT or age_s >= SETTLE_S:
         return ""
     return (
-        f"this boot is {age_s:.0f} s old, and what comes late in one (links, services, the fabric, the clock) has "
-        f"{say_span(int(SETTLE_S))}: ask again then"
+        f"this boot is {age_s:.0f} s old, and what comes late in one (links, services, the fabric, "
+        f"the clock) has {say_span(int(SETTLE_S))}: ask again then"
     )
 
 
 def _is_looked_at(change: Change, *, is_boot: bool) -> bool:
-    """Whether it is to be in force: a boot takes away what is in /run, and brings what waited for it."""
-    return not change.address.name.startswith("/run/") if is_boot else change.activation is not Activation.REBOOT
+    """Whether it is to be in force: a boot takes away what is in /run, and brings what waited for
+    it.
+    """
+    return (
+        not change.address.name.startswith("/run/")
+        if is_boot
+        else change.activation is not Activation.REBOOT
+    )
 
 
 def confirm(
-    session: Session, writer: Writer, trial: TrialRun, on_progress: Callable[[str], None], who: str = ""
+    session: Session,
+    writer: Writer,
+    trial: TrialRun,
+    on_progress: Callable[[str], None],
+    who: str = "",
 ) -> TrialEnd:
-    """Keep what is on trial: after a live part the next boot is asked for, where the run has one. The caller holds the
-    lock and has looked at what was lost. `who` confirms, where it is no person. Raises Refused, HosttuneError; then it
-    is still on trial. Where the boot was asked for in part, it comes back.
+    """Keep what is on trial: after a live part the next boot is asked for, where the run has one.
+    The caller holds the lock and has looked at what was lost. `who` confirms, where it is no
+    person. Raises Refused, HosttuneError; then it is still on trial. Where the boot was asked for
+    in part, it comes back.
     """
     record = trial.record
     if trial.state is TrialState.LIVE and record.has_boot:
@@ -429,7 +519,9 @@ def confirm(
         try:
             _ask_for_boot(session, writer, record)
         except HosttuneError as error:
-            return come_back(session, writer, trial, f"the boot on trial cannot be asked for: {error.message}")
+            return come_back(
+                session, writer, trial, f"the boot on trial cannot be asked for: {error.message}"
+            )
         trial_clock.stop(writer, record.run)
         trial = _read_trial_again(writer)
         trial_clock.announce(writer, on_trial_text(trial))
@@ -446,27 +538,37 @@ def _list_blockers(session: Session, reader: Reader) -> tuple[str, ...]:
 
 
 def _keep(
-    session: Session, writer: Writer, trial: TrialRun, on_progress: Callable[[str], None], who: str = ""
+    session: Session,
+    writer: Writer,
+    trial: TrialRun,
+    on_progress: Callable[[str], None],
+    who: str = "",
 ) -> TrialEnd:
     """What follows the mark `confirmed`, also where it was cut off there."""
     record = trial.record
     trial_guard.free_room(writer)
     one_shot.disarm_entry(writer)
     if session.journal.confirmation_of(session.journal.run(trial.run)) is None:
-        JournalWriter.start(writer, new_run(writer, session.journal, CONFIRM, record.digest, who)).finish()
+        JournalWriter.start(
+            writer, new_run(writer, session.journal, CONFIRM, record.digest, who)
+        ).finish()
         session = _again_seen(session, writer)
     receipt = None
     if record.postponed:
         changes = tuple(_from_now(one, writer) for one in record.postponed)
         intention = session.journal.run(trial.run).intention
-        receipt = apply(session, writer, _plan_of(changes), on_progress=on_progress, part_of=intention)
+        receipt = apply(
+            session, writer, _plan_of(changes), on_progress=on_progress, part_of=intention
+        )
         require_whole(receipt)
     _disarm(writer, record)
     return TrialEnd(trial, TrialState.CONFIRMED, receipt=receipt)
 
 
 def _from_now(change: Change, reader: Reader) -> Change:
-    """The change, where it was cut off when it had been made: once more over itself, because what it starts is due."""
+    """The change, where it was cut off when it had been made: once more over itself, because what
+    it starts is due.
+    """
     is_made = is_at(change.address, change.after, reader)
     return replace(change, action=Action.UPDATE, before=change.after) if is_made else change
 
@@ -487,9 +589,9 @@ def come_back(
     *,
     may_reboot: bool = False,
 ) -> TrialEnd:
-    """Take the run back, in a run of its own, and end the trial; once, whatever becomes of it. The caller holds the
-    lock. may_reboot: where something of it is in force up to the next boot, reboot; work on the GPUs has `LAST_S` for
-    its end.
+    """Take the run back, in a run of its own, and end the trial; once, whatever becomes of it. The
+    caller holds the lock. may_reboot: where something of it is in force up to the next boot,
+    reboot; work on the GPUs has `LAST_S` for its end.
 
     What could not be rolled back is reported, and nothing is tried again by itself.
     """
@@ -499,7 +601,9 @@ def come_back(
     try:
         planned = plan_undo(session, record.run, is_return=True)
         given_up = dict.fromkeys(record.postponed, f"rolled back: {reason}")
-        receipt = undo(session, writer, planned, on_progress=on_progress, who=who, given_up=given_up)
+        receipt = undo(
+            session, writer, planned, on_progress=on_progress, who=who, given_up=given_up
+        )
         require_whole(receipt)
     except HosttuneError as error:
         return _fail_trial(writer, trial, f"{reason}; {error.message}", None)
@@ -510,19 +614,26 @@ def come_back(
             else "not verified"
         )
         return _fail_trial(writer, trial, f"{reason}; {first}", receipt)
-    is_whole = not planned.plan.findings and not receipt.waiting and trial.state is not TrialState.IN_PART
+    is_whole = (
+        not planned.plan.findings and not receipt.waiting and trial.state is not TrialState.IN_PART
+    )
     state = TrialState.CAME_BACK if is_whole else TrialState.IN_PART
     needs = _needs_reboot(writer, trial, receipt)
     if needs and may_reboot and (blockers := _list_blockers(session, writer)):
-        needs, may_reboot = f"{needs}, and no reboot before this is solved: {'; '.join(blockers)}", False
+        needs, may_reboot = (
+            f"{needs}, and no reboot before this is solved: {'; '.join(blockers)}",
+            False,
+        )
     busy = _list_gpu_work(Facts(writer, session.facts.asked)) if needs and may_reboot else ()
     sentence = f"run {trial.run} {run_text(state.value)}: {reason}"
     if busy:
-        trial_clock.reboot_when_idle(writer, trial.run)  # before the mark: what fails here is tried again
+        # before the mark: what fails here is tried again
+        trial_clock.reboot_when_idle(writer, trial.run)
         needs = f"{needs}, which waits for at most {say_span(LAST_S)}: {'; '.join(busy)}"
     trial_guard.mark(writer, "returned")
     if needs and may_reboot and not busy:
-        # The guard stays until then: where this ends here, its script reboots. Who looks next removes it (`finish`).
+        # The guard stays until then: where this ends here, its script reboots. Who looks next
+        # removes it (`finish`).
         trial_clock.announce(writer, clean(sentence))
         trial_clock.announce(writer, clean("this host reboots once, for the rollback"))
         trial_clock.reboot(writer)
@@ -537,7 +648,9 @@ def come_back(
 
 
 def _list_gpu_work(facts: Facts) -> tuple[str, ...]:
-    """What runs on the GPUs. What cannot be read is none here: a host that no one reaches has to come back."""
+    """What runs on the GPUs. What cannot be read is none here: a host that no one reaches has to
+    come back.
+    """
     return read_or_default(lambda: facts.work.evidence if facts.work.is_gpu_busy else (), ())
 
 
@@ -548,7 +661,9 @@ def _needs_reboot(reader: Reader, trial: TrialRun, receipt: Receipt) -> str:
     if trial_guard.boot_of(reader, "returned") not in {"", boot_id(reader)}:
         return ""  # put back before this boot
     words = reader.read("/proc/cmdline")
-    is_entry = isinstance(words, bytes) and f"{one_shot.ARGUMENT}={trial.run}".encode() in words.split()
+    is_entry = (
+        isinstance(words, bytes) and f"{one_shot.ARGUMENT}={trial.run}".encode() in words.split()
+    )
     return "it is in force after a reboot" if is_entry or receipt.reboot_reasons else ""
 
 
@@ -561,15 +676,20 @@ def _fail_trial(writer: Writer, trial: TrialRun, reason: str, receipt: Receipt |
             trial_guard.mark(writer, name)
     trial_clock.stop(writer, trial.run)
     text = clean(
-        f"run {trial.run} could not be rolled back: {reason}; sudo hosttune undo {quote(trial.run)} --yes tries again"
+        f"run {trial.run} could not be rolled back: {reason}; sudo hosttune undo "
+        f"{quote(trial.run)} --yes tries again"
     )
     trial_clock.announce(writer, text)
     show_at_login(writer, trial_clock.MOTD, text)
     return TrialEnd(trial, TrialState.FAILED, reason, receipt)
 
 
-def on_trial_to_undo(session: Session, reader: Reader, run_id: str | None, rule: str | None) -> TrialRun | None:
-    """The run on trial where it is what is to be taken back, whole. Raises Refused for any other, and for a part."""
+def on_trial_to_undo(
+    session: Session, reader: Reader, run_id: str | None, rule: str | None
+) -> TrialRun | None:
+    """The run on trial where it is what is to be taken back, whole. Raises Refused for any other,
+    and for a part.
+    """
     trial = read_trial(reader)
     if trial is None:
         return None
@@ -578,13 +698,16 @@ def on_trial_to_undo(session: Session, reader: Reader, run_id: str | None, rule:
         what, run = f"a rule of run {trial.run}" if rule else f"run {its}", quote(trial.run)
         raise Refused(
             f"run {trial.run} {run_text(trial.state.value)}; {what} is not undone beside it",
-            hint=f"sudo hosttune confirm {run}, or undo it as a whole: sudo hosttune undo {run} --yes",
+            hint=f"sudo hosttune confirm {run}, or undo it as a whole: sudo hosttune undo {run} "
+            "--yes",
         )
     return trial
 
 
 def begin_to_take_back(writer: Writer, trial: TrialRun) -> None:
-    """From here on it cannot be confirmed: what is cut off is finished by the next boot, or the next command."""
+    """From here on it cannot be confirmed: what is cut off is finished by the next boot, or the
+    next command.
+    """
     trial_guard.free_room(writer)
     trial_guard.mark(writer, "ending")
     if trial.record.postponed:
@@ -599,11 +722,15 @@ def taken_back(writer: Writer, trial: TrialRun) -> None:
 
 
 def finish(
-    session: Session, writer: Writer, on_progress: Callable[[str], None], *, may_reboot: bool = False
+    session: Session,
+    writer: Writer,
+    on_progress: Callable[[str], None],
+    *,
+    may_reboot: bool = False,
 ) -> TrialEnd | None:
-    """Bring to its end what is decided already, or was cut off: what the guard has taken back in a boot is booked, what
-    was confirmed is made for good, what never began is removed. None where there is nothing of that. may_reboot: as of
-    `come_back`, in a boot after that of the run.
+    """Bring to its end what is decided already, or was cut off: what the guard has taken back in a
+    boot is booked, what was confirmed is made for good, what never began is removed. None where
+    there is nothing of that. may_reboot: as of `come_back`, in a boot after that of the run.
     """
     trial = read_trial(writer)
     has_begun = trial is not None and any(run.id == trial.run for run in session.journal.runs)
@@ -617,14 +744,19 @@ def finish(
     if trial.state is TrialState.CONFIRMED:
         return _keep(session, writer, trial, on_progress)
     if trial.state in {TrialState.CAME_BACK, TrialState.IN_PART}:
-        if back := session.journal.return_of(session.journal.run(trial.run)):  # booked, before its reboot
+        # booked, before its reboot
+        if back := session.journal.return_of(session.journal.run(trial.run)):
             _disarm(writer, trial.record)
             return TrialEnd(trial, trial.state, back.who.partition(": ")[2])
-        return come_back(session, writer, trial, trial.reason or "it was rolled back at boot", on_progress)
+        return come_back(
+            session, writer, trial, trial.reason or "it was rolled back at boot", on_progress
+        )
     if trial.state is TrialState.OVERDUE:
         reason = trial.reason or "it was not confirmed in time"
         is_later = boot_id(writer) != trial.record.boot_id
-        return come_back(session, writer, trial, reason, on_progress, may_reboot=may_reboot and is_later)
+        return come_back(
+            session, writer, trial, reason, on_progress, may_reboot=may_reboot and is_later
+        )
     return None
 
 

@@ -1,1 +1,3 @@
-"""The states of the driver by what they are about; their order is in hosttune.choices.driver_state."""
+"""The states of the driver by what they are about; their order is in
+hosttune.choices.driver_state.
+"""

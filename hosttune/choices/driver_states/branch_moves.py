@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
 
-# What carries a driver. Where only a metapackage moves (cuda-drivers beside nvidia-driver-580), the old branch has to
-# be removed for it, which `apt upgrade` does not do.
-_CARRIES = (PackageRole.KERNEL_COMMON, PackageRole.PROGRAM, PackageRole.DKMS, PackageRole.HEADLESS_WITHOUT_MODULE)
+# What carries a driver. Where only a metapackage moves (cuda-drivers beside nvidia-driver-580), the
+# old branch has to be removed for it, which `apt upgrade` does not do.
+_CARRIES = (
+    PackageRole.KERNEL_COMMON,
+    PackageRole.PROGRAM,
+    PackageRole.DKMS,
+    PackageRole.HEADLESS_WITHOUT_MODULE,
+)
 _CARRIERS = ("libnvidia-compute", "nvidia-driver", "nvidia-headless")
 
 
@@ -32,10 +37,15 @@ def other_branch(facts: Facts) -> StateText | None:
     if not_driven(facts):  # nothing that works would be lost
         return None
     number = max(offer.branch for offer in moving)
-    command = "apt upgrade" if any(_carries_driver(offer.name) for offer in moving) else "apt full-upgrade"
+    command = (
+        "apt upgrade"
+        if any(_carries_driver(offer.name) for offer in moving)
+        else "apt full-upgrade"
+    )
     words = f" ({words})" if (words := end_words(facts, number)) else ""
     evidence = (
-        f"the next `{command}` moves this host from branch {driver.branch} to {number}{words}: {list_offers(moving)}"
+        f"the next `{command}` moves this host from branch {driver.branch} to {number}{words}: "
+        f"{list_offers(moving)}"
     )
     stay = stay_in_branch(facts, (offer.name for offer in moving))
     if undriven := describe_not_driven(facts, number):
@@ -43,7 +53,11 @@ def other_branch(facts: Facts) -> StateText | None:
     if is_over(facts, int(driver.branch)) and not is_over(facts, number):
         return (
             evidence,
-            f"let it at a maintenance, as branch {driver.branch} has ended: sudo {command}\n{REBOOT}\n{stay}",
+            (
+                f"let it at a maintenance, as branch {driver.branch} has ended: sudo {command}\n"
+                f"{REBOOT}\n"
+                f"{stay}"
+            ),
         )
     return evidence, stay
 
@@ -54,12 +68,17 @@ def _carries_driver(name: str) -> bool:
 
 
 def stay_in_branch(facts: Facts, names: Iterable[str]) -> str:
-    """The commands that keep the driver in its branch. NVIDIA's archive has a package that pins one; its fixes still
-    come, while a hold keeps them back, too."""
+    """The commands that keep the driver in its branch. NVIDIA's archive has a package that pins
+    one; its fixes still come, while a hold keeps them back, too.
+    """
     hold = f"sudo apt-mark hold {' '.join(map(quote, names))}"
     pinning = f"nvidia-driver-pinning-{facts.driver.branch}"
     stay = f"to stay in branch {facts.driver.branch}"
-    if "NVIDIA" not in facts.archives.origins or facts.packages[pinning].is_installed or lacks_package(facts, pinning):
+    if (
+        "NVIDIA" not in facts.archives.origins
+        or facts.packages[pinning].is_installed
+        or lacks_package(facts, pinning)
+    ):
         return f"{stay}: {hold}"
     if has_all(facts, pinning):
         return f"{stay}: sudo apt-get install {pinning}"

@@ -1,4 +1,6 @@
-"""The state in which apt's settings keep updates of the driver away: a pin, or an archive that is switched off."""
+"""The state in which apt's settings keep updates of the driver away: a pin, or an archive that is
+switched off.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,21 @@ def kept_back(facts: Facts) -> StateText | None:
 
 
 def _tell_of_pin(facts: Facts) -> StateText | None:
-    """A pin that keeps the driver out of another branch does what it is for, and is not reported."""
-    waiting = [one for one in facts.archives.kept_back if branch_in(one.newest) == int(facts.driver.branch)]
+    """A pin that keeps the driver out of another branch does what it is for, and is not
+    reported.
+    """
+    waiting = [
+        one for one in facts.archives.kept_back if branch_in(one.newest) == int(facts.driver.branch)
+    ]
     del waiting[_MOST_LOOKED_FOR:]
     try:
         pins = [pin for pin in facts.apt.pins if not pin.is_general]
-        fitting = ((one, pin) for one in waiting for pin in pins if pin.names(one.name) and not pin.wants(one.newest))
+        fitting = (
+            (one, pin)
+            for one in waiting
+            for pin in pins
+            if pin.names(one.name) and not pin.wants(one.newest)
+        )
         found = next(fitting, None)
     except UnknownFact:  # preferences that cannot be read explain nothing
         return None
@@ -33,14 +44,18 @@ def _tell_of_pin(facts: Facts) -> StateText | None:
         return None
     offer, pin = found
     return (
-        f"{pin.place} keeps {offer.name} at {offer.installed}, and an archive has {offer.newest} ({pin.words})",
+        (
+            f"{pin.place} keeps {offer.name} at {offer.installed}, and an archive has "
+            f"{offer.newest} ({pin.words})"
+        ),
         f"{change_pin(pin)}\nsudo apt-get update",
     )
 
 
 def _without_archive(facts: Facts) -> StateText | None:
-    """Packages as NVIDIA's archive has them, whose archive a person has switched off, or of which apt has no list: no
-    fixes come any more."""
+    """Packages as NVIDIA's archive has them, whose archive a person has switched off, or of which
+    apt has no list: no fixes come any more.
+    """
     left = facts.archives.without_origin
     if not left or "NVIDIA" in facts.archives.origins:
         return None

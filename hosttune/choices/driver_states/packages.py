@@ -51,9 +51,9 @@ _HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
 
 # Modules of other makers that hold data or a network: file systems, block devices, network cards.
 _HOLDS_DATA = (
-    "zfs", "spl", "drbd", "lustre", "bcachefs", "beegfs", "openafs", "gpfs", "mlnx", "mlx5", "iser", "srp", "isert",
-    "kernel-mft", "ena", "efa", "gdrdrv", "knem", "xpmem", "igb", "ixgbe", "i40e", "ice", "r8125", "r8168",
-    "vmware", "wireguard",
+    "zfs", "spl", "drbd", "lustre", "bcachefs", "beegfs", "openafs", "gpfs", "mlnx", "mlx5", "iser",
+    "srp", "isert", "kernel-mft", "ena", "efa", "gdrdrv", "knem", "xpmem", "igb", "ixgbe", "i40e",
+    "ice", "r8125", "r8168", "vmware", "wireguard",
 )  # fmt: skip
 
 
@@ -74,21 +74,33 @@ def in_part(facts: Facts) -> StateText | None:
         else "sudo hosttune apply --yes --only gpu-driver"
     )
     return (
-        f"the loaded module {driver.loaded_version} is on the disk no more; of its packages there are {left}",
+        (
+            f"the loaded module {driver.loaded_version} is on the disk no more; of its packages "
+            f"there are {left}"
+        ),
         f"do not reboot before: {again}\nsee what took the rest away: /var/log/apt/history.log",
     )
 
 
 def others_broken(facts: Facts) -> StateText | None:
-    """Packages that are no part of the driver: they do not keep it from working, and apt from every other change."""
+    """Packages that are no part of the driver: they do not keep it from working, and apt from every
+    other change.
+    """
     broken = facts.packages.broken
     if not broken or find_stop(facts):
         return None
     text = ", ".join(f"{one.name} ({one.status})" for one in broken)
-    text = f"dpkg stopped half-way with {text}: none is of the driver, and apt ends every other change with their error"
-    failed = failed_others_for(facts, [match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))])
+    text = (
+        f"dpkg stopped half-way with {text}: none is of the driver, and apt ends every other "
+        "change with their error"
+    )
+    failed = failed_others_for(
+        facts, [match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))]
+    )
     if failed:
-        text += f"; {' and '.join(f'DKMS could not build {one.name} {one.version} ({say_why(one)})' for one in failed)}"
+        text += "; " + " and ".join(
+            f"DKMS could not build {one.name} {one.version} ({say_why(one)})" for one in failed
+        )
     compiling = {f"{one.name}-dkms": one.log for one in failed}
     for one in broken:
         if compiles_modules(one.name) and one.name not in compiling:
@@ -100,25 +112,35 @@ def others_broken(facts: Facts) -> StateText | None:
     see = f"see {logs}: `dpkg --configure -a` repeats a build that failed there"
     known = [name for name in compiling if name in facts.packages.brought]
     if not known:  # a person gave it to DKMS, and no package goes
-        mend = f"bring a newer version of {', '.join(one.name for one in failed)} in the way it came"
+        mend = (
+            f"bring a newer version of {', '.join(one.name for one in failed)} in the way it came"
+        )
         return text, f"{see}\n{mend}\nsudo dpkg --configure -a"
     names = join(known)
     steps = [see, f"take a newer version: sudo apt-get update && sudo apt-get install {names}"]
     if by_hand := [one.name for one in failed if f"{one.name}-dkms" not in known]:
         steps.append(f"bring a newer version of {', '.join(by_hand)} in the way it came")
     needed = [name for name in known if name.removesuffix("-dkms").startswith(_HOLDS_DATA)]
-    if needed:  # the package goes for the running kernel, too: with it pools, a root on them, or the network
-        steps.append(f"keep {join(needed)}, and boot the kernels that have its module, until a newer version builds")
+    # the package goes for the running kernel, too: with it pools, a root on them, or the network
+    if needed:
+        steps.append(
+            f"keep {join(needed)}, and boot the kernels that have its module, until a newer "
+            "version builds"
+        )
     if spare := [name for name in known if name not in needed]:
         steps.append(f"or do without it, on all kernels: sudo apt-get remove {join(spare)}")
     return text, "\n".join((*steps, "sudo dpkg --configure -a"))
 
 
 def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
-    """A clause for packages that miss one that dpkg did not unpack, as another has the same file: `-f install` unpacks
-    it again, and ends the same way. What dpkg never configured can go without loss."""
+    """A clause for packages that miss one that dpkg did not unpack, as another has the same file:
+    `-f install` unpacks it again, and ends the same way. What dpkg never configured can go without
+    loss.
+    """
     packages = facts.packages
-    missing = [one.name for one in broken if one.status == "unpacked" and unmet_of(packages, one.name)]
+    missing = [
+        one.name for one in broken if one.status == "unpacked" and unmet_of(packages, one.name)
+    ]
     missing += [one.name for one in broken if one.status.startswith("half-installed")]
     if not missing:
         return ""
@@ -128,8 +150,9 @@ def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
 
 
 def tell_of_runfile(facts: Facts) -> StateText | None:
-    """A vGPU manager comes in no other way, and the plain driver in its place would take the vGPUs of all guests. On
-    Proxmox VE it is the way, as Debian's packages know no headers of its kernels."""
+    """A vGPU manager comes in no other way, and the plain driver in its place would take the vGPUs
+    of all guests. On Proxmox VE it is the way, as Debian's packages know no headers of its kernels.
+    """
     if not facts.driver.runfile or facts.driver.is_vgpu_manager:
         return None
     if is_of_proxmox(facts.kernel.release):
@@ -151,19 +174,29 @@ def tell_of_outdated(facts: Facts) -> StateText | None:
         return _outdated_without_packages(facts)
     over = why_over(facts, int(driver.branch))
     steps = (
-        f"{', '.join(driver.transitional)} is an empty step to branch {driver.branch}" if driver.transitional else ""
+        f"{', '.join(driver.transitional)} is an empty step to branch {driver.branch}"
+        if driver.transitional
+        else ""
     )
     if not over and not steps:
         return None
     last = describe_last(facts) if over else ""
     evidence = "; ".join(part for part in (over, last, steps, stale_note(facts)) if part)
     if not over:
-        real = [re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional]
+        real = [
+            re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1)
+            for one in driver.transitional
+        ]
         return (
             evidence,
-            f"name the branch: sudo apt-get install {join(real)} && sudo apt-get remove {join(driver.transitional)}",
+            (
+                f"name the branch: sudo apt-get install {join(real)} && sudo apt-get remove "
+                f"{join(driver.transitional)}"
+            ),
         )
-    return evidence, _keep_until_replaced(facts) or switch(facts, "a supported branch", when="at a maintenance")
+    return evidence, _keep_until_replaced(facts) or switch(
+        facts, "a supported branch", when="at a maintenance"
+    )
 
 
 def _keep_until_replaced(facts: Facts) -> str:
@@ -178,7 +211,9 @@ def _keep_until_replaced(facts: Facts) -> str:
 
 
 def _outdated_without_packages(facts: Facts) -> StateText | None:
-    """Of NVIDIA's installer, of an image or a cloud. A vGPU manager follows vGPU releases, which end at other times."""
+    """Of NVIDIA's installer, of an image or a cloud. A vGPU manager follows vGPU releases, which
+    end at other times.
+    """
     driver = facts.driver
     number = branch_in(driver.loaded_version or driver.userspace_version)
     if not number or driver.is_vgpu_manager or not (over := why_over(facts, number)):
@@ -189,7 +224,10 @@ def _outdated_without_packages(facts: Facts) -> StateText | None:
     if keep := _keep_until_replaced(facts):
         return evidence, keep
     if not driver.runfile:
-        return evidence, "a supported branch, at a maintenance, in the way that this driver came\nreboot"
+        return (
+            evidence,
+            "a supported branch, at a maintenance, in the way that this driver came\nreboot",
+        )
     fit = _join_branches(supported_branches(facts))
     newer = f"NVIDIA's installer of a supported branch{f' ({fit})' if fit else ''}"
     return evidence, f"at a maintenance, {newer}\nreboot\nor {uninstall(facts)}"
@@ -207,23 +245,32 @@ def tell_of_held(facts: Facts) -> StateText | None:
     if not held:
         return None
     return (
-        f"an update is available for packages that an administrator holds back (apt-mark): {', '.join(held)}",
+        (
+            "an update is available for packages that an administrator holds back (apt-mark): "
+            f"{', '.join(held)}"
+        ),
         f"{unhold_driver(facts)} (hosttune never unholds)",
     )
 
 
 def unhold_driver(facts: Facts) -> str:
-    """All of them together: a driver of which a part is held is of two versions after the next upgrade."""
+    """All of them together: a driver of which a part is held is of two versions after the next
+    upgrade.
+    """
     return make_unhold_command(facts.driver.held)
 
 
 def update(facts: Facts) -> StateText | None:
-    own = list_managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # in `fabric different`
+    # in `fabric different`
+    own = list_managers(facts) if has_switches(facts) and fabric_packages(facts) else ()
     known = {*facts.driver.held, *own}
     updates = [offer for offer in offers_within(facts) if offer.name not in known]
-    if not facts.driver.branch or not updates or (leaves_none(facts) and newer_build(facts)):  # in `DKMS failed`
+    # in `DKMS failed`
+    if not facts.driver.branch or not updates or (leaves_none(facts) and newer_build(facts)):
         return None
-    evidence = f"a newer driver of branch {facts.driver.branch} is available: {list_offers(updates)}"
+    evidence = (
+        f"a newer driver of branch {facts.driver.branch} is available: {list_offers(updates)}"
+    )
     if foreign := offers_of_other_makers(updates):
         whose = f"{foreign[0].candidate_from} in the place of {foreign[0].installed_from}'s"
         evidence = f"the next `apt upgrade` takes the driver from {whose}: {list_offers(foreign)}"
@@ -239,6 +286,12 @@ def update(facts: Facts) -> StateText | None:
 
 
 def _describe_phasing(updates: list[Offer]) -> str:
-    """Ubuntu hands updates out step by step (apt_preferences(5)); a package that is named is installed all the same."""
+    """Ubuntu hands updates out step by step (apt_preferences(5)); a package that is named is
+    installed all the same.
+    """
     percent = min(offer.phased for offer in updates)
-    return f"; phased, to {percent}% of hosts by now: `apt upgrade` may still leave it out" if percent < 100 else ""
+    return (
+        f"; phased, to {percent}% of hosts by now: `apt upgrade` may still leave it out"
+        if percent < 100
+        else ""
+    )

@@ -1,4 +1,6 @@
-"""Another driver in the place of the one that is there: an update within its branch, or a switch to another one."""
+"""Another driver in the place of the one that is there: an update within its branch, or a switch to
+another one.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,15 @@ NEWEST = "the policy follows the newest branch"
 _COMPANIONS = ("nvidia-fabricmanager", "libnvidia-nscq", "nvidia-imex")
 _DIFFERS_BY_KIND = (*METAPACKAGES, *BRINGS_MODULES)
 # What has the driver's own version, and what works beside it in that version only.
-_ONE_VERSION = regex(r"nvidia-(?:utils|fabricmanager)(?:-.*)?|libnvidia-nscq(?:-.*)?|libnvidia-compute")
+_ONE_VERSION = regex(
+    r"nvidia-(?:utils|fabricmanager)(?:-.*)?|libnvidia-nscq(?:-.*)?|libnvidia-compute"
+)
 
 
 def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: First) -> DriverChoice:
-    """The choice for a host without a driver, and what of the old one goes; or the old one, where that is it."""
+    """The choice for a host without a driver, and what of the old one goes; or the old one, where
+    that is it.
+    """
     driver = facts.driver
     new = choose_install(facts, params)
     if new.action != "install":
@@ -53,7 +59,9 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
     if new.name == driver.name:
         return keep_driver(facts, f"driver {driver.name} is installed, and is the choice")
     if why == NEWEST and int(new.branch) <= int(driver.branch):
-        return keep_driver(facts, f"driver {driver.name} is installed, and no newer branch is offered")
+        return keep_driver(
+            facts, f"driver {driver.name} is installed, and no newer branch is offered"
+        )
     if why == why_over(facts, int(driver.branch)) and (over := why_over(facts, int(new.branch))):
         return keep_driver(facts, why, f"the best that is offered is {new.name}, and {over}")
     if home_of(facts) == "NVIDIA":
@@ -73,22 +81,30 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
             driver=driver,
         )
     first = before()
-    if first and first.boot is BootOutlook.MENDS:  # an earlier change of the driver, that the next boot completes
+    # an earlier change of the driver, that the next boot completes
+    if first and first.boot is BootOutlook.MENDS:
         return _put_off(why, f"the switch to {new.name}", first, facts)
     switch = f"switch from {driver.name} to {new.clauses[0].removeprefix('driver ')}"
     return replace(
-        new, action="switch", clauses=(why, switch, *new.clauses[1:]), remove=_list_others(driver.packages, new)
+        new,
+        action="switch",
+        clauses=(why, switch, *new.clauses[1:]),
+        remove=_list_others(driver.packages, new),
     )
 
 
 def _put_off(why: str, what: str, first: DriverState, facts: Facts) -> DriverChoice:
     """No change is stacked on another one that is not complete."""
     sentence = f"{what} comes after what is not complete yet: {first.name}"
-    return refuse(why, sentence, first.evidence, way_out=f"first: {first.way_out}", driver=facts.driver)
+    return refuse(
+        why, sentence, first.evidence, way_out=f"first: {first.way_out}", driver=facts.driver
+    )
 
 
 def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> DriverChoice:
-    """The set with the new branch's form of what is beside the old driver and works with its own version alone."""
+    """The set with the new branch's form of what is beside the old driver and works with its own
+    version alone.
+    """
     names = (parse_package(package.name) for package in packages)
     found = [one.base for one in names if one.base in _COMPANIONS and one.branch]
     more = tuple(name for one in found if (name := f"{one}-{new.branch}") not in new.packages)
@@ -124,7 +140,9 @@ def _keep_other_away(foreign: Sequence[Offer]) -> str:
 
 
 def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> DriverChoice | None:
-    """The newer versions that apt offers of the packages that are there; None where there are none."""
+    """The newer versions that apt offers of the packages that are there; None where there are
+    none.
+    """
     driver = facts.driver
     offers = offers_within(facts)
     if not offers:
@@ -132,7 +150,11 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     if kept_back := tell_of_held(facts):
         return replace(keep_driver(facts, kept_back[0]), way_out=unhold_driver(facts))
     offered = f"a newer driver of branch {driver.branch} is available"
-    foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _name_home(offer, facts))]
+    foreign = [
+        offer
+        for offer in offers
+        if offer.candidate_from != (offer.installed_from or _name_home(offer, facts))
+    ]
     if foreign:
         one = foreign[0]
         return refuse(
@@ -163,10 +185,16 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     coupled = [one for one in driver.packages if _ONE_VERSION.fullmatch(one.name)]
     has_manager = any(one.name.startswith("nvidia-fabricmanager") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
-    needs_dkms = bool(params["allow_dkms"]) and any(role_of(one.name) is PackageRole.DKMS for one in driver.packages)
-    names = tuple(dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers))))
+    needs_dkms = bool(params["allow_dkms"]) and any(
+        role_of(one.name) is PackageRole.DKMS for one in driver.packages
+    )
+    names = tuple(
+        dict.fromkeys((*keep_driver(facts, "").packages, *(offer.name for offer in offers)))
+    )
     prebuilt = f"linux-modules-nvidia-{driver.name}"
-    modules = prebuilt if any(one.name.startswith(f"{prebuilt}-") for one in driver.packages) else ""
+    modules = (
+        prebuilt if any(one.name.startswith(f"{prebuilt}-") for one in driver.packages) else ""
+    )
     return DriverChoice(
         "update", names, (clause,), driver.branch, driver.flavour, needs_dkms,
         one_version=one_version, versions=versions, modules=modules,
@@ -174,26 +202,36 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
 
 
 def _lost_by(facts: Facts, versions: tuple[str, ...]) -> tuple[str, ...]:
-    """What apt would remove for this update, which only adds to a driver as a rule; empty where that is not known."""
-    return read_or_default(lambda: tuple(step.name for step in facts.apt.would[" ".join(versions)].removed), ())
+    """What apt would remove for this update, which only adds to a driver as a rule; empty where
+    that is not known.
+    """
+    return read_or_default(
+        lambda: tuple(step.name for step in facts.apt.would[" ".join(versions)].removed), ()
+    )
 
 
 def _explain_companions(lost: tuple[str, ...], versions: tuple[str, ...]) -> str:
-    """Fabric Manager and what else goes with one version of the driver comes later in its new version; another package
-    has to give way, if nothing here needs it."""
+    """Fabric Manager and what else goes with one version of the driver comes later in its new
+    version; another package has to give way, if nothing here needs it.
+    """
     ours = [name for name in lost if is_driver_package(name) or BESIDE.fullmatch(name)]
     if ours:
-        return f"wait until the archive has {', '.join(ours)} for that version: sudo apt-get update, and look again"
+        return (
+            f"wait until the archive has {', '.join(ours)} for that version: sudo apt-get update, "
+            "and look again"
+        )
     operands = " ".join(map(quote, (*versions, *(f"{name}-" for name in lost))))
     return (
-        f"if nothing here needs {' and '.join(lost)}, at a maintenance, sudo apt-get update && sudo apt-get install "
-        f"{operands}\ndrain the host and reboot"
+        f"if nothing here needs {' and '.join(lost)}, at a maintenance, sudo apt-get update && "
+        f"sudo apt-get install {operands}\n"
+        "drain the host and reboot"
     )
 
 
 def _left_behind(facts: Facts) -> str:
-    """The package with the prebuilt modules of the kernel that boots next, where the libraries would get a newer
-    upstream version and it would not; empty where there is none, or it comes along.
+    """The package with the prebuilt modules of the kernel that boots next, where the libraries
+    would get a newer upstream version and it would not; empty where there is none, or it comes
+    along.
     """
     driver, kernel = facts.driver, facts.boot.next_kernel or facts.kernel.release
     updates = offers_within(facts)
@@ -208,8 +246,10 @@ def _left_behind(facts: Facts) -> str:
 
 
 def _name_home(offer: Offer, facts: Facts) -> str:
-    """Whose a version is that no archive has any more, as soon as a newer one took its place there: as it looks, or
-    that of the rest of the driver, or the distribution's, whose archives keep the newest versions only."""
+    """Whose a version is that no archive has any more, as soon as a newer one took its place there:
+    as it looks, or that of the rest of the driver, or the distribution's, whose archives keep the
+    newest versions only.
+    """
     mix = mixture_of(facts)
     if mix.strangers:
         return ""

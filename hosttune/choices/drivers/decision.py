@@ -1,5 +1,5 @@
-"""The decision about the driver, without a look at what the next boot does: so a state of the driver can ask, too, what
-a parameter of the policy would lead to.
+"""The decision about the driver, without a look at what the next boot does: so a state of the
+driver can ask, too, what a parameter of the policy would lead to.
 """
 
 from __future__ import annotations
@@ -44,12 +44,18 @@ def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoic
         )
     if facts.driver.is_present and not (facts.driver.is_gone and not facts.driver.branch):
         return _keep(facts, params, first)
-    bringer = tell_of_guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
+    bringer = tell_of_guest(facts) or (
+        other_bringer(facts) if params["bringer"] == "auto" else None
+    )
     if bringer:
-        return refuse(f"no driver for {facts.gpus.summary}", bringer.reason, way_out=bringer.way_out)
+        return refuse(
+            f"no driver for {facts.gpus.summary}", bringer.reason, way_out=bringer.way_out
+        )
     if not facts.os.is_ubuntu:
         system = facts.os.name or facts.os.id
-        return DriverChoice("none", (), (f"the package names of this rule are Ubuntu's, and this is {system}",))
+        return DriverChoice(
+            "none", (), (f"the package names of this rule are Ubuntu's, and this is {system}",)
+        )
     try:
         return choose_install(facts, params)
     except UnknownFact as missing:
@@ -92,35 +98,45 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
     present = driver.name or driver.loaded_version or brought
     if not driver.branch:
         origin = RUNFILE if driver.runfile else "something other than packages put a driver here"
-        return DriverChoice("keep", (), (origin, f"what no package brought is left alone ({present})"))
+        return DriverChoice(
+            "keep", (), (origin, f"what no package brought is left alone ({present})")
+        )
     if _is_guest(facts):
         clause = "a vGPU guest takes the licensed driver that its hypervisor names"
         return DriverChoice("none", (), (clause, guest_way(facts)))
     if driver.runfile:
-        both = keep_driver(facts, RUNFILE, f"beside the packages of {present}, so both are left alone")
+        both = keep_driver(
+            facts, RUNFILE, f"beside the packages of {present}, so both are left alone"
+        )
         packages = f"sudo apt-get remove {join(one.name for one in driver.packages)}"
-        return replace(both, way_out=packages if driver.is_vgpu_manager else uninstall(facts))  # a manager stays
+        # a manager stays
+        return replace(both, way_out=packages if driver.is_vgpu_manager else uninstall(facts))
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
         return choose_switch(facts, params, why, first if _drives_gpus(facts) else _do_nothing)
     pin = str(params["branch"])
     if pin and pin != driver.branch:
         return refuse(
-            f"the policy pins branch {pin}, and {driver.branch} is installed: a branch is switched only with "
-            "switch_branch: true",
-            way_out=f'switch_branch: true for gpu-driver, at a maintenance, or branch: "{driver.branch}"',
+            f"the policy pins branch {pin}, and {driver.branch} is installed: a branch is switched "
+            "only with switch_branch: true",
+            way_out=f"switch_branch: true for gpu-driver, at a maintenance, or branch: "
+            f'"{driver.branch}"',
             driver=driver,
         )
     if params["update"] and (newer := choose_update(facts, params, first)):
         return newer
     updates = tell_updates(facts)
     kept = "hosttune leaves it as it is" if updates else "keeps its branch"
-    choice = keep_driver(facts, f"driver {present} is installed, and {kept}", *([why] if why else []), *updates)
+    choice = keep_driver(
+        facts, f"driver {present} is installed, and {kept}", *([why] if why else []), *updates
+    )
     is_tried = facts.reader.has_tried_packages  # no module came with its package
     state = None if driver.is_in_use or is_tried else first()
     if state is None or state.boot is BootOutlook.MENDS:
         return choice
-    word = "no reboot before it is solved" if state.blocks_reboot else "no reboot brings it into use"
+    word = (
+        "no reboot before it is solved" if state.blocks_reboot else "no reboot brings it into use"
+    )
     return replace(choice, unused=f"{word}: {state.name}", way_out=state.way_out)
 
 
@@ -136,7 +152,9 @@ def _is_guest(facts: Facts) -> bool:
 def _drives_gpus(facts: Facts) -> bool:
     """Whether the installed branch and flavour drive the GPUs at all."""
     kind = module_kind(facts)
-    return not not_driven(facts) and (not isinstance(kind, str) or kind == "either" or _has_kind(facts, kind))
+    return not not_driven(facts) and (
+        not isinstance(kind, str) or kind == "either" or _has_kind(facts, kind)
+    )
 
 
 def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:

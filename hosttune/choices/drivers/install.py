@@ -35,13 +35,23 @@ if TYPE_CHECKING:
 _THIRD_PARTY = "only third-party archives offer one"
 _DKMS = "modules are offered only by DKMS, compiled on this host"
 _CLOSED = "they need the closed kernel module, and none is offered"
-_NEWER = "sudo apt-get update, and look again\nif the GPU is newer than these branches, use NVIDIA's archive"
+_NEWER = (
+    "sudo apt-get update, and look again\n"
+    "if the GPU is newer than these branches, use NVIDIA's archive"
+)
 _ASKS = {_THIRD_PARTY: "allow_third_party", _DKMS: "allow_dkms"}
-_DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "ubuntu-desktop-minimal")
+_DESKTOPS = (
+    "xserver-xorg-core",
+    "gdm3",
+    "lightdm",
+    "sddm",
+    "ubuntu-desktop",
+    "ubuntu-desktop-minimal",
+)
 
 _ENROL = (
-    "at the console: sudo update-secureboot-policy --new-key; sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, "
-    "reboot, and confirm it on the blue screen"
+    "at the console: sudo update-secureboot-policy --new-key; sudo mokutil --import "
+    "/var/lib/shim-signed/mok/MOK.der, reboot, and confirm it on the blue screen"
 )
 _IN_FIRMWARE = "or switch Secure Boot off in the firmware"
 
@@ -57,7 +67,9 @@ def choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return choice
     if then.action != "refuse":
         return choice
-    return replace(choice, way_out=f"{choice.way_out}; and then, as {then.obstacle}: {then.way_out}")
+    return replace(
+        choice, way_out=f"{choice.way_out}; and then, as {then.obstacle}: {then.way_out}"
+    )
 
 
 def _choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
@@ -82,8 +94,9 @@ def _find_usable(
     kind: str,
     params: Mapping[str, Any],
 ) -> tuple[tuple[Candidate, ...], str, str, str]:
-    """What fits every GPU and the policy; or nothing, the reason of the step that left nothing, the way out, and the
-    parameter that would let it go on."""
+    """What fits every GPU and the policy; or nothing, the reason of the step that left nothing, the
+    way out, and the parameter that would let it go on.
+    """
     left = tuple(offered)
     pin = str(params["branch"])
     driving = _find_driving(left, facts)
@@ -121,7 +134,10 @@ def _find_usable(
         ),
         (
             "NVSwitch needs the server driver, and none is offered",
-            "sudo apt-get update, and look again (server drivers are in restricted, some in multiverse)",
+            (
+                "sudo apt-get update, and look again (server drivers are in restricted, some in "
+                "multiverse)"
+            ),
             lambda c: not has_switches(facts) or c.is_server,
         ),
     )
@@ -129,11 +145,16 @@ def _find_usable(
         remaining = tuple(candidate for candidate in left if test(candidate))
         if not remaining:
             names = ", ".join(candidate.name for candidate in left)
-            narrow = ("restricted",) if why_not in (_DKMS, _CLOSED) or way_out == old else ()  # multiverse has none
+            # multiverse has none
+            narrow = ("restricted",) if why_not in (_DKMS, _CLOSED) or way_out == old else ()
             asks = _ASKS.get(why_not, "")
             lists = where_off(facts, *narrow) if why_not != _THIRD_PARTY else ""
-            decided = join_decisions(decisions_about_offer(facts)) if why_not != _THIRD_PARTY else None
-            ways = "\nor ".join(part for part in (decided.undo if decided else lists, way_out) if part)
+            decided = (
+                join_decisions(decisions_about_offer(facts)) if why_not != _THIRD_PARTY else None
+            )
+            ways = "\nor ".join(
+                part for part in (decided.undo if decided else lists, way_out) if part
+            )
             sentence = f"{why_not} (offered: {names})"
             return (), f"{sentence}; {decided.what}" if decided else sentence, ways, asks
         left = remaining
@@ -141,45 +162,63 @@ def _find_usable(
 
 
 def _too_old(offered: Iterable[Candidate], facts: Facts) -> str:
-    """What to do where a GPU here is older than all that is offered, or than all that is supported where nothing is;
-    empty where none is, as far as the tables know."""
+    """What to do where a GPU here is older than all that is offered, or than all that is supported
+    where nothing is; empty where none is, as far as the tables know.
+    """
     oldest = min((one.branch for one in offered), default=0)
     for generation in facts.gpus.generations:
         known = [number for number, row in facts.branches.rows.items() if row.drives(generation)]
-        if known and (max(known) < oldest or (not oldest and all(is_over(facts, one) for one in known))):
+        if known and (
+            max(known) < oldest or (not oldest and all(is_over(facts, one) for one in known))
+        ):
             last = max(known)
             over = f"; {over}" if (over := why_over(facts, last)) else ""
             return (
-                f"branch {last} was the last that drives {generation}{over}: take it from NVIDIA, compiled here "
-                "(nvidia.com/drivers; bringer: external for gpu-driver in the policy), or take the card out"
+                f"branch {last} was the last that drives {generation}{over}: take it from NVIDIA, "
+                "compiled here (nvidia.com/drivers; bringer: external for gpu-driver in the "
+                "policy), or take the card out"
             )
     return ""
 
 
 def _find_driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candidate, ...]:
-    """Those that drive every GPU. Of one that no one tells of, `ubuntu-drivers` does where there is one kind of GPU: it
-    lists what names one of them. Raises UnknownFact where nothing is left but what is not known.
+    """Those that drive every GPU. Of one that no one tells of, `ubuntu-drivers` does where there is
+    one kind of GPU: it lists what names one of them. Raises UnknownFact where nothing is left but
+    what is not known.
     """
     gpus = facts.gpus.ours
     is_one_kind = len({(gpu.device_id, gpu.subsystem) for gpu in gpus}) == 1
     verdicts = [[drives_gpu(facts, one.branch, gpu, one.name) for gpu in gpus] for one in offered]
-    sure = tuple(one for one, answers in zip(offered, verdicts, strict=True) if None not in answers and all(answers))
+    sure = tuple(
+        one
+        for one, answers in zip(offered, verdicts, strict=True)
+        if None not in answers and all(answers)
+    )
     maybe = tuple(
-        one for one, answers in zip(offered, verdicts, strict=True) if None in answers and False not in answers
+        one
+        for one, answers in zip(offered, verdicts, strict=True)
+        if None in answers and False not in answers
     )
     if is_one_kind:
         return (*sure, *maybe)
     if maybe and not sure:
         names = ", ".join(one.name for one in maybe)
         why = facts.packaging.problem or "Ubuntu's packages do not name their GPUs"
-        raise UnknownFact(f"which branch drives all GPUs: of {names} that is not known ({why}): sudo apt-get update")
+        raise UnknownFact(
+            f"which branch drives all GPUs: of {names} that is not known ({why}): sudo apt-get "
+            "update"
+        )
     return sure
 
 
 def _compile(facts: Facts) -> str:
     """The way to modules that are offered by DKMS alone: a kernel of Ubuntu's has no others."""
     allow = "allow_dkms: true for gpu-driver in the policy"
-    return f"{allow} compiles them here" if facts.kernel.flavour else f"{_prebuilt_kernel(facts)}; or {allow}"
+    return (
+        f"{allow} compiles them here"
+        if facts.kernel.flavour
+        else f"{_prebuilt_kernel(facts)}; or {allow}"
+    )
 
 
 def _prebuilt_kernel(facts: Facts) -> str:
@@ -187,24 +226,37 @@ def _prebuilt_kernel(facts: Facts) -> str:
     flavour = facts.kernel.flavour or "generic"
     install = f"sudo apt-get install linux-{quote(flavour)}"
     return (
-        f"Ubuntu's kernel has prebuilt modules: {install}, and boot it (GRUB boots the newest: choose it in its menu)"
+        f"Ubuntu's kernel has prebuilt modules: {install}, and boot it (GRUB boots the newest: "
+        "choose it in its menu)"
     )
 
 
 def _choose_best(
     usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]
 ) -> tuple[Candidate, tuple[str, ...]]:
-    """The branch by the policy's track, then the flavour; with the reason for the branch, in clauses."""
-    number, because = _choose_branch([one.branch for one in usable], str(params["track"]), str(params["branch"]), facts)
-    given = f"{GIVEN} gives it to this GPU" if any(is_given(facts, number, gpu) for gpu in facts.gpus.ours) else ""
+    """The branch by the policy's track, then the flavour; with the reason for the branch, in
+    clauses.
+    """
+    number, because = _choose_branch(
+        [one.branch for one in usable], str(params["track"]), str(params["branch"]), facts
+    )
+    given = (
+        f"{GIVEN} gives it to this GPU"
+        if any(is_given(facts, number, gpu) for gpu in facts.gpus.ours)
+        else ""
+    )
     because = (*because, *filter(None, (given, stale_note(facts))))
     of_branch = [candidate for candidate in usable if candidate.branch == number]
     server = not _is_desktop(facts, params)
-    best = max(of_branch, key=lambda c: (c.is_open, not c.needs_dkms, c.is_server == server, c.name))
+    best = max(
+        of_branch, key=lambda c: (c.is_open, not c.needs_dkms, c.is_server == server, c.name)
+    )
     return best, because
 
 
-def _choose_branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tuple[int, tuple[str, ...]]:
+def _choose_branch(
+    numbers: list[int], track: str, pin: str, facts: Facts
+) -> tuple[int, tuple[str, ...]]:
     if pin:
         return int(pin), ("pinned by the policy",)
     if track == "newest":
@@ -215,41 +267,62 @@ def _choose_branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tu
         if of_track:
             number = max(of_track)
             missed = "" if wanted == track else f"no {WORDS[track]} branch is offered: "
-            return number, (f"{missed}the newest {WORDS[wanted]} branch offered", describe_support_end(facts, number))
+            return number, (
+                f"{missed}the newest {WORDS[wanted]} branch offered",
+                describe_support_end(facts, number),
+            )
     if supported:
         return max(supported), ("no long-term or production branch is offered: the newest",)
-    ended = f"NVIDIA's support of every branch offered for these GPUs has ended (as of {facts.branches.as_of})"
+    ended = (
+        "NVIDIA's support of every branch offered for these GPUs has ended (as of "
+        f"{facts.branches.as_of})"
+    )
     return max(numbers), (f"{ended}: the newest",)
 
 
 def _is_desktop(facts: Facts, params: Mapping[str, Any]) -> bool:
-    """Whether someone looks at a screen here, so that the X libraries belong to the set. Never with NVSwitch."""
+    """Whether someone looks at a screen here, so that the X libraries belong to the set. Never with
+    NVSwitch.
+    """
     if has_switches(facts) or params["use"] == "compute":
         return False
-    return params["use"] == "desktop" or any(facts.packages[name].is_installed for name in _DESKTOPS)
+    return params["use"] == "desktop" or any(
+        facts.packages[name].is_installed for name in _DESKTOPS
+    )
 
 
-def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
-    """The package set: `ubuntu-drivers install --gpgpu` would leave out nvidia-smi (nvidia-utils)."""
-    flavour = "-".join(word for word in ("server" if best.is_server else "", "open" if best.is_open else "") if word)
+def _set_of(
+    best: Candidate, because: tuple[str, ...], facts: Facts, params: Mapping[str, Any]
+) -> DriverChoice:
+    """The package set: `ubuntu-drivers install --gpgpu` would leave out nvidia-smi
+    (nvidia-utils).
+    """
+    flavour = "-".join(
+        word
+        for word in ("server" if best.is_server else "", "open" if best.is_open else "")
+        if word
+    )
     base = f"{best.branch}{'-server' if best.is_server else ''}"
     full = f"{base}{'-open' if best.is_open else ''}"
     kernel = _kernel_flavour(facts)
-    modules = best.modules or _find_prebuilt(f"linux-modules-nvidia-{full}-{kernel}" if kernel else "", facts)
+    modules = best.modules or _find_prebuilt(
+        f"linux-modules-nvidia-{full}-{kernel}" if kernel else "", facts
+    )
     if not modules and params["allow_dkms"]:
         modules = f"nvidia-dkms-{full}"
     if not modules:
         return refuse(
-            f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: {_why_none(facts, full)}",
-            way_out=f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy compiles them here, "
-            f"with the headers of {facts.kernel.release}",
+            f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: "
+            f"{_why_none(facts, full)}",
+            way_out=f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy "
+            f"compiles them here, with the headers of {facts.kernel.release}",
             asks="allow_dkms",
         )
     needs_dkms = role_of(modules) is PackageRole.DKMS
     if needs_dkms and not facts.boot.takes_own_modules:
         return refuse(
-            f"nvidia-driver-{full} fits, and its module would be compiled here (DKMS): Secure Boot is on, and refuses "
-            "it until the key that signs it is enrolled",
+            f"nvidia-driver-{full} fits, and its module would be compiled here (DKMS): Secure Boot "
+            "is on, and refuses it until the key that signs it is enrolled",
             way_out=f"{_ENROL}\n{switch_off(facts) or _IN_FIRMWARE}\nrun it again",
         )
     headers = _list_headers(kernel, facts) if needs_dkms else ()
@@ -258,28 +331,49 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
         if _is_desktop(facts, params)
         else (f"nvidia-headless-no-dkms-{full}", f"nvidia-utils-{base}")
     )
-    fabric = (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}") if has_switches(facts) else ()
+    fabric = (
+        (f"nvidia-fabricmanager-{best.branch}", f"libnvidia-nscq-{best.branch}")
+        if has_switches(facts)
+        else ()
+    )
     if fabric and (way_out := unknown_to_apt(facts, fabric[0])):
-        return refuse(f"driver {full} fits, but apt knows no {fabric[0]}, which NVSwitches need", way_out=way_out)
+        return refuse(
+            f"driver {full} fits, but apt knows no {fabric[0]}, which NVSwitches need",
+            way_out=way_out,
+        )
     prefix = HEADERS if needs_dkms else f"linux-modules-nvidia-{full}"
     for_kernels = () if needs_dkms else _for_kernels(modules, prefix, facts)
     kind = "open" if best.is_open else "closed"
     origin = "compiled here by DKMS" if needs_dkms else "prebuilt and signed"
-    clauses = [f"driver {full} for {facts.gpus.summary}: {because[0]}", *because[1:], f"{kind} kernel module, {origin}"]
+    clauses = [
+        f"driver {full} for {facts.gpus.summary}: {because[0]}",
+        *because[1:],
+        f"{kind} kernel module, {origin}",
+    ]
     if fabric:
         clauses.append(f"with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches")
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     packages = (*main, modules, *for_kernels, *headers, *fabric)
     if decided := hold_on_absent(facts, packages):
-        return refuse(f"driver {full} fits {facts.gpus.summary}", decided.what, way_out=decided.undo)
+        return refuse(
+            f"driver {full} fits {facts.gpus.summary}", decided.what, way_out=decided.undo
+        )
     return DriverChoice(
-        "install", packages, tuple(clauses), str(best.branch), flavour, needs_dkms, one_version, modules=prefix
+        "install",
+        packages,
+        tuple(clauses),
+        str(best.branch),
+        flavour,
+        needs_dkms,
+        one_version,
+        modules=prefix,
     )
 
 
 def _for_kernels(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]:
-    """The packages with the modules of the running kernel and of the one that boots next, where the metapackage brings
-    those of another one and apt has them: so that the driver can be loaded before the reboot, and after it.
+    """The packages with the modules of the running kernel and of the one that boots next, where the
+    metapackage brings those of another one and apt has them: so that the driver can be loaded
+    before the reboot, and after it.
     """
     try:
         versions = facts.offers.versions
@@ -287,13 +381,19 @@ def _for_kernels(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]
         return ()
     brought = versions.get(metapackage, "")
     kernels = dict.fromkeys((facts.kernel.release, _next_kernel(facts)))
-    others = [one for one in kernels if not brought.startswith(f"{one.removesuffix(f'-{facts.kernel.flavour}')}.")]
+    others = [
+        one
+        for one in kernels
+        if not brought.startswith(f"{one.removesuffix(f'-{facts.kernel.flavour}')}.")
+    ]
     known = {*versions, *_at_next_boot(facts)}
     return tuple(name for one in others if brought and (name := f"{prefix}-{one}") in known)
 
 
 def _list_headers(kernel: str, facts: Facts) -> tuple[str, ...]:
-    """Those of the running kernel's flavour, or of it, and those of the kernel that boots next where apt has them."""
+    """Those of the running kernel's flavour, or of it, and those of the kernel that boots next
+    where apt has them.
+    """
     following = f"{HEADERS}-{_next_kernel(facts)}"
     own = f"{HEADERS}-{kernel or facts.kernel.release}"
     return (own, *((following,) if following in _at_next_boot(facts) else ()))
@@ -304,12 +404,16 @@ def _next_kernel(facts: Facts) -> str:
 
 
 def _at_next_boot(facts: Facts) -> set[str]:
-    """What apt has for the kernel that boots next; nothing where that runs now, or it is not known."""
+    """What apt has for the kernel that boots next; nothing where that runs now, or it is not
+    known.
+    """
     return read_or_default(lambda: {*facts.offers.at_next_boot}, set())
 
 
 def _find_prebuilt(metapackage: str, facts: Facts) -> str:
-    """The metapackage of prebuilt modules, which no list names; empty where apt does not know it."""
+    """The metapackage of prebuilt modules, which no list names; empty where apt does not know
+    it.
+    """
     try:
         offer = facts.offers.untold.get(metapackage)
     except UnknownFact:
@@ -323,10 +427,15 @@ def _why_none(facts: Facts, full: str) -> str:
     if kernel := _kernel_flavour(facts):
         return f"apt has no linux-modules-nvidia-{full}-{kernel}"
     image = f"linux-image-{facts.kernel.flavour}"
-    return f"no kernel metapackage is installed ({image} or the like), and `ubuntu-drivers` names none"
+    return (
+        f"no kernel metapackage is installed ({image} or the like), and `ubuntu-drivers` names none"
+    )
 
 
 def _kernel_flavour(facts: Facts) -> str:
-    """The name of the kernel metapackage that is installed and brings kernels of the flavour that runs; empty for a
-    kernel that is not Ubuntu's."""
-    return max(select_metapackages(facts.packages.brought, facts.kernel.flavour), key=len, default="")
+    """The name of the kernel metapackage that is installed and brings kernels of the flavour that
+    runs; empty for a kernel that is not Ubuntu's.
+    """
+    return max(
+        select_metapackages(facts.packages.brought, facts.kernel.flavour), key=len, default=""
+    )

@@ -19,28 +19,38 @@ if TYPE_CHECKING:
 
 
 def compare(rule: Rule, wishes: Sequence[Wish], context: Context, policy: Policy) -> list[Finding]:
-    """What is found of the wishes of a rule, kind by kind; a kind that needs what could not be read is unknown."""
+    """What is found of the wishes of a rule, kind by kind; a kind that needs what could not be read
+    is unknown.
+    """
     findings: list[Finding] = []
     for kind in dict.fromkeys(wish.kind for wish in wishes):
         try:
-            findings += _compare_kind(kind, tuple(wish for wish in wishes if wish.kind == kind), context, policy)
+            findings += _compare_kind(
+                kind, tuple(wish for wish in wishes if wish.kind == kind), context, policy
+            )
         except UnknownFact as error:
             findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.reason))
         except HosttuneError as error:  # a template that does not take the values of this rule
-            findings.append(Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint))
-    spoken: dict[str, dict[int, Wish]] = {}  # subject or name -> the wishes that say something of it
+            findings.append(
+                Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint)
+            )
+    # subject or name -> the wishes that say something of it
+    spoken: dict[str, dict[int, Wish]] = {}
     for number, wish in enumerate(wishes):
         if wish.message or wish.todo or wish.is_fault:
             for called in (wish.name, wish.subject):
                 spoken.setdefault(called, {})[number] = wish
     return [
-        _expose(_put_in_words(finding, spoken.get(finding.subject, {}).values()), rule.exposes) for finding in findings
+        _expose(_put_in_words(finding, spoken.get(finding.subject, {}).values()), rule.exposes)
+        for finding in findings
     ]
 
 
-def _compare_kind(kind: str, wishes: tuple[Wish, ...], context: Context, policy: Policy) -> tuple[Finding, ...]:
-    """Where a subject of the wishes is waived and differs, it is compared by itself: what the others write must not
-    hold its value.
+def _compare_kind(
+    kind: str, wishes: tuple[Wish, ...], context: Context, policy: Policy
+) -> tuple[Finding, ...]:
+    """Where a subject of the wishes is waived and differs, it is compared by itself: what the
+    others write must not hold its value.
     """
     together = wish_kinds()[kind].compare(wishes, context)
     waived = [wish for wish in wishes if policy.waives(wish.rule, wish.subject)]
@@ -48,11 +58,16 @@ def _compare_kind(kind: str, wishes: tuple[Wish, ...], context: Context, policy:
     if len(waived) in {0, len(wishes)} or not differing & {wish.subject for wish in waived}:
         return together
     others = tuple(wish for wish in wishes if wish not in waived)
-    return (*wish_kinds()[kind].compare(others, context), *wish_kinds()[kind].compare(tuple(waived), context))
+    return (
+        *wish_kinds()[kind].compare(others, context),
+        *wish_kinds()[kind].compare(tuple(waived), context),
+    )
 
 
 def _put_in_words(finding: Finding, own: Collection[Wish]) -> Finding:
-    """A difference in the words of its wishes, where these have some. What the kind says is evidence then."""
+    """A difference in the words of its wishes, where these have some. What the kind says is
+    evidence then.
+    """
     if any(wish.is_fault for wish in own) and finding.verdict in {Verdict.DIFFERS, Verdict.ADVICE}:
         finding = replace(finding, is_fault=True)  # also where it is someone's decision
     if finding.verdict is not Verdict.DIFFERS or not own:
@@ -70,7 +85,9 @@ def _expose(finding: Finding, exposes: str) -> Finding:
     if not exposes or not finding.changes:
         return finding
     changes = (
-        replace(change, reason=f"exposes {exposes}" + (f"; {change.reason}" if change.reason else ""))
+        replace(
+            change, reason=f"exposes {exposes}" + (f"; {change.reason}" if change.reason else "")
+        )
         for change in finding.changes
     )
     return replace(finding, changes=tuple(changes))

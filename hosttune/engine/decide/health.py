@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from hosttune.values import Finding
 
 _ACCEPTED = frozenset({HoldKind.WAIVED, HoldKind.DEFERRED, HoldKind.ORPHANED})
-_NOBODY = "no rule can judge this host: it is a container or an image, or the policy switches off all that could"
+_NOBODY = (
+    "no rule can judge this host: it is a container or an image, or the policy switches off all "
+    "that could"
+)
 
 
 class Fitness(Level):
-    """Whether a host may take work, mildest first. What could not be seen is worse than fit, and better than a known
-    weakness: that one is certain.
+    """Whether a host may take work, mildest first. What could not be seen is worse than fit, and
+    better than a known weakness: that one is certain.
     """
 
     FIT = "fit"
@@ -42,12 +45,18 @@ class HealthPoint:
     @property
     def sentence(self) -> str:
         """What it is, with the thing that it is about."""
-        return f"{self.subject}: {self.reason}" if self.subject and self.subject not in self.reason else self.reason
+        return (
+            f"{self.subject}: {self.reason}"
+            if self.subject and self.subject not in self.reason
+            else self.reason
+        )
 
 
 @frozen
 class NodeHealth:
-    """The worst of its points, which stand worst first; `asked` are the rules that had something to look at."""
+    """The worst of its points, which stand worst first; `asked` are the rules that had something to
+    look at.
+    """
 
     fitness: Fitness
     points: tuple[HealthPoint, ...]
@@ -64,7 +73,9 @@ class NodeHealth:
         return tuple(dict.fromkeys(point.rule for point in self.points if point.fitness is fitness))
 
 
-def judge(findings: Iterable[Finding], drains: Drains = NO_DRAINS, sole: Iterable[str] = ()) -> NodeHealth:
+def judge(
+    findings: Iterable[Finding], drains: Drains = NO_DRAINS, sole: Iterable[str] = ()
+) -> NodeHealth:
     """The health that these findings amount to; `sole` are the rules of --only."""
     listed = [one for one in findings if one.hold.kind not in _ACCEPTED]
     points = [
@@ -89,6 +100,8 @@ def _make_unjudged_point(sole: str) -> HealthPoint:
 def _judge_fitness(finding: Finding, drains: Drains) -> Fitness:
     if finding.is_fault or finding.impairs:  # both: it does its work until the next boot
         is_dead = finding.is_fault and not finding.impairs
-        is_unfit = finding.rule not in drains.no_drain_for if is_dead else finding.rule in drains.drain_for
+        is_unfit = (
+            finding.rule not in drains.no_drain_for if is_dead else finding.rule in drains.drain_for
+        )
         return Fitness.UNFIT if is_unfit else Fitness.IMPAIRED
     return Fitness.UNKNOWN if finding.verdict is Verdict.UNKNOWN else Fitness.FIT

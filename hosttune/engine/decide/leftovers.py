@@ -1,4 +1,6 @@
-"""What earlier runs left for rules that no longer ask for it: it stays, and is reported until it is undone. Pure."""
+"""What earlier runs left for rules that no longer ask for it: it stays, and is reported until it is
+undone. Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def find_orphans(
 ) -> tuple[Finding, ...]:
     """A finding for each rule that was applied and does not ask for it any more, with the reason.
 
-    `findings` are those of the selected rules, `state` the present values at the addresses of the ledger.
+    `findings` are those of the selected rules, `state` the present values at the addresses of the
+    ledger.
     """
     verdicts: dict[str, set[Verdict]] = {}
     for finding in findings:
@@ -53,8 +56,12 @@ def find_orphans(
     )
 
 
-def _why_left(rule: str, catalog: Catalog, policy: Policy, verdicts: Mapping[str, set[Verdict]]) -> str:
-    """Why what a rule did is no one's any more; empty where it still asks for it, under whatever name."""
+def _why_left(
+    rule: str, catalog: Catalog, policy: Policy, verdicts: Mapping[str, set[Verdict]]
+) -> str:
+    """Why what a rule did is no one's any more; empty where it still asks for it, under whatever
+    name.
+    """
     now = catalog.current(rule)
     if now not in catalog.rules:
         return "of a rule that there is no more"
@@ -69,15 +76,25 @@ def _why_left(rule: str, catalog: Catalog, policy: Policy, verdicts: Mapping[str
     return "waived now" if policy.waives(now, "") else ""
 
 
-def rules_left(left: Iterable[Finding], ledger: Mapping[Address, Applied], catalog: Catalog) -> tuple[str, ...]:
+def rules_left(
+    left: Iterable[Finding], ledger: Mapping[Address, Applied], catalog: Catalog
+) -> tuple[str, ...]:
     """The names of rules whose files stay: those that no one asks for, and former names."""
-    former = (applied.rule for applied in ledger.values() if catalog.current(applied.rule) != applied.rule)
+    former = (
+        applied.rule for applied in ledger.values() if catalog.current(applied.rule) != applied.rule
+    )
     return tuple(sorted({*(finding.rule for finding in left), *former}))
 
 
 def add_undo_step(finding: Finding, left: Iterable[str]) -> Finding:
-    """The finding; where a file that we wrote for one of these rules is against it, how that goes away."""
+    """The finding; where a file that we wrote for one of these rules is against it, how that goes
+    away.
+    """
     if finding.hold.kind is not HoldKind.OWNED:
         return finding
     rule = next((one for one in left if f"{DROPIN}{one}." in finding.hold.detail), "")
-    return replace(finding, todo=f"undo it first: sudo hosttune undo --rule {quote(rule)} --yes") if rule else finding
+    return (
+        replace(finding, todo=f"undo it first: sudo hosttune undo --rule {quote(rule)} --yes")
+        if rule
+        else finding
+    )

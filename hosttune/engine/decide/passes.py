@@ -1,5 +1,5 @@
-"""From rules to findings: the passes, in the order in which they run. They read the host only through its facts and
-through the kinds of wishes, and change nothing.
+"""From rules to findings: the passes, in the order in which they run. They read the host only
+through its facts and through the kinds of wishes, and change nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Past:
 
     ledger: Mapping[Address, Applied]
     problem: str  # why the journal could not be read in full; empty when it could
-    came_back: Mapping[Address, tuple[Value, str]]  # values on trial that went back by themselves: when and why
+    # values on trial that went back by themselves: when and why
+    came_back: Mapping[Address, tuple[Value, str]]
 
 
 def run_passes(
@@ -63,10 +64,14 @@ def run_passes(
     blocked = {finding.rule for finding in unread}
     able = tuple(rule for rule in rules if rule.id not in blocked)
     compared = tuple(compare_rules(able, wishes, state, past, facts, policy))
-    findings = merge_findings((*(one for each in evaluations for one in each.findings), *unread, *compared))
+    findings = merge_findings(
+        (*(one for each in evaluations for one in each.findings), *unread, *compared)
+    )
     orphans = _find_left(past.ledger, catalog, policy, findings, facts)
     refused = {**{rule: explain_clash(rule, *one) for rule, one in clashes.items()}, **(held or {})}
-    held_back = tuple(hold_back(one, policy, facts, past.ledger, refused, past.came_back) for one in findings)
+    held_back = tuple(
+        hold_back(one, policy, facts, past.ledger, refused, past.came_back) for one in findings
+    )
     findings = hold_siblings(findings, held_back)
     names = rules_left(orphans, past.ledger, catalog)
     findings = tuple(add_undo_step(one, names) for one in findings)
@@ -74,9 +79,11 @@ def run_passes(
     return add_reboot_notes((*findings, *orphans))
 
 
-def evaluate_rules(rules: Sequence[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:
-    """A rule whose expression cannot be computed (a division by zero, too much work) is unknown; the others go on, with
-    what it leaves of the budget of the host.
+def evaluate_rules(
+    rules: Sequence[Rule], catalog: Catalog, policy: Policy, facts: Facts
+) -> Iterator[Evaluation]:
+    """A rule whose expression cannot be computed (a division by zero, too much work) is unknown;
+    the others go on, with what it leaves of the budget of the host.
     """
     left = MAX_HOST
     for number, rule in enumerate(rules, 1):
@@ -86,12 +93,17 @@ def evaluate_rules(rules: Sequence[Rule], catalog: Catalog, policy: Policy, fact
         try:
             yield evaluate(rule, facts, policy.params_of(rule, catalog), policy.declared, budget)
         except HosttuneError as error:
-            yield Evaluation(rule, (Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint),))
+            yield Evaluation(
+                rule,
+                (Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint),),
+            )
         left += max(0, budget.left)
 
 
 def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Finding, ...]]:
-    """Read every address that the wishes name, once; a wish whose addresses hang on an unread fact is unknown."""
+    """Read every address that the wishes name, once; a wish whose addresses hang on an unread fact
+    is unknown.
+    """
     state: dict[Address, Value] = {}
     unknown = []
     for wish in wishes:
@@ -109,7 +121,12 @@ def read_address(address: Address, reader: Reader) -> Value:
 
 
 def compare_rules(
-    rules: Sequence[Rule], wishes: Iterable[Wish], state: State, past: Past, facts: Facts, policy: Policy
+    rules: Sequence[Rule],
+    wishes: Iterable[Wish],
+    state: State,
+    past: Past,
+    facts: Facts,
+    policy: Policy,
 ) -> Iterator[Finding]:
     """What is found of the wishes of each of these rules."""
     own: dict[str, list[Wish]] = {}
@@ -122,8 +139,8 @@ def compare_rules(
 
 
 def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding per rule and subject. What is held or unknown in one part holds the other parts: a rule's changes
-    stand or fall together. What waits (for a reboot) does not hold the rest.
+    """One finding per rule and subject. What is held or unknown in one part holds the other parts:
+    a rule's changes stand or fall together. What waits (for a reboot) does not hold the rest.
     """
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
@@ -136,18 +153,24 @@ def _merge(group: list[Finding]) -> Finding:
         return group[0]
     group = sorted(group, key=lambda finding: not finding.is_fault)  # what counts most comes first
     worst = min(group, key=lambda finding: _SEVERITY.index(finding.verdict))
-    obstacle = next((f for f in group if f.hold and f.hold.kind not in {HoldKind.WAITING, HoldKind.DEFERRED}), None)
+    obstacle = next(
+        (f for f in group if f.hold and f.hold.kind not in {HoldKind.WAITING, HoldKind.DEFERRED}),
+        None,
+    )
     is_deferred = worst.verdict is Verdict.UNKNOWN and all(
         one.hold.kind is HoldKind.DEFERRED for one in group if one.verdict is Verdict.UNKNOWN
     )
     troubles = [f for f in group if f.verdict is Verdict.DIFFERS]
     waiting = next((f for f in group if f.hold.kind is HoldKind.WAITING), None)
-    waiting = waiting if all(f.hold or f.changes for f in troubles) else None  # what just differs does not wait
+    # what just differs does not wait
+    waiting = waiting if all(f.hold or f.changes for f in troubles) else None
     changes = tuple(change for finding in group for change in finding.changes)
     if worst.verdict is Verdict.UNKNOWN or obstacle:
         changes = ()
     held = obstacle or (waiting if not changes else None)
-    hold = Hold(HoldKind.DEFERRED) if is_deferred and not obstacle else held.hold if held else Hold()
+    hold = (
+        Hold(HoldKind.DEFERRED) if is_deferred and not obstacle else held.hold if held else Hold()
+    )
     return Finding(
         worst.rule,
         worst.subject,
@@ -159,16 +182,25 @@ def _merge(group: list[Finding]) -> Finding:
         join_steps(finding.todo for finding in group),
         is_fault=any(finding.is_fault for finding in group),
         blocks_reboot=any(finding.blocks_reboot for finding in group),
-        impairs=any(one.impairs for one in group) and all(one.impairs for one in group if one.is_fault),
+        impairs=any(one.impairs for one in group)
+        and all(one.impairs for one in group if one.is_fault),
         yields_to=group[0].yields_to if len({one.yields_to for one in group}) == 1 else "",
     )
 
 
 def _find_left(
-    ledger: Mapping[Address, Applied], catalog: Catalog, policy: Policy, findings: tuple[Finding, ...], facts: Facts
+    ledger: Mapping[Address, Applied],
+    catalog: Catalog,
+    policy: Policy,
+    findings: tuple[Finding, ...],
+    facts: Facts,
 ) -> tuple[Finding, ...]:
     if policy.sole:  # the others are not reported
-        ledger = {address: one for address, one in ledger.items() if catalog.current(one.rule) in policy.sole}
+        ledger = {
+            address: one
+            for address, one in ledger.items()
+            if catalog.current(one.rule) in policy.sole
+        }
     if not ledger:
         return ()
     state = {address: read_address(address, facts.reader) for address in ledger}
@@ -178,7 +210,10 @@ def _find_left(
 def explain_clash(rule: str, others: tuple[str, ...], what: str) -> Reason:
     """Why a rule is held that contradicts these others, or itself, and what to do."""
     if others == (rule,):
-        return f"it contradicts itself on {what}", f"correct the rule, or ignore it: ignore: [{rule}]"
+        return (
+            f"it contradicts itself on {what}",
+            f"correct the rule, or ignore it: ignore: [{rule}]",
+        )
     named = " and ".join(one for one in others if one != rule)
     return f"it contradicts {named} on {what}", "ignore one of them, or let both ask for the same"
 
@@ -191,9 +226,10 @@ def hold_back(
     refused: Mapping[str, Reason],
     came_back: Mapping[Address, tuple[Value, str]] | None = None,
 ) -> Finding:
-    """The finding as a waiver leaves it; its changes become a hold where an earlier revert, the policy or running work
-    forbids them, or their rule is `refused`: it contradicts another, or failed where the plan was tried. `came_back`:
-    the values that were on trial and went back by themselves, each with when and why.
+    """The finding as a waiver leaves it; its changes become a hold where an earlier revert, the
+    policy or running work forbids them, or their rule is `refused`: it contradicts another, or
+    failed where the plan was tried. `came_back`: the values that were on trial and went back by
+    themselves, each with when and why.
     """
     finding = policy.waive(finding)
     if not finding.changes:
@@ -205,7 +241,8 @@ def hold_back(
     if reverted:
         applied = ledger[reverted[0]]
         hold = Hold(
-            HoldKind.REVERTED, f"({describe_place(reverted[0])}, set in {applied.times} runs, last {applied.run_id})"
+            HoldKind.REVERTED,
+            f"({describe_place(reverted[0])}, set in {applied.times} runs, last {applied.run_id})",
         )
         afresh = f"sudo hosttune undo --rule {quote(finding.rule)} --yes starts afresh"
         todo = f"find out who sets it back, or ignore {finding.rule}; {afresh}"
@@ -230,8 +267,9 @@ def hold_back(
 
 
 def hold_siblings(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings of `after`, which hold_back made of `before`. What differs and has no change of its own is made by
-    the drop-in that another finding of its rule carries: where the rule has no change left, it is held with that one.
+    """The findings of `after`, which hold_back made of `before`. What differs and has no change of
+    its own is made by the drop-in that another finding of its rule carries: where the rule has no
+    change left, it is held with that one.
     """
     listed = tuple(after)
     changing = {one.rule for one in listed if one.changes}
@@ -240,16 +278,23 @@ def hold_siblings(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[
         if old.changes and new.hold and new.rule not in changing:
             carriers.setdefault(new.rule, new)
     return tuple(
-        replace(one, hold=carriers[one.rule].hold, todo=join_steps((carriers[one.rule].todo, one.todo)))
-        if one.rule in carriers and one.verdict is Verdict.DIFFERS and not one.hold and not one.is_fault
+        replace(
+            one, hold=carriers[one.rule].hold, todo=join_steps((carriers[one.rule].todo, one.todo))
+        )
+        if one.rule in carriers
+        and one.verdict is Verdict.DIFFERS
+        and not one.hold
+        and not one.is_fault
         else one
         for one in listed
     )
 
 
-def _why_came_back(finding: Finding, policy: Policy, came_back: Mapping[Address, tuple[Value, str]]) -> str:
-    """When and why a value that this finding would set anew went back by itself; empty where none did, or where
-    someone asks for it again.
+def _why_came_back(
+    finding: Finding, policy: Policy, came_back: Mapping[Address, tuple[Value, str]]
+) -> str:
+    """When and why a value that this finding would set anew went back by itself; empty where none
+    did, or where someone asks for it again.
     """
     if finding.rule in policy.again:
         return ""
@@ -268,22 +313,31 @@ def drop_double_changes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     seen: set[tuple[Address, Value]] = set()
     found = []
     for finding in findings:
-        kept = tuple(change for change in finding.changes if (change.address, change.after) not in seen)
+        kept = tuple(
+            change for change in finding.changes if (change.address, change.after) not in seen
+        )
         seen |= {(change.address, change.after) for change in kept}
-        found.append(finding if len(kept) == len(finding.changes) else replace(finding, changes=kept))
+        found.append(
+            finding if len(kept) == len(finding.changes) else replace(finding, changes=kept)
+        )
     return tuple(found)
 
 
 def drop_repeated(findings: Iterable[Finding], policy: Policy) -> tuple[Finding, ...]:
-    """The findings, without the advice that the rule it yields to gives of the same subject and takes no less
-    seriously. A rule for which the policy drains a node yields to none. None of them yields afterwards.
+    """The findings, without the advice that the rule it yields to gives of the same subject and
+    takes no less seriously. A rule for which the policy drains a node yields to none. None of them
+    yields afterwards.
     """
     listed = tuple(findings)
     first = {one.yields_to for one in listed} - {""}
     reported = {(one.rule, one.subject): one for one in listed if one.rule in first and one.reason}
     found = []
     for one in listed:
-        other = reported.get((one.yields_to, one.subject)) if one.rule not in policy.drains.drain_for else None
+        other = (
+            reported.get((one.yields_to, one.subject))
+            if one.rule not in policy.drains.drain_for
+            else None
+        )
         is_repeated = (
             other is not None
             and one.verdict is Verdict.ADVICE

@@ -22,7 +22,9 @@ _REBOOT = regex(r"(?<![\w-])reboots?(?![\w-])")  # not within the name of a rule
 
 
 def digest(changes: Iterable[Change]) -> str:
-    """The digest of a plan: sha256 over its changes alone, so that equal hosts have equal digests."""
+    """The digest of a plan: sha256 over its changes alone, so that equal hosts have equal
+    digests.
+    """
     import hashlib  # OpenSSL with it, which takes its time: what shows no digest does without
 
     return hashlib.sha256(encode_canonically(tuple(changes))).hexdigest()
@@ -46,8 +48,9 @@ def waits_for_reboot(finding: Finding) -> bool:
 
 
 def reboot_blockers(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """The rules that say that something must be solved before the host is booted again, also where someone accepted
-    that: a boot makes it worse."""
+    """The rules that say that something must be solved before the host is booted again, also where
+    someone accepted that: a boot makes it worse.
+    """
     return tuple(dict.fromkeys(finding.rule for finding in findings if finding.blocks_reboot))
 
 
@@ -59,13 +62,16 @@ def asks_for_reboot(todo: str) -> bool:
 def leads_to_boot(findings: Iterable[Finding], changes: Iterable[Change]) -> bool:
     """Whether a reboot follows from them, or is advised."""
     return any(one.activation is Activation.REBOOT for one in changes) or any(
-        waits_for_reboot(one) or (asks_for_reboot(one.todo) and not one.blocks_reboot) for one in findings
+        waits_for_reboot(one) or (asks_for_reboot(one.todo) and not one.blocks_reboot)
+        for one in findings
     )
 
 
-def guard_changes(changes: tuple[Change, ...], facts: Facts, *, may_break: bool) -> tuple[tuple[Change, ...], Hold]:
-    """The changes, those that disturb GPU work with a line for each thing that runs and that they will break; or the
-    hold that lists it, where nothing may be broken.
+def guard_changes(
+    changes: tuple[Change, ...], facts: Facts, *, may_break: bool
+) -> tuple[tuple[Change, ...], Hold]:
+    """The changes, those that disturb GPU work with a line for each thing that runs and that they
+    will break; or the hold that lists it, where nothing may be broken.
     """
     if not any(change.disturbs is Disturbs.GPU_WORK for change in changes):
         return changes, Hold()
@@ -74,13 +80,17 @@ def guard_changes(changes: tuple[Change, ...], facts: Facts, *, may_break: bool)
         return changes, Hold(HoldKind.BUSY, "; ".join(running))
     breaks = tuple(f"{BREAKS}{sentence}" for sentence in running)
     return tuple(
-        replace(change, details=(*change.details, *breaks)) if change.disturbs is Disturbs.GPU_WORK else change
+        replace(change, details=(*change.details, *breaks))
+        if change.disturbs is Disturbs.GPU_WORK
+        else change
         for change in changes
     ), Hold()
 
 
 def running_work(facts: Facts) -> tuple[str, ...]:
-    """What GPU work runs now, a sentence each; what cannot be read counts as running. Empty on an idle host."""
+    """What GPU work runs now, a sentence each; what cannot be read counts as running. Empty on an
+    idle host.
+    """
     try:
         return facts.work.evidence if facts.work.is_gpu_busy else ()
     except UnknownFact as unknown:
@@ -98,5 +108,7 @@ def list_unannounced(change: Change, facts: Facts) -> tuple[str, ...]:
 def stage(changes: Iterable[Change]) -> Stage:
     """One stage: its changes in the order of the rules, its triggers once each."""
     listed = tuple(changes)
-    triggers: dict[Trigger, None] = dict.fromkeys(trigger for change in listed for trigger in change.triggers)
+    triggers: dict[Trigger, None] = dict.fromkeys(
+        trigger for change in listed for trigger in change.triggers
+    )
     return Stage(listed, tuple(triggers))

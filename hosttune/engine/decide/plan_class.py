@@ -1,7 +1,8 @@
 """What hosts of one plan show alike, so that the changes of one of them can stand for all. Pure.
 
-A digest is about what changes do. What only describes them (details, risk, disturbance) comes from a host, too: a
-host that says something else is of another class. What equal hosts have of their own is shown where all have the same.
+A digest is about what changes do. What only describes them (details, risk, disturbance) comes from
+a host, too: a host that says something else is of another class. What equal hosts have of their own
+is shown where all have the same.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _OTHERS = Unreadable("these hosts have different values")
 
 
 def in_common(change: Change) -> Change:
-    """The change without what equal hosts have of their own: the kernel's name of a device, the value that a live
-    setting has (codec.encode_canonically tells why), a line of its fstab, and a reason, which names sizes.
+    """The change without what equal hosts have of their own: the kernel's name of a device, the
+    value that a live setting has (codec.encode_canonically tells why), a line of its fstab, and a
+    reason, which names sizes.
     """
     address, before = change.address, change.before
     if change.device:

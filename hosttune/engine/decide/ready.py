@@ -1,7 +1,9 @@
-"""What a host that is to take work only as approved does at a boot: apply, reboot once, let work in, or hold it. Pure.
+"""What a host that is to take work only as approved does at a boot: apply, reboot once, let work
+in, or hold it. Pure.
 
-The marks of earlier boots are kept by boot id (/proc/sys/kernel/random/boot_id), never by time: clocks jump at a first
-boot. They are forgotten when the host was ready, so that each change may have its reboot, and none has two.
+The marks of earlier boots are kept by boot id (/proc/sys/kernel/random/boot_id), never by time:
+clocks jump at a first boot. They are forgotten when the host was ready, so that each change may
+have its reboot, and none has two.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Standing(Word):
 
 @frozen
 class ReadyState:
-    """What is kept of this: the last boot that was looked at, and the reboots since the host was ready."""
+    """What is kept of this: the last boot that was looked at, and the reboots since the host was
+    ready.
+    """
 
     standing: Standing
     boot_id: str
@@ -53,8 +57,10 @@ class ReadyState:
     at: int = 0  # seconds since 1970
     reboots: tuple[str, ...] = ()  # ids of the boots that were ended so, since the last success
     allowed: int = 1  # reboots until the next success
-    approval: str = ""  # of an `apply --yes --reboot` that goes on after the boot: what its yes covers
-    machine: str = ""  # `machine_id_hash` of the machine that it is of: no clone takes it for its own
+    # of an `apply --yes --reboot` that goes on after the boot: what its yes covers
+    approval: str = ""
+    # `machine_id_hash` of the machine that it is of: no clone takes it for its own
+    machine: str = ""
     run: str = ""  # the first run of what goes on after the boot: one undo takes back all of it
 
     @property
@@ -70,7 +76,9 @@ def state_to_json(state: ReadyState) -> dict[str, Any]:
 
 def parse_state(content: str | bytes, name: str) -> ReadyState:
     """What `state_to_json` made. Raises BadInput where it is something else."""
-    return read_document(ReadyState, content, name, f"see what it says, then remove it: sudo rm {quote(name)}")
+    return read_document(
+        ReadyState, content, name, f"see what it says, then remove it: sudo rm {quote(name)}"
+    )
 
 
 @frozen
@@ -80,7 +88,8 @@ class GateUnits:
     holds: bool = False  # hosttune-ready.service is enabled, or something requires it
     is_open: bool = False  # it ended well in this boot
     has_failed: bool = False  # it did, and holds what requires it
-    is_left_out: bool = False  # a condition of it does not hold in this boot: hosttune.ready=off, a container
+    # a condition of it does not hold in this boot: hosttune.ready=off, a container
+    is_left_out: bool = False
     is_running: bool = False  # it, or hosttune-continue.service
     goes_on: bool = False  # hosttune-continue.service is enabled
 
@@ -103,7 +112,11 @@ def read_outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Ou
         return Outlook(False)
     if units.has_failed:
         how = "was ended before it was done" if is_known else "failed before it could say why"
-        return Outlook(False, f"hosttune-ready.service {how}, and holds work: journalctl --boot --unit=hosttune-ready")
+        return Outlook(
+            False,
+            f"hosttune-ready.service {how}, and holds work: "
+            "journalctl --boot --unit=hosttune-ready",
+        )
     if units.holds and not units.is_left_out:
         return _of_gate(units, is_known=is_known)
     return _without_gate(standing, units)
@@ -112,7 +125,9 @@ def read_outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Ou
 def _of_gate(units: GateUnits, *, is_known: bool) -> Outlook:
     if not units.is_open:
         return Outlook(False, "this boot was not looked at yet")
-    return Outlook(True, "" if is_known else "hosttune-ready.service let work start; what it said then is lost")
+    return Outlook(
+        True, "" if is_known else "hosttune-ready.service let work start; what it said then is lost"
+    )
 
 
 def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:
@@ -123,19 +138,25 @@ def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:
     if standing:
         return Outlook(standing is not Standing.STOPPED)
     why = "is left out in this boot" if units.is_left_out else "is off"
-    return Outlook(True, f"jobs may start: the boot gate (hosttune-ready.service) {why}, and no apply --reboot goes on")
+    return Outlook(
+        True,
+        f"jobs may start: the boot gate (hosttune-ready.service) {why}, and no apply --reboot goes "
+        "on",
+    )
 
 
 def begin_state(last: ReadyState | None, boot_id: str, at: int, machine: str) -> ReadyState:
     """The state while a boot is looked at, after what is known of earlier ones."""
     sentence = clean("the host is being brought to its plan")
     last = last or ReadyState(Standing.WORKING, boot_id, sentence)
-    return replace(last, standing=Standing.WORKING, boot_id=boot_id, sentence=sentence, at=at, machine=machine)
+    return replace(
+        last, standing=Standing.WORKING, boot_id=boot_id, sentence=sentence, at=at, machine=machine
+    )
 
 
 def not_ready(state: ReadyState, on_failure: str, why: str, *, goes_on: bool = False) -> ReadyState:
-    """The host is not as it should be: the policy says whether work starts on it (`on_failure`: hold or go), and what
-    `goes_on` after a boot ends. The reboots that there were still count.
+    """The host is not as it should be: the policy says whether work starts on it (`on_failure`:
+    hold or go), and what `goes_on` after a boot ends. The reboots that there were still count.
     """
     if goes_on:
         return replace(state, standing=Standing.STOPPED, sentence=clean(why), approval="", run="")
@@ -144,31 +165,37 @@ def not_ready(state: ReadyState, on_failure: str, why: str, *, goes_on: bool = F
 
 
 def why_not_approved(plan: Plan, approvals: Approvals, plans: str) -> str:
-    """Why this plan is not made at a boot; nothing where it is approved. `plans`: approved, all, or `yes`, for what
-    goes on after a boot and is covered by the yes before it alone.
+    """Why this plan is not made at a boot; nothing where it is approved. `plans`: approved, all, or
+    `yes`, for what goes on after a boot and is covered by the yes before it alone.
     """
     if plans == "all" or approvals.covers(plan):
         return ""
     if plans == "yes":
         return (
-            f"the plan {plan.digest[:12]} is not covered by the yes to {approvals.source}; look, then type that again: "
-            "hosttune apply --yes --reboot"
+            f"the plan {plan.digest[:12]} is not covered by the yes to {approvals.source}; look, "
+            "then type that again: hosttune apply --yes --reboot"
         )
     where = f"is not approved by {approvals.source}" if approvals.source else "is approved nowhere"
     return (
-        f"the plan {plan.digest[:12]} {where}; one of these lines in /etc/hosttune/approved approves it: "
-        f"{plan.digest[:12]} or: {approval_of(plan)}"
+        f"the plan {plan.digest[:12]} {where}; one of these lines in /etc/hosttune/approved "
+        f"approves it: {plan.digest[:12]} or: {approval_of(plan)}"
     )
 
 
 def why_not_known(findings: Iterable[Finding], rules: Iterable[Rule], drains: Drains) -> str:
-    """What cannot be read, so that a plan may lack changes, or what would hold the host is not seen, in a sentence;
-    `rules` are those that were asked. A log that a user has flooded holds no host back: what a boot has lost is seen
-    without it, and so is what the driver answers.
+    """What cannot be read, so that a plan may lack changes, or what would hold the host is not
+    seen, in a sentence; `rules` are those that were asked. A log that a user has flooded holds no
+    host back: what a boot has lost is seen without it, and so is what the driver answers.
     """
-    draining = {rule.id for rule in rules if rule.can_drain} - drains.no_drain_for | drains.drain_for
+    draining = {
+        rule.id for rule in rules if rule.can_drain
+    } - drains.no_drain_for | drains.drain_for
     telling = {rule.id for rule in rules if rule.want or rule.id in draining}
-    unknown = (one for one in findings if one.verdict is Verdict.UNKNOWN and not one.hold and one.rule in telling)
+    unknown = (
+        one
+        for one in findings
+        if one.verdict is Verdict.UNKNOWN and not one.hold and one.rule in telling
+    )
     listed = [one for one in unknown if not one.reason.startswith(MISSED_LINES)]
     more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
     return f"{listed[0].rule}: {listed[0].reason}{more}" if listed else ""
@@ -180,13 +207,16 @@ def why_not_made(receipt: Receipt) -> str:
         first = receipt.failed[0]
         more = f" (and {len(receipt.failed) - 1} more)" if len(receipt.failed) > 1 else ""
         return (
-            f"{describe_place(first.change.address)} ({first.change.rule}) failed: {first.error.splitlines()[0]}{more}"
+            f"{describe_place(first.change.address)} ({first.change.rule}) failed: "
+            f"{first.error.splitlines()[0]}{more}"
         )
     return "" if receipt.verified else "what was made did not verify"
 
 
 def why_not_fit(findings: Iterable[Finding], drains: Drains) -> str:
-    """What keeps this host from its work, and what to do, in a sentence; nothing where nothing does."""
+    """What keeps this host from its work, and what to do, in a sentence; nothing where nothing
+    does.
+    """
     health = judge(findings, drains)
     points = [point for point in health.points if point.fitness is Fitness.UNFIT]
     more = f" (and {len(points) - 1} more)" if len(points) > 1 else ""
@@ -198,10 +228,17 @@ def why_not_fit(findings: Iterable[Finding], drains: Drains) -> str:
 
 
 def why_no_reboot(
-    state: ReadyState, reasons: Iterable[str], obstacles: Iterable[str], *, allowed: int, is_boot: bool, volatile: str
+    state: ReadyState,
+    reasons: Iterable[str],
+    obstacles: Iterable[str],
+    *,
+    allowed: int,
+    is_boot: bool,
+    volatile: str,
 ) -> str:
-    """Why a host that waits for a boot is not booted now; nothing where it is. `allowed`: reboots until the next
-    success; `is_boot`: it is still starting up, so no one works here; `volatile`: what keeps its changes from lasting.
+    """Why a host that waits for a boot is not booted now; nothing where it is. `allowed`: reboots
+    until the next success; `is_boot`: it is still starting up, so no one works here; `volatile`:
+    what keeps its changes from lasting.
     """
     needed = "; ".join(reasons)
     if blocked := "; ".join(obstacles):
@@ -211,7 +248,9 @@ def why_no_reboot(
     if volatile:
         return f"a reboot would lose what was made, because {volatile}: {needed}"
     if not is_boot:
-        return f"a reboot is required, and this is not the boot: users may be at work here: {needed}"
+        return (
+            f"a reboot is required, and this is not the boot: users may be at work here: {needed}"
+        )
     if state.boot_id in state.reboots:
         return f"the reboot that was asked for has not come yet: {needed}"
     if len(state.reboots) >= allowed:

@@ -34,7 +34,9 @@ def reboot_answer(findings: Iterable[Finding], rules: Iterable[Rule]) -> RebootA
         return RebootAnswer(True, "a reboot is required:", waits)
     telling = {rule.id for rule in rules if can_wait(rule)}
     unknown = _list_reasons(
-        one for one in listed if one.rule in telling and not one.hold and one.verdict is Verdict.UNKNOWN
+        one
+        for one in listed
+        if one.rule in telling and not one.hold and one.verdict is Verdict.UNKNOWN
     )
     if unknown:
         return RebootAnswer(None, "it is not known whether a reboot is required:", unknown)
@@ -42,8 +44,8 @@ def reboot_answer(findings: Iterable[Finding], rules: Iterable[Rule]) -> RebootA
 
 
 def boots_of(plan: Plan) -> int:
-    """How often an apply boots this host until nothing waits: once for what takes effect at a boot, and once more after
-    a driver, whose settings can be made when it runs.
+    """How often an apply boots this host until nothing waits: once for what takes effect at a boot,
+    and once more after a driver, whose settings can be made when it runs.
     """
     waits = any(change.activation is Activation.REBOOT for change in plan.changes) or any(
         map(waits_for_reboot, plan.findings)
@@ -60,4 +62,7 @@ def can_wait(rule: Rule) -> bool:
 
 
 def _list_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(f"{one.rule}: {one.subject + ': ' if one.subject else ''}{one.reason or one.hold}" for one in findings)
+    return tuple(
+        f"{one.rule}: {one.subject + ': ' if one.subject else ''}{one.reason or one.hold}"
+        for one in findings
+    )

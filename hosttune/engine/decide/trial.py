@@ -1,8 +1,9 @@
 """What a run on trial tries, when, and how it goes back unless someone confirms it. Pure.
 
-What takes effect at once is tried now; what the next boot reads is tried in that boot, and its files are put back
-where no one confirms; an argument of the kernel is tried in an entry of GRUB's menu that is taken once, and is written
-down for good when it is confirmed. What cannot come back by itself is refused on trial before the first change.
+What takes effect at once is tried now; what the next boot reads is tried in that boot, and its
+files are put back where no one confirms; an argument of the kernel is tried in an entry of GRUB's
+menu that is taken once, and is written down for good when it is confirmed. What cannot come back by
+itself is refused on trial before the first change.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 _PACKAGES = frozenset({"package-set"})
 _MOUNT = "data-mount"
-_PAGES = ("vm.nr_hugepages", "vm.nr_hugepages_mempolicy")  # of those that a process holds the kernel gives none back
+# of those that a process holds the kernel gives none back
+_PAGES = ("vm.nr_hugepages", "vm.nr_hugepages_mempolicy")
 
 
 class TrialPart(Word):
@@ -77,20 +79,28 @@ class TrialPlan:
     @property
     def arguments(self) -> tuple[str, ...]:
         """What the kernel of the boot on trial gets besides, in the order of the plan."""
-        return tuple(dict.fromkeys(word for one in self.of(TrialPart.ONE_BOOT) for word in one.arguments))
+        return tuple(
+            dict.fromkeys(word for one in self.of(TrialPart.ONE_BOOT) for word in one.arguments)
+        )
 
     @property
     def dropped(self) -> tuple[str, ...]:
         """What it does not get any more."""
-        return tuple(dict.fromkeys(word for one in self.of(TrialPart.ONE_BOOT) for word in one.dropped))
+        return tuple(
+            dict.fromkeys(word for one in self.of(TrialPart.ONE_BOOT) for word in one.dropped)
+        )
 
     @property
     def later(self) -> tuple[Change, ...]:
-        """The changes that are made when the trial is confirmed: those that the kernel's arguments stand in."""
+        """The changes that are made when the trial is confirmed: those that the kernel's arguments
+        stand in.
+        """
         return tuple(one.change for one in self.of(TrialPart.ONE_BOOT))
 
     def make_plan(self, plan: Plan) -> Plan:
-        """The plan without what is made on confirmation; its digest stays that of all that was shown."""
+        """The plan without what is made on confirmation; its digest stays that of all that was
+        shown.
+        """
         later = self.later
         if not later:
             return plan
@@ -105,8 +115,8 @@ def plan_trial(
     notes: Iterable[str] = (),
     one_boot: Iterable[str] = (),
 ) -> TrialPlan:
-    """How the changes of a plan are tried under these terms. `one_boot`: why GRUB cannot be asked for one boot with
-    other arguments, a sentence each.
+    """How the changes of a plan are tried under these terms. `one_boot`: why GRUB cannot be asked
+    for one boot with other arguments, a sentence each.
     """
     why = "; ".join(one_boot)
     tried = tuple(_try_change(change, terms, why) for change in plan.changes)
@@ -120,27 +130,42 @@ def _try_change(change: Change, terms: TrialTerms, one_boot: str) -> TriedChange
     if change.reversible.startswith("no") or kind.invert(change) is None:
         return _keep_change(change, f"it cannot be undone: {change.reversible}")
     if change.disturbs is Disturbs.GPU_WORK:
-        return _keep_change(change, "it disturbs GPU work, so the work of any user would hold up its way back")
+        return _keep_change(
+            change, "it disturbs GPU work, so the work of any user would hold up its way back"
+        )
     if change.address.kind == _MOUNT:
-        return _keep_change(change, "a user with a file open there would hold up its way back, which unmounts it")
+        return _keep_change(
+            change, "a user with a file open there would hold up its way back, which unmounts it"
+        )
     if change.address.name.rpartition("/")[2] in (*_PAGES, "nr_hugepages"):
-        return _keep_change(change, "a process that holds huge pages would hold up its way back, which frees them")
+        return _keep_change(
+            change, "a process that holds huge pages would hold up its way back, which frees them"
+        )
     if change.activation is not Activation.REBOOT:
         return TriedChange(change, TrialPart.NOW)
-    return _tried_at_boot(change, one_boot) if terms.boot else TriedChange(change, TrialPart.UNTRIED)
+    return (
+        _tried_at_boot(change, one_boot) if terms.boot else TriedChange(change, TrialPart.UNTRIED)
+    )
 
 
 def _tried_at_boot(change: Change, one_boot: str) -> TriedChange:
     triggers = {trigger.kind for trigger in change.triggers}
     if "update-grub" in triggers:
-        before, after = (kernel_argument.arguments_in(value) for value in (change.before, change.after))
+        before, after = (
+            kernel_argument.arguments_in(value) for value in (change.before, change.after)
+        )
         added = tuple(word for word in after if word not in before)
         dropped = tuple(word for word in before if word not in after)
         if one_boot or not (added or dropped):
-            return _keep_change(change, one_boot or "it is not clear which arguments of the kernel it changes")
+            return _keep_change(
+                change, one_boot or "it is not clear which arguments of the kernel it changes"
+            )
         return TriedChange(change, TrialPart.ONE_BOOT, arguments=added, dropped=dropped)
     if "rebuild-initramfs" in triggers:
-        return _keep_change(change, "it goes into the initial RAM disk, and a boot that ends there cannot put it back")
+        return _keep_change(
+            change,
+            "it goes into the initial RAM disk, and a boot that ends there cannot put it back",
+        )
     if not kind_of(change.address).file_of(change.address.name):
         return _keep_change(change, "it is not a file that could be put back where a boot stops")
     return TriedChange(change, TrialPart.NEXT_BOOT)

@@ -1,7 +1,7 @@
 """Checks the types of an expression against the facts, and finds every fault at once.
 
-It supposes that expression_judge has judged which parts may stand in an expression. After a fault it goes on with Any,
-so one mistake makes one message.
+It supposes that expression_judge has judged which parts may stand in an expression. After a fault
+it goes on with Any, so one mistake makes one message.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Checker:
         self.scope = scope
         self.faults: list[tuple[str, str]] = []
         self.local: dict[str, Any] = {}  # comprehension variables
-        self.present: frozenset[str] = frozenset()  # what a test around this place has shown not to be None
+        # what a test around this place has shown not to be None
+        self.present: frozenset[str] = frozenset()
 
     def type_of(self, node: ast.expr) -> Any:
         make = _CHECKS.get(type(node))
@@ -76,13 +77,21 @@ class Checker:
             return Any
         text = ast.unparse(node.value)
         if is_optional(owner):
-            return self.fault(f"`{text}` may be None", f"test first: {text} is not None and {text}.{node.attr} ...")
+            return self.fault(
+                f"`{text}` may be None",
+                f"test first: {text} is not None and {text}.{node.attr} ...",
+            )
         fields = fields_of(owner)
         if node.attr in fields:
             return fields[node.attr]
         if not fields:
-            return self.fault(f"`{text}` is {name_type(owner)} and has no field {node.attr!r}", _use_of(owner, text))
-        return self.fault(f"{name_type(owner)} has no field {node.attr!r}", suggest_nearest(node.attr, fields))
+            return self.fault(
+                f"`{text}` is {name_type(owner)} and has no field {node.attr!r}",
+                _use_of(owner, text),
+            )
+        return self.fault(
+            f"{name_type(owner)} has no field {node.attr!r}", suggest_nearest(node.attr, fields)
+        )
 
     def subscript(self, node: ast.Subscript) -> Any:
         owner, index = self.type_of(node.value), self.type_of(node.slice)
@@ -92,7 +101,8 @@ class Checker:
         if owner is Any:
             return Any
         item, value = item_of(owner), value_of(owner)
-        name_fault = getattr(owner, "name_fault", None)  # of a fact whose items are asked for by name
+        # of a fact whose items are asked for by name
+        name_fault = getattr(owner, "name_fault", None)
         name = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if name_fault is not None and isinstance(name, str) and (wrong := name_fault(name)):
             return self.fault(*wrong)
@@ -127,7 +137,9 @@ class Checker:
         elif item_of(hint) is not None or value_of(hint) is not None:
             advice = f"write len({text}) > 0"
         else:
-            advice = f"compare it: {text} {'!= ' + repr('') if base_of_literal(hint) is str else '> 0'}"
+            advice = (
+                f"compare it: {text} {'!= ' + repr('') if base_of_literal(hint) is str else '> 0'}"
+            )
         self.fault(f"`{text}` is {name_type(hint)}, but a test is true or false", advice)
 
     def unary(self, node: ast.UnaryOp) -> Any:
@@ -140,7 +152,10 @@ class Checker:
         return base_of_literal(hint)
 
     def binary(self, node: ast.BinOp) -> Any:
-        left, right = base_of_literal(self.type_of(node.left)), base_of_literal(self.type_of(node.right))
+        left, right = (
+            base_of_literal(self.type_of(node.left)),
+            base_of_literal(self.type_of(node.right)),
+        )
         if left is Any or right is Any:
             return Any
         if is_number(left) and is_number(right):
@@ -148,7 +163,11 @@ class Checker:
             return int if whole else float
         if isinstance(node.op, ast.Add) and left is str and right is str:
             return str
-        if isinstance(node.op, ast.Add) and get_origin(left) is tuple and get_origin(right) is tuple:
+        if (
+            isinstance(node.op, ast.Add)
+            and get_origin(left) is tuple
+            and get_origin(right) is tuple
+        ):
             return list_of(join_types((item_of(left), item_of(right))))
         sides = f"{name_type(left)} and {name_type(right)}"
         hint = "str(number) makes text of a number" if {left, right} <= {int, float, str} else ""
@@ -176,9 +195,12 @@ class Checker:
         if NoneType in (left, right):
             if _spell_path(text) not in self.present:  # asked once more is superfluous, not wrong
                 self.fault(f"`{ast.unparse(text)}` is {name_type(hint)}, never None")
-        elif Literal in (get_origin(left), get_origin(right)) and base_of_literal(left) == base_of_literal(right):
+        elif Literal in (get_origin(left), get_origin(right)) and base_of_literal(
+            left
+        ) == base_of_literal(right):
             self.fault(
-                f"`{ast.unparse(one)}` is {name_type(left)}, never {name_type(right)}", _list_choices(left, right)
+                f"`{ast.unparse(one)}` is {name_type(left)}, never {name_type(right)}",
+                _list_choices(left, right),
             )
         else:
             self.mismatch(one, left, other, right)
@@ -196,7 +218,8 @@ class Checker:
         if base_of_literal(left) is str and base_of_literal(right) is str:
             sides = f"`{ast.unparse(one)}` and `{ast.unparse(other)}`"
             self.fault(
-                f"{sides} are texts, which have no order here", "compare version(text), a list of numbers, or int(text)"
+                f"{sides} are texts, which have no order here",
+                "compare version(text), a list of numbers, or int(text)",
             )
             return
         self.mismatch(one, left, other, right)
@@ -211,12 +234,15 @@ class Checker:
         else:
             hint = "test for None first" if is_optional(right) else ""
             self.fault(
-                f"`in` looks into a list, a mapping or a text; `{ast.unparse(other)}` is {name_type(right)}", hint
+                f"`in` looks into a list, a mapping or a text; `{ast.unparse(other)}` is "
+                f"{name_type(right)}",
+                hint,
             )
             return
         if not fit:
             self.fault(
-                f"`{ast.unparse(one)}` is {name_type(left)}, never in `{ast.unparse(other)}`, a {name_type(right)}",
+                f"`{ast.unparse(one)}` is {name_type(left)}, never in `{ast.unparse(other)}`, a "
+                f"{name_type(right)}",
                 _list_choices(left, right),
             )
 
@@ -226,7 +252,10 @@ class Checker:
             if {base_of_literal(left), base_of_literal(right)} in ({int, str}, {float, str})
             else ""
         )
-        sides = f"`{ast.unparse(one)}` is {name_type(left)}, `{ast.unparse(other)}` is {name_type(right)}"
+        sides = (
+            f"`{ast.unparse(one)}` is {name_type(left)}, `{ast.unparse(other)}` is "
+            f"{name_type(right)}"
+        )
         self.fault(f"these cannot be compared: {sides}", hint)
 
     def conditional(self, node: ast.IfExp) -> Any:
@@ -239,23 +268,29 @@ class Checker:
         self.present = outer
         if {base_of_literal(body), base_of_literal(orelse)} == _NUMBERS:
             return float
-        return body if body == orelse else join_types((base_of_literal(body), base_of_literal(orelse)))
+        return (
+            body if body == orelse else join_types((base_of_literal(body), base_of_literal(orelse)))
+        )
 
     def call(self, node: ast.Call) -> Any:
         helper = HELPERS.get(node.func.id) if isinstance(node.func, ast.Name) else None
         kinds = [
-            self.comprehension(item) if isinstance(item, ast.GeneratorExp) else self.type_of(item) for item in node.args
+            self.comprehension(item) if isinstance(item, ast.GeneratorExp) else self.type_of(item)
+            for item in node.args
         ]
         if helper is None:
             return Any
         for form in helper.forms:
             bindings: dict[Any, Any] = {}
             wanted = _spread_arguments(form, len(kinds))
-            if wanted is not None and all(fits(kind, want, bindings) for kind, want in zip(kinds, wanted, strict=True)):
+            if wanted is not None and all(
+                fits(kind, want, bindings) for kind, want in zip(kinds, wanted, strict=True)
+            ):
                 return bound(form.result, bindings)
         given = ", ".join(name_type(kind) for kind in kinds) or "nothing"
         return self.fault(
-            f"`{ast.unparse(node)}`: {ast.unparse(node.func)} does not take {given}", f"{helper.usage}: {helper.doc}"
+            f"`{ast.unparse(node)}`: {ast.unparse(node.func)} does not take {given}",
+            f"{helper.usage}: {helper.doc}",
         )
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
@@ -264,9 +299,15 @@ class Checker:
             items = self.type_of(clause.iter)
             item = item_of(items)
             if item is None:
-                hint = "test for None first" if is_optional(items) else _use_of(items, ast.unparse(clause.iter))
+                hint = (
+                    "test for None first"
+                    if is_optional(items)
+                    else _use_of(items, ast.unparse(clause.iter))
+                )
                 item = self.fault(
-                    f"`for` goes through a list; `{ast.unparse(clause.iter)}` is {name_type(items)}", hint
+                    f"`for` goes through a list; `{ast.unparse(clause.iter)}` is "
+                    f"{name_type(items)}",
+                    hint,
                 )
             if isinstance(clause.target, ast.Name):
                 name = clause.target.id
@@ -304,7 +345,9 @@ def _use_of(hint: Any, text: str) -> str:
 
 
 def _spell_path(node: ast.expr) -> str:
-    """The spelling of a value that stays the same wherever it is written; empty for what is worked out."""
+    """The spelling of a value that stays the same wherever it is written; empty for what is worked
+    out.
+    """
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -325,7 +368,9 @@ def _find_shown_paths(node: ast.expr, *, truth: bool) -> frozenset[str]:
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         op, other = node.ops[0], node.comparators[0]
         is_none = isinstance(other, ast.Constant) and other.value is None
-        differs = isinstance(op, (ast.IsNot, ast.NotEq)) if truth else isinstance(op, (ast.Is, ast.Eq))
+        differs = (
+            isinstance(op, (ast.IsNot, ast.NotEq)) if truth else isinstance(op, (ast.Is, ast.Eq))
+        )
         if is_none and differs and _spell_path(node.left):
             return frozenset({_spell_path(node.left)})
     return frozenset()

@@ -1,11 +1,13 @@
-"""How expressions calculate: a walk over the parsed expression, within bounds, with numbers and texts kept apart.
+"""How expressions calculate: a walk over the parsed expression, within bounds, with numbers and
+texts kept apart.
 
-Values are Python's, with one kind of list: displays and comprehensions make tuples, lists from outside become tuples.
-What could not be read raises UnknownFact when it is touched. It flows through every operator: `and`, `or`, `any` and
-`all` still answer where the unknown part cannot matter, everything else becomes unknown.
+Values are Python's, with one kind of list: displays and comprehensions make tuples, lists from
+outside become tuples. What could not be read raises UnknownFact when it is touched. It flows
+through every operator: `and`, `or`, `any` and `all` still answer where the unknown part cannot
+matter, everything else becomes unknown.
 
-Records and images bring rules of others, so all that an evaluation does is charged to a `Budget`: each part that is
-looked at, each item, each character that is made or read.
+Records and images bring rules of others, so all that an evaluation does is charged to a `Budget`:
+each part that is looked at, each item, each character that is made or read.
 """
 
 from __future__ import annotations
@@ -27,16 +29,19 @@ from hosttune.values import Unreadable
 MAX_INTEGER = 1 << 128
 MAX_LENGTH = 1 << 20  # characters of a text, items of a list
 MAX_STEPS = 100_000  # of all comprehensions of one evaluation together
-# Parts, items and characters of one rule on one host, and of all its rules. On the largest built host ours take at most
-# 164,218 and 747,608; of 23,000 mounts a rule takes 6,122,961.
+# Parts, items and characters of one rule on one host, and of all its rules. On the largest built
+# host ours take at most 164,218 and 747,608; of 23,000 mounts a rule takes 6,122,961.
 MAX_RULE = 1 << 24
 MAX_HOST = 1 << 26
 PER_PATTERN = 64  # what each character of a pattern costs to compile
-PER_COMPILE = 8  # characters that a pattern counts for besides, as the compiler takes its time for the shortest, too
-PER_LOOK = 100  # what it costs to ask a fact by name, besides each byte that is read and each item that is gone through
+# characters that a pattern counts for besides, as the compiler takes its time for the shortest, too
+PER_COMPILE = 8
+# what it costs to ask a fact by name, besides each byte that is read and each item that is gone
+# through
+PER_LOOK = 100
 
-# What an expression can do wrong while it is evaluated, as against a fact that is unknown. OverBudget is none of them:
-# nothing may go on after it.
+# What an expression can do wrong while it is evaluated, as against a fact that is unknown.
+# OverBudget is none of them: nothing may go on after it.
 ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 # By type: isinstance would ask every fact for its __class__ as well.
@@ -44,11 +49,14 @@ _MAPPINGS = frozenset({dict, MappingProxyType})
 _UNDECIDED = object()
 
 Bound: TypeAlias = Mapping[str, Any]  # the variables of the comprehensions around
-Outcome: TypeAlias = "tuple[Any, UnknownFact | None]"  # a value, or _UNDECIDED, and what makes it doubtful
+# a value, or _UNDECIDED, and what makes it doubtful
+Outcome: TypeAlias = "tuple[Any, UnknownFact | None]"
 
 
 class _AtLeast:
-    """The length of a list of which a part is known. It compares as a number where that part decides."""
+    """The length of a list of which a part is known. It compares as a number where that part
+    decides.
+    """
 
     __slots__ = ("count", "reason")
 
@@ -57,7 +65,9 @@ class _AtLeast:
         self.reason = part.reason
 
     def decide(self, other: Any, *, answer: bool, or_equal: bool = False) -> bool:
-        """The answer, if the number that it is compared with is below the known count, or equal to it."""
+        """The answer, if the number that it is compared with is below the known count, or equal to
+        it.
+        """
         if other < self.count or (or_equal and other == self.count):
             return answer
         raise UnknownFact(self.reason)
@@ -88,15 +98,16 @@ class OverBudget(Exception):
 
 
 class Budget:
-    """What the expressions of one rule may still use on a host. It counts and measures no time, so that each run gives
-    the same answer.
+    """What the expressions of one rule may still use on a host. It counts and measures no time, so
+    that each run gives the same answer.
     """
 
     __slots__ = ("_patterns", "_room", "kept", "left")
 
     def __init__(self, left: int = MAX_RULE) -> None:
         self.left = left
-        self.kept: dict[tuple[int, str], tuple[Any, Any]] = {}  # what a property gave, with whose it is
+        # what a property gave, with whose it is
+        self.kept: dict[tuple[int, str], tuple[Any, Any]] = {}
         self._patterns: set[str] = set()  # those that are kept compiled
         self._room = MOST_KEPT
 
@@ -104,10 +115,15 @@ class Budget:
         self.left -= amount
         if self.left < 0:
             rule, host = f"{MAX_RULE:,}", f"{MAX_HOST:,}"
-            raise OverBudget(f"it takes more than {rule} steps and characters, or all rules of this host over {host}")
+            raise OverBudget(
+                f"it takes more than {rule} steps and characters, or all rules of this host over "
+                f"{host}"
+            )
 
     def read(self, value: Any) -> None:
-        """Charge all characters and items of a value. What it holds twice counts twice, as if it were written out."""
+        """Charge all characters and items of a value. What it holds twice counts twice, as if it
+        were written out.
+        """
         kind = type(value)
         if kind is str:
             self.spend(len(value))
@@ -118,7 +134,9 @@ class Budget:
                 self.read(item)
 
     def compile(self, pattern: str) -> None:
-        """Charge a pattern that facts/globs.py has to compile: once, and again after it has dropped all."""
+        """Charge a pattern that facts/globs.py has to compile: once, and again after it has dropped
+        all.
+        """
         if pattern in self._patterns:
             return
         self.spend((len(pattern) + PER_COMPILE) * PER_PATTERN)
@@ -130,8 +148,8 @@ class Budget:
 
 
 def value_of(node: ast.expr, names: Mapping[str, Any], budget: Budget) -> Any:
-    """The value of an expression that was judged; a KnownPart of a list where not all of it is known. Raises
-    UnknownFact, OverBudget, or one of ERRORS.
+    """The value of an expression that was judged; a KnownPart of a list where not all of it is
+    known. Raises UnknownFact, OverBudget, or one of ERRORS.
     """
     return _Evaluation(names, budget).of(node, {})
 
@@ -144,8 +162,9 @@ def whole_of(value: Any) -> Any:
 
 
 class _Evaluation:
-    """One evaluation; `steps` counts those of all its comprehensions. `lacking`, of the names, is there for words that
-    people read: they name the known part of a list, and the reason why there may be more is added to it.
+    """One evaluation; `steps` counts those of all its comprehensions. `lacking`, of the names, is
+    there for words that people read: they name the known part of a list, and the reason why there
+    may be more is added to it.
     """
 
     __slots__ = ("budget", "lacking", "names", "steps")
@@ -184,7 +203,8 @@ class _Evaluation:
         value, name = self.of(node.value, bound), node.attr
         if type(value) in _MAPPINGS:
             return self.require_known(value[name])
-        # The fields of a subject are few, and each is made once. Those of what was asked by name are as many as names.
+        # The fields of a subject are few, and each is made once. Those of what was asked by name
+        # are as many as names.
         is_of_subject = type(node.value) is ast.Name and node.value.id not in bound
         before = EFFORT.spent
         try:
@@ -222,8 +242,9 @@ class _Evaluation:
         return self.kleene(node.values, bound, decisive=isinstance(node.op, ast.Or))
 
     def kleene(self, tests: Iterable[ast.expr], bound: Bound, *, decisive: bool) -> Any:
-        """`or` (decisive True) and `and` (decisive False). A test after an unknown one may be there only thanks to
-        what is unknown (`x is not None and x.y > 1`), so its failure counts as unknown too.
+        """`or` (decisive True) and `and` (decisive False). A test after an unknown one may be there
+        only thanks to what is unknown (`x is not None and x.y > 1`), so its failure counts as
+        unknown too.
         """
         unknown: UnknownFact | None = None
         value: Any = not decisive
@@ -269,12 +290,18 @@ class _Evaluation:
         return holds
 
     def operand(self, node: ast.expr, bound: Bound) -> Any:
-        """A side of a comparison. The known part of a list decides whether it is empty, or longer than a number."""
+        """A side of a comparison. The known part of a list decides whether it is empty, or longer
+        than a number.
+        """
         if type(node) is not ast.Call or node.func.id != "len" or len(node.args) != 1:  # type: ignore[attr-defined]
             return self.of(node, bound)
         self.budget.spend(1)
         items = self.of(node.args[0], bound)
-        return _AtLeast(items) if type(items) is KnownPart else check_bounds(HELPERS["len"].function(items))
+        return (
+            _AtLeast(items)
+            if type(items) is KnownPart
+            else check_bounds(HELPERS["len"].function(items))
+        )
 
     def conditional(self, node: ast.IfExp, bound: Bound) -> Any:
         try:
@@ -301,7 +328,9 @@ class _Evaluation:
         return made
 
     def charge(self, name: str, arguments: list[Any]) -> None:
-        """What a helper reads: all of its arguments; some of it often, where it compares or searches."""
+        """What a helper reads: all of its arguments; some of it often, where it compares or
+        searches.
+        """
         if name == "len":
             return
         before = self.budget.left
@@ -341,7 +370,9 @@ class _Evaluation:
         return map(self.require_known, value)
 
     def quantifier(self, node: ast.expr, bound: Bound, *, decisive: bool) -> bool:
-        """For any (decisive True) and all (decisive False): unknown items matter only where no known one decides."""
+        """For any (decisive True) and all (decisive False): unknown items matter only where no
+        known one decides.
+        """
         if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
             outcomes = self.outcomes(node, 0, bound, None)
         elif isinstance(node, (ast.Tuple, ast.List)):
@@ -365,9 +396,14 @@ class _Evaluation:
         return not decisive
 
     def outcomes(
-        self, node: ast.ListComp | ast.GeneratorExp, level: int, bound: Bound, doubt: UnknownFact | None
+        self,
+        node: ast.ListComp | ast.GeneratorExp,
+        level: int,
+        bound: Bound,
+        doubt: UnknownFact | None,
     ) -> Iterator[Outcome]:
-        """The elements of a comprehension, each with what makes it doubtful: its value (_UNDECIDED) or its being there.
+        """The elements of a comprehension, each with what makes it doubtful: its value (_UNDECIDED)
+        or its being there.
 
         What fails behind a doubt is undecided: without the doubt it might not be there.
         """
@@ -427,7 +463,10 @@ def _take_only_numbers(function: Callable[[Any, Any], Any]) -> Callable[[Any, An
 
     def run(one: Any, other: Any) -> Any:
         if not isinstance(one, (int, float)) or not isinstance(other, (int, float)):
-            raise TypeError(f"a number is needed, not {type(other if isinstance(one, (int, float)) else one).__name__}")
+            raise TypeError(
+                "a number is needed, not "
+                f"{type(other if isinstance(one, (int, float)) else one).__name__}"
+            )
         return check_bounds(function(one, other))
 
     return run

@@ -1,22 +1,25 @@
-"""The expressions of rules: a subset of Python's expression grammar, typed against the facts, evaluated with unknowns.
+"""The expressions of rules: a subset of Python's expression grammar, typed against the facts,
+evaluated with unknowns.
 
     expression = parse_expression("memory.total_bytes >= 64 * gib", where, {"memory": Memory})
     expression.type                     bool
     expression.subjects                 frozenset({"memory"})
     expression.evaluate({"memory": facts.memory})
 
-There are: `and or not`, comparisons (also chained, `in`, `is None`), `+ - * / // %`, `a if test else b`, attributes,
-`mapping["key"]`, `list[0]`, literals, `[x.a for x in items if test]`, and calls of the functions in HELPERS, which take
-a comprehension without brackets too. There is one kind of list, which compares by its items. A test is a bool: a
-number, a text or a list is compared, never taken as true when it is not empty.
+There are: `and or not`, comparisons (also chained, `in`, `is None`), `+ - * / // %`, `a if test
+else b`, attributes, `mapping["key"]`, `list[0]`, literals, `[x.a for x in items if test]`, and
+calls of the functions in HELPERS, which take a comprehension without brackets too. There is one
+kind of list, which compares by its items. A test is a bool: a number, a text or a list is compared,
+never taken as true when it is not empty.
 
-Touching a fact that could not be read raises UnknownFact. An expression is unknown then, unless its answer is the same
-whatever the fact may be: `false and unknown` is false, in either order, and so with `or`, `any` and `all`. A list of
-which a part could not be read (`KnownPart`, also what a comprehension makes) answers as far as that part decides: for
-`any`, `all`, `in`, and where its length is compared.
+Touching a fact that could not be read raises UnknownFact. An expression is unknown then, unless its
+answer is the same whatever the fact may be: `false and unknown` is false, in either order, and so
+with `or`, `any` and `all`. A list of which a part could not be read (`KnownPart`, also what a
+comprehension makes) answers as far as that part decides: for `any`, `all`, `in`, and where its
+length is compared.
 
-A text of a rule holds expressions in double braces (`parse_text`): `"{{ params.value }}"` keeps the value and its type,
-`"size={{ params.gib }}G"` makes one text.
+A text of a rule holds expressions in double braces (`parse_text`): `"{{ params.value }}"` keeps the
+value and its type, `"size={{ params.gib }}G"` makes one text.
 """
 
 from __future__ import annotations
@@ -26,7 +29,14 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hosttune.engine.expressions.evaluation import ERRORS, MAX_LENGTH, Budget, OverBudget, value_of, whole_of
+from hosttune.engine.expressions.evaluation import (
+    ERRORS,
+    MAX_LENGTH,
+    Budget,
+    OverBudget,
+    value_of,
+    whole_of,
+)
 from hosttune.engine.expressions.helpers import CONSTANTS, HELPERS, text_of
 from hosttune.engine.expressions.judge import Judge
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
@@ -50,14 +60,17 @@ MAX_SOURCE = 4000
 class Expression:
     """An expression of a rule, ready to evaluate.
 
-    `type` is a typing object (`bool`, `tuple[str, ...]`), Any where types were not checked. `subjects` are the
-    top-level names it uses (facts, params, item ...); `units` what it asks for by `units["x"]`, `sysctls` likewise.
-    One that was checked before is parsed when it is needed: of all rules, a run evaluates a part.
+    `type` is a typing object (`bool`, `tuple[str, ...]`), Any where types were not checked.
+    `subjects` are the top-level names it uses (facts, params, item ...); `units` what it asks for
+    by `units["x"]`, `sysctls` likewise. One that was checked before is parsed when it is needed: of
+    all rules, a run evaluates a part.
     """
 
     __slots__ = ("_judge", "_node", "source", "type", "where")
 
-    def __init__(self, source: str, where: Where, type_: Any = Any, node: ast.expr | None = None) -> None:
+    def __init__(
+        self, source: str, where: Where, type_: Any = Any, node: ast.expr | None = None
+    ) -> None:
         self.source = source.strip()
         self.where = where
         self.type = type_
@@ -92,8 +105,8 @@ class Expression:
         return frozenset(self.judge().asked["sysctl"])
 
     def evaluate(self, names: Mapping[str, object]) -> Any:
-        """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key, too much
-        work).
+        """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a
+        missing key, too much work).
         """
         return whole_of(self.evaluate_known(names))
 
@@ -103,7 +116,9 @@ class Expression:
             return value_of(self._node or self.node, names, budget_of(names))
         except (*ERRORS, OverBudget) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise HosttuneError(f"{self.where}: cannot work out `{_shorten_text(self.source)}`: {reason}") from error
+            raise HosttuneError(
+                f"{self.where}: cannot work out `{_shorten_text(self.source)}`: {reason}"
+            ) from error
 
 
 @frozen
@@ -116,7 +131,11 @@ class Text:
 
     @property
     def type(self) -> Any:
-        return self.parts[0].type if len(self.parts) == 1 and isinstance(self.parts[0], Expression) else str
+        return (
+            self.parts[0].type
+            if len(self.parts) == 1 and isinstance(self.parts[0], Expression)
+            else str
+        )
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
@@ -131,10 +150,11 @@ class Text:
         return frozenset().union(*(part.units for part in self.expressions))
 
     def evaluate(self, names: Mapping[str, object], *, has_steps: bool = False) -> Any:
-        """The text, or the value where the whole text is one expression. Raises as Expression.evaluate does.
+        """The text, or the value where the whole text is one expression. Raises as
+        Expression.evaluate does.
 
-        `has_steps`: each line of the text is a step, so a line break within an inserted value, such as the name of a
-        file, begins none.
+        `has_steps`: each line of the text is a step, so a line break within an inserted value, such
+        as the name of a file, begins none.
         """
         budget = budget_of(names)
         try:
@@ -156,7 +176,9 @@ class Text:
                 piece = piece.replace(escaped, r"\n")
             length += len(piece)
             if length > MAX_LENGTH:
-                raise HosttuneError(f"{self.where}: cannot work out the text: the result is too long")
+                raise HosttuneError(
+                    f"{self.where}: cannot work out the text: the result is too long"
+                )
             yield piece
 
 
@@ -168,9 +190,9 @@ def budget_of(names: Mapping[str, object]) -> Budget:
 def parse_expression(text: str, where: Where, scope: Mapping[str, Any]) -> Expression:
     """Read and type-check an expression.
 
-    `scope` gives the type of each name: a fact class, `int`, `list[str]`, a mapping of field types for a plain record
-    such as `params`. Raises BadInput with every fault: what may not stand in an expression, unknown names and fields
-    with the nearest valid one, types that do not fit.
+    `scope` gives the type of each name: a fact class, `int`, `list[str]`, a mapping of field types
+    for a plain record such as `params`. Raises BadInput with every fault: what may not stand in an
+    expression, unknown names and fields with the nearest valid one, types that do not fit.
     """
     from hosttune.engine.expressions.checker import Checker
 
@@ -188,7 +210,9 @@ def compile_expression(text: str, where: Where) -> Expression:
 
 
 def parse_text(text: str, where: Where, scope: Mapping[str, Any]) -> Text:
-    """Read a text with `{{ expression }}` parts and type-check them. Raises BadInput with every fault."""
+    """Read a text with `{{ expression }}` parts and type-check them. Raises BadInput with every
+    fault.
+    """
     from hosttune.engine.expressions.checker import text_fault
 
     parts, faults = _split_parts(text, where, scope)
@@ -222,12 +246,22 @@ def _split_parts(
     for number, piece in enumerate(_split_at_braces(text)):
         if number % 2 == 0:
             if "{{" in piece or "}}" in piece:
-                faults.append(Fault(where, "braces that do not pair up", "an expression is written {{ like this }}"))
+                faults.append(
+                    Fault(
+                        where,
+                        "braces that do not pair up",
+                        "an expression is written {{ like this }}",
+                    )
+                )
             if piece:
                 parts.append(piece)
             continue
         try:
-            parts.append(compile_expression(piece, where) if scope is None else parse_expression(piece, where, scope))
+            parts.append(
+                compile_expression(piece, where)
+                if scope is None
+                else parse_expression(piece, where, scope)
+            )
         except BadInput as error:
             faults += error.faults
     return tuple(parts), faults
@@ -249,7 +283,9 @@ def _insert_part(part: Expression, names: Mapping[str, object], budget: Budget) 
     try:
         return text_of(value)
     except TypeError as error:
-        raise HosttuneError(f"{part.where}: cannot write `{part.source}` into a text: {error}") from error
+        raise HosttuneError(
+            f"{part.where}: cannot write `{part.source}` into a text: {error}"
+        ) from error
 
 
 def _parse_expression(text: str, where: Where, *, strict: bool) -> ast.expr:
@@ -257,7 +293,9 @@ def _parse_expression(text: str, where: Where, *, strict: bool) -> ast.expr:
         return _node_of(text, strict=strict)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or "too deeply nested"
-        raise BadInput([Fault(where, f"not an expression: {reason} in `{_shorten_text(text)}`")]) from None
+        raise BadInput(
+            [Fault(where, f"not an expression: {reason} in `{_shorten_text(text)}`")]
+        ) from None
 
 
 def _node_of(text: str, *, strict: bool) -> ast.expr:
@@ -271,7 +309,8 @@ def _node_of(text: str, *, strict: bool) -> ast.expr:
     if not strict:
         return ast.parse(line, mode="eval").body
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # "\d" and the like are faults of the rule, not lines on a terminal
+        # "\d" and the like are faults of the rule, not lines on a terminal
+        warnings.simplefilter("error")
         return ast.parse(line, mode="eval").body
 
 

@@ -1,4 +1,6 @@
-"""The functions and constants that expressions of rules may use; one table for evaluation, type checks and docs."""
+"""The functions and constants that expressions of rules may use; one table for evaluation, type
+checks and docs.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def int_of(value: Any) -> int:
 
 
 def text_of(value: Any) -> str:
-    """A value inside a text: numbers plain, true and false in lower case, several texts with commas."""
+    """A value inside a text: numbers plain, true and false in lower case, several texts with
+    commas.
+    """
     if isinstance(value, str):
         return value if isinstance(value, StepLines) else str(value)
     if isinstance(value, bool):
@@ -90,7 +94,9 @@ def text_of(value: Any) -> str:
         return str(value)
     if isinstance(value, (tuple, list)):
         return ", ".join(text_of(item) for item in value)
-    raise TypeError(f"{'nothing (None)' if value is None else type(value).__name__} cannot stand in a text")
+    raise TypeError(
+        f"{'nothing (None)' if value is None else type(value).__name__} cannot stand in a text"
+    )
 
 
 def list_of(item: Any) -> Any:
@@ -114,7 +120,12 @@ HELPERS: Mapping[str, Helper] = {
         "how many items, keys or characters",
     ),
     "any": Helper(any, (Form((list_of(bool),), bool),), "any(tests)", "true when one test holds"),
-    "all": Helper(all, (Form((list_of(bool),), bool),), "all(tests)", "true when every test holds, or there is none"),
+    "all": Helper(
+        all,
+        (Form((list_of(bool),), bool),),
+        "all(tests)",
+        "true when every test holds, or there is none",
+    ),
     "min": Helper(min, _PICK, "min(items) or min(a, b, ...)", "the smallest"),
     "max": Helper(max, _PICK, "max(items) or max(a, b, ...)", "the largest"),
     "sum": Helper(sum, (Form((list_of(N),), N),), "sum(numbers)", "the sum, 0 of nothing"),
@@ -132,9 +143,17 @@ HELPERS: Mapping[str, Helper] = {
     ),
     "abs": Helper(abs, (Form((N,), N),), "abs(number)", "the number without its sign"),
     "int": Helper(
-        int_of, (Form((_PLAIN,), int),), "int(value)", "a whole number: read from text, or cut from a fraction"
+        int_of,
+        (Form((_PLAIN,), int),),
+        "int(value)",
+        "a whole number: read from text, or cut from a fraction",
     ),
-    "str": Helper(text_of, (Form((_PLAIN,), str),), "str(value)", "text of a value: numbers plain, true, false"),
+    "str": Helper(
+        text_of,
+        (Form((_PLAIN,), str),),
+        "str(value)",
+        "text of a value: numbers plain, true, false",
+    ),
     "join": Helper(
         join,
         (Form((list_of(str),), str), Form((list_of(str), str), str)),
@@ -157,7 +176,8 @@ HELPERS: Mapping[str, Helper] = {
         like,
         (Form((str, str), bool),),
         "like(text, pattern)",
-        "whether the whole text fits a pattern of the shell: * any text, ? one character, [abc] one of these",
+        "whether the whole text fits a pattern of the shell: * any text, ? one character, [abc] "
+        "one of these",
     ),
     "shell_word": Helper(
         quoting.quote,
@@ -165,7 +185,9 @@ HELPERS: Mapping[str, Helper] = {
         "shell_word(text)",
         "the text as one word of a shell command: in quotes where a shell would act on it",
     ),
-    "words": Helper(words, (Form((str,), list_of(str)),), "words(text)", "the words of a text, split at blanks"),
+    "words": Helper(
+        words, (Form((str,), list_of(str)),), "words(text)", "the words of a text, split at blanks"
+    ),
     "lower": Helper(str.lower, (Form((str,), str),), "lower(text)", "the text in lower case"),
     "version": Helper(
         version,
@@ -173,7 +195,9 @@ HELPERS: Mapping[str, Helper] = {
         "version(text)",
         'its leading numbers, to compare: version("535.183.01") is (535, 183, 1)',
     ),
-    "gib_text": Helper(gib_text, (Form((float,), str),), "gib_text(bytes)", 'bytes for people: "12.5 GiB"'),
+    "gib_text": Helper(
+        gib_text, (Form((float,), str),), "gib_text(bytes)", 'bytes for people: "12.5 GiB"'
+    ),
     "counted": Helper(
         say_count,
         (Form((float, str), str), Form((float, str, str), str)),

@@ -1,6 +1,8 @@
-"""What the type annotations of facts say to expressions: fields, items, and which types go together.
+"""What the type annotations of facts say to expressions: fields, items, and which types go
+together.
 
-Types are typing objects in a plain form: `tuple[X, ...]` for every list, `Mapping[K, X]`, a union, a Literal, a class.
+Types are typing objects in a plain form: `tuple[X, ...]` for every list, `Mapping[K, X]`, a union,
+a Literal, a class.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from hosttune.engine.expressions.helpers import list_of
 
 _LISTS = (
-    list, set, frozenset, tuple, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable,
-    collections.abc.Set,
+    list, set, frozenset, tuple, collections.abc.Sequence, collections.abc.Collection,
+    collections.abc.Iterable, collections.abc.Set,
 )  # fmt: skip
 NUMBERS = {int, float}
 _PLAIN = {int, float, str, bool}
@@ -30,8 +32,14 @@ class RecordType:
 
 
 def record(name: str, fields: Mapping[str, Any]) -> type[RecordType]:
-    """The type of a value with these fields and no class of its own, such as the params of a rule."""
-    return type(name, (RecordType,), {"fields": {key: simplify_hint(value, key) for key, value in fields.items()}})
+    """The type of a value with these fields and no class of its own, such as the params of a
+    rule.
+    """
+    return type(
+        name,
+        (RecordType,),
+        {"fields": {key: simplify_hint(value, key) for key, value in fields.items()}},
+    )
 
 
 def simplify_hint(hint: Any, name: str = "record") -> Any:
@@ -54,7 +62,11 @@ def _plain_generic(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
     if origin is Annotated:
         return simplify_hint(arguments[0])
     if origin in _LISTS:
-        return list_of(join_types(simplify_hint(argument) for argument in arguments if argument is not Ellipsis))
+        return list_of(
+            join_types(
+                simplify_hint(argument) for argument in arguments if argument is not Ellipsis
+            )
+        )
     if origin in _MAPPINGS:
         key, value = arguments or (Any, Any)
         return Mapping[simplify_hint(key), simplify_hint(value)]  # type: ignore[misc]
@@ -97,12 +109,18 @@ def item_of(hint: Any) -> Any:
 
 
 def value_of(hint: Any) -> Any:
-    """The type of what `x["key"]` gives: a mapping's values, or what a fact's __getitem__ returns; None otherwise."""
+    """The type of what `x["key"]` gives: a mapping's values, or what a fact's __getitem__ returns;
+    None otherwise.
+    """
     if hint is Any:
         return Any
     if get_origin(hint) is collections.abc.Mapping:
         return get_args(hint)[1]
-    getter = getattr(hint, "__getitem__", None) if isinstance(hint, type) and get_origin(hint) is None else None
+    getter = (
+        getattr(hint, "__getitem__", None)
+        if isinstance(hint, type) and get_origin(hint) is None
+        else None
+    )
     if getter is None or hint is str:
         return None
     return simplify_hint(_hints_of(getter).get("return", Any))
@@ -115,10 +133,18 @@ def fields_of(hint: Any) -> Mapping[str, Any]:
         return {}
     if issubclass(hint, RecordType):
         return hint.fields
-    fields = {name: simplify_hint(value) for name, value in _hints_of(hint).items() if not name.startswith("_")}
+    fields = {
+        name: simplify_hint(value)
+        for name, value in _hints_of(hint).items()
+        if not name.startswith("_")
+    }
     for owner in reversed(hint.__mro__):
         for name, member in vars(owner).items():
-            if isinstance(member, property) and member.fget is not None and not name.startswith("_"):
+            if (
+                isinstance(member, property)
+                and member.fget is not None
+                and not name.startswith("_")
+            ):
                 fields[name] = simplify_hint(_hints_of(member.fget).get("return", Any))
     return fields
 
@@ -128,19 +154,23 @@ def _hints_of(thing: Any) -> dict[str, Any]:
         return get_type_hints(thing)
     except NameError as error:
         where = f"{thing.__module__}.{thing.__qualname__}"
-        raise TypeError(f"{where}: {error}; its annotations must be readable at run time") from error
+        raise TypeError(
+            f"{where}: {error}; its annotations must be readable at run time"
+        ) from error
 
 
 def goes_with(one: Any, other: Any) -> bool:
-    """Whether values of the two types can be equal. The options of a side are taken together, because each text of a
-    list is one: to compare them in pairs takes quadratic time.
+    """Whether values of the two types can be equal. The options of a side are taken together,
+    because each text of a list is one: to compare them in pairs takes quadratic time.
     """
     left, right = _TypeOptions(one), _TypeOptions(other)
     if Any in left.plain or Any in right.plain or left.literals & right.literals:
         return True
     if left.kinds & right.plain or left.plain & right.kinds:
         return True
-    if (NUMBERS & left.plain and NUMBERS & right.kinds) or (NUMBERS & left.kinds and NUMBERS & right.plain):
+    if (NUMBERS & left.plain and NUMBERS & right.kinds) or (
+        NUMBERS & left.kinds and NUMBERS & right.plain
+    ):
         return True
     return any(
         mine and its and goes_with(join_types(mine), join_types(its))
@@ -149,7 +179,9 @@ def goes_with(one: Any, other: Any) -> bool:
 
 
 class _TypeOptions:
-    """The options of a type by what decides whether two go together; `kinds` are those of plain values and literals."""
+    """The options of a type by what decides whether two go together; `kinds` are those of plain
+    values and literals.
+    """
 
     def __init__(self, hint: Any) -> None:
         self.literals: set[Any] = set()
@@ -170,7 +202,9 @@ class _TypeOptions:
 
 
 def fits(actual: Any, wanted: Any, bindings: dict[Any, Any]) -> bool:
-    """Whether `actual` may be passed where `wanted` is asked for; binds the type variables of `wanted`."""
+    """Whether `actual` may be passed where `wanted` is asked for; binds the type variables of
+    `wanted`.
+    """
     if actual is Any or wanted is Any:
         return True
     if isinstance(wanted, TypeVar):
@@ -184,7 +218,10 @@ def fits(actual: Any, wanted: Any, bindings: dict[Any, Any]) -> bool:
         return True
     if get_origin(actual) is tuple and get_origin(wanted) is tuple:
         return fits(item_of(actual), item_of(wanted), bindings)
-    return get_origin(actual) is collections.abc.Mapping and get_origin(wanted) is collections.abc.Mapping
+    return (
+        get_origin(actual) is collections.abc.Mapping
+        and get_origin(wanted) is collections.abc.Mapping
+    )
 
 
 def _binds_variable(actual: Any, variable: TypeVar, bindings: dict[Any, Any]) -> bool:
@@ -220,9 +257,12 @@ def is_numbers(hint: Any) -> bool:
 
 
 def is_bare_word(hint: Any) -> bool:
-    """Whether a value of this type is no more than a word, whatever a host says: a number, or one of certain words."""
+    """Whether a value of this type is no more than a word, whatever a host says: a number, or one
+    of certain words.
+    """
     return all(
-        get_origin(one) is Literal or base_of_literal(one) in {int, float, bool, NoneType} for one in options_of(hint)
+        get_origin(one) is Literal or base_of_literal(one) in {int, float, bool, NoneType}
+        for one in options_of(hint)
     )
 
 
@@ -233,7 +273,9 @@ def text_fault(hint: Any) -> str:
     if is_optional(hint):
         return "may be None, which cannot stand in a text"
     kinds = {base_of_literal(option) for option in options_of(hint)}
-    if kinds <= _PLAIN or all(get_origin(kind) is tuple and not text_fault(item_of(kind)) for kind in kinds):
+    if kinds <= _PLAIN or all(
+        get_origin(kind) is tuple and not text_fault(item_of(kind)) for kind in kinds
+    ):
         return ""
     return f"is {name_type(hint)}, which cannot stand in a text"
 
@@ -252,12 +294,14 @@ def name_type(hint: Any) -> str:
         return f"list of {name_type(item_of(hint))}"
     if get_origin(hint) is collections.abc.Mapping:
         return f"mapping to {name_type(value_of(hint))}"
-    return {int: "int", float: "float", str: "str", bool: "bool"}.get(hint) or str(getattr(hint, "__name__", hint))
+    return {int: "int", float: "float", str: "str", bool: "bool"}.get(hint) or str(
+        getattr(hint, "__name__", hint)
+    )
 
 
 def describe(scope: Mapping[str, Any]) -> dict[str, tuple[str, type | None]]:
-    """Every name an expression may write in this scope, with its type in words and the class whose field it is, if of
-    one: `memory.total_bytes` -> `int`, Memory.
+    """Every name an expression may write in this scope, with its type in words and the class whose
+    field it is, if of one: `memory.total_bytes` -> `int`, Memory.
 
     Items of a list are written `disks.all[].name`, those of a mapping `mounts.at["..."].target`.
     """

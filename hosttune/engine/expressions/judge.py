@@ -13,13 +13,16 @@ MAX_DEPTH = 60
 
 # Read by name, one by one: which names are asked must be known before.
 ASKED = frozenset({"units", "packages"})
-NOTED = ASKED | {"sysctl"}  # names in quotes are kept: those of sysctls, so that lint can look them up
+# names in quotes are kept: those of sysctls, so that lint can look them up
+NOTED = ASKED | {"sysctl"}
 
 _TAKE_MANY = ("any", "all", "sum", "min", "max", "len", "sorted", "join")
 
 
 class Judge:
-    """What is wrong with one expression (message, hint), the top-level names it uses, and what it asks for by name."""
+    """What is wrong with one expression (message, hint), the top-level names it uses, and what it
+    asks for by name.
+    """
 
     def __init__(self) -> None:
         self.faults: list[tuple[str, str]] = []
@@ -35,7 +38,9 @@ class Judge:
             if self.depth > MAX_DEPTH:
                 if not self.is_deep:
                     self.is_deep = True
-                    self.fault(f"nested more than {MAX_DEPTH} levels deep", "split it, or make it a fact")
+                    self.fault(
+                        f"nested more than {MAX_DEPTH} levels deep", "split it, or make it a fact"
+                    )
             elif one := _JUDGES.get(type(node)):
                 one(self, node)
             else:
@@ -48,7 +53,10 @@ class Judge:
 
     def constant(self, node: ast.Constant) -> None:
         if node.value is not None and not isinstance(node.value, (str, int, float)):
-            self.fault(f"{node.value!r} cannot stand in an expression", "texts, numbers, True, False and None can")
+            self.fault(
+                f"{node.value!r} cannot stand in an expression",
+                "texts, numbers, True, False and None can",
+            )
             return
         try:
             check_bounds(node.value)
@@ -76,7 +84,9 @@ class Judge:
             self.base(node.value)
 
     def base(self, node: ast.expr) -> str:
-        """What is before a dot or a bracket; only there may `units` and `packages` stand. Returns its name."""
+        """What is before a dot or a bracket; only there may `units` and `packages` stand. Returns
+        its name.
+        """
         name = node.id if isinstance(node, ast.Name) and node.id not in self.bound else ""
         if name in ASKED:
             self.subjects.add(name)
@@ -106,7 +116,9 @@ class Judge:
             self.fault("there is no such operator in expressions", "the operators are + - * / // %")
 
     def compare(self, node: ast.Compare) -> None:
-        for one, op, other in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
+        for one, op, other in zip(
+            [node.left, *node.comparators], node.ops, node.comparators, strict=False
+        ):
             if isinstance(op, (ast.Is, ast.IsNot)) and not (_is_none(one) or _is_none(other)):
                 self.fault("`is` compares with None only", "write == or !=")
         self.judge(node.left, *node.comparators)
@@ -129,7 +141,10 @@ class Judge:
 
     def generator(self, _node: ast.GeneratorExp) -> None:
         places = f"{', '.join(_TAKE_MANY[:-1])} or {_TAKE_MANY[-1]}"
-        self.fault(f"`... for ... in ...` belongs in brackets, or inside {places}", "write [x for x in items]")
+        self.fault(
+            f"`... for ... in ...` belongs in brackets, or inside {places}",
+            "write [x for x in items]",
+        )
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> None:
         outer = self.bound

@@ -1,13 +1,15 @@
 """Which look counts where a host was looked at more than once: the newest. Pure.
 
-A host is a name with a machine id. Machines of one name (`ubuntu`) are hosts of their own. A look that does not know
-the machine id belongs to the one machine of that name that a file of the same name tells of; else it is one of its own.
+A host is a name with a machine id. Machines of one name (`ubuntu`) are hosts of their own. A look
+that does not know the machine id belongs to the one machine of that name that a file of the same
+name tells of; else it is one of its own.
 
-The person who gathers files chooses their names; their content comes from the hosts. So if a file is named after a
-host, no file of another name counts for that host, unless its look is older; and a file that tells of several hosts
-takes no place of one that tells of that host and no other. If files of other names claim to be of one machine, any
-of them may be the work of another host: the newest counts, and a fault of another one stays beside it. A look whose
-time is in the future counts only if there is no other.
+The person who gathers files chooses their names; their content comes from the hosts. So if a file
+is named after a host, no file of another name counts for that host, unless its look is older; and a
+file that tells of several hosts takes no place of one that tells of that host and no other. If
+files of other names claim to be of one machine, any of them may be the work of another host: the
+newest counts, and a fault of another one stays beside it. A look whose time is in the future counts
+only if there is no other.
 """
 
 from __future__ import annotations
@@ -39,13 +41,16 @@ class Choice(Generic[T]):
     older: list[str]  # a host for each look that does not count
     refused: list[tuple[str, str]]  # (source, host): another file is that of the host
     future: list[tuple[str, str]]  # (source, at): later than it was received
-    disputed: list[tuple[str, tuple[str, ...]]]  # a host with the files of different names that claim to be of it
+    # a host with the files of different names that claim to be of it
+    disputed: list[tuple[str, tuple[str, ...]]]
     shared: list[tuple[str, list[str]]]  # the machine ids that several names have, with the names
 
 
 @frozen
 class _Machine:
-    """What tells one machine of a name from another: its id; where that is not known, the name of the file."""
+    """What tells one machine of a name from another: its id; where that is not known, the name of
+    the file.
+    """
 
     id: str
     file: str = ""
@@ -74,8 +79,8 @@ _Looks = dict[str, _HostLook[T]]  # by the name of the file
 
 
 class LookCollector(Generic[T]):
-    """Collects (host, machine id, at, source, what to keep). `at` compares as text: ISO 8601, UTC, to the second.
-    `named` are the hosts that files are named after.
+    """Collects (host, machine id, at, source, what to keep). `at` compares as text: ISO 8601, UTC,
+    to the second. `named` are the hosts that files are named after.
     """
 
     def __init__(self, named: frozenset[str] = frozenset()) -> None:
@@ -98,20 +103,24 @@ class LookCollector(Generic[T]):
         is_past: bool = True,
         faults: Iterable[str] = (),
     ) -> None:
-        """One more look; `of` is what its file is named after, `is_alone` whether it tells of no other host, `is_past`
-        whether its time had come when it was received. Of two at the same time the later source by name counts: some
-        rule has to.
+        """One more look; `of` is what its file is named after, `is_alone` whether it tells of no
+        other host, `is_past` whether its time had come when it was received. Of two at the same
+        time the later source by name counts: some rule has to.
         """
         if not is_past:
             self._future.append((source, at))
         if host in self._named and of != host:
             self._claims.append((host, at, source))
             return
-        looks = self._looks.setdefault(host, {}).setdefault(_Machine(machine, "" if machine else of), {})
+        looks = self._looks.setdefault(host, {}).setdefault(
+            _Machine(machine, "" if machine else of), {}
+        )
         one = _HostLook(is_past, is_alone, at, source, kept, frozenset(faults))
         self._take(host, _Machine(machine, "" if machine else of), looks, of, one)
 
-    def _take(self, host: str, machine: _Machine, looks: _Looks[T], of: str, look: _HostLook[T]) -> None:
+    def _take(
+        self, host: str, machine: _Machine, looks: _Looks[T], of: str, look: _HostLook[T]
+    ) -> None:
         """Of the files of one name the newest look counts."""
         known = looks.get(of)
         if known is None:
@@ -120,7 +129,9 @@ class LookCollector(Generic[T]):
         other, looks[of] = sorted((known, look), key=lambda one: one.rank)
         self._leave_out(host, machine, other, looks[of])
 
-    def _leave_out(self, host: str, machine: _Machine, look: _HostLook[T], chosen: _HostLook[T]) -> None:
+    def _leave_out(
+        self, host: str, machine: _Machine, look: _HostLook[T], chosen: _HostLook[T]
+    ) -> None:
         if not look.is_past:
             return  # reported as such
         if look.at > chosen.at:
@@ -140,7 +151,9 @@ class LookCollector(Generic[T]):
                 first, *others = sorted(looks.items(), key=lambda item: item[1].rank, reverse=True)
                 counted = [first, *self._hiding(host, machine, first[1], others)]
                 chosen += [
-                    Chosen(name if len(counted) == 1 else f"{name} ({of or look.source})", look.kept)
+                    Chosen(
+                        name if len(counted) == 1 else f"{name} ({of or look.source})", look.kept
+                    )
                     for of, look in counted
                 ]
                 if others:
@@ -157,9 +170,15 @@ class LookCollector(Generic[T]):
         return Choice(chosen, older, refused, self._future, disputed, list(self._find_shared()))
 
     def _hiding(
-        self, host: str, machine: _Machine, chosen: _HostLook[T], others: Iterable[tuple[str, _HostLook[T]]]
+        self,
+        host: str,
+        machine: _Machine,
+        chosen: _HostLook[T],
+        others: Iterable[tuple[str, _HostLook[T]]],
     ) -> Iterator[tuple[str, _HostLook[T]]]:
-        """Those of files of other names with a fault that would be hidden. Any host can write the name of another."""
+        """Those of files of other names with a fault that would be hidden. Any host can write the
+        name of another.
+        """
         known = set(chosen.faults)
         for of, look in others:
             if look.faults <= known:
@@ -182,7 +201,9 @@ class LookCollector(Generic[T]):
         return host if len(self._looks[host]) == 1 else f"{host} ({machine})"
 
     def _join(self) -> None:
-        """Count the looks without a machine id to the only machine of that name, where a file of that name knows it."""
+        """Count the looks without a machine id to the only machine of that name, where a file of
+        that name knows it.
+        """
         for host, machines in self._looks.items():
             known = [one for one in machines if one.id]
             if len(known) != 1:

@@ -1,9 +1,11 @@
-"""Many hosts folded into one report, one look after the other. Pure; what is kept does not grow with the hosts.
+"""Many hosts folded into one report, one look after the other. Pure; what is kept does not grow
+with the hosts.
 
-Counts are exact. Of every list of hosts only the first names in the order of the alphabet are kept, and of every table
-of values the first `MOST_VALUES` that came: hosts with other values are counted as such. Within these bounds the order
-of the looks does not matter. Who folds a large fleet hands the looks over in an order that has nothing to do with
-their values, so that a value of any weight is among the first.
+Counts are exact. Of every list of hosts only the first names in the order of the alphabet are kept,
+and of every table of values the first `MOST_VALUES` that came: hosts with other values are counted
+as such. Within these bounds the order of the looks does not matter. Who folds a large fleet hands
+the looks over in an order that has nothing to do with their values, so that a value of any weight
+is among the first.
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ class _Values:
 
     @property
     def result(self) -> ValueTally:
-        return _ranked_tally((Valued(value, names.result) for value, names in self.found.items()), self.others.result)
+        return _ranked_tally(
+            (Valued(value, names.result) for value, names in self.found.items()), self.others.result
+        )
 
 
 @dataclass
@@ -137,7 +141,9 @@ class _Group:
         for name, values in sorted(self.settings.items()):
             tally = values.result
             if name in self.lacking and self.lacking[name].count:
-                tally = _ranked_tally((*tally.values, Valued(NOT_MOUNTED, self.lacking[name].result)), tally.others)
+                tally = _ranked_tally(
+                    (*tally.values, Valued(NOT_MOUNTED, self.lacking[name].result)), tally.others
+                )
             if not tally.is_common:
                 settings.append(DivergentSetting(name, tally))
         return Siblings(", ".join(parts.values()), self.hosts.result, tuple(settings))
@@ -152,21 +158,28 @@ def _commonest_first(one: PlanClass) -> tuple[object, ...]:
 
 
 class FleetAggregator:
-    """Adds looks, each at another host, and makes the report. `names` bounds each list of names; `grave` are the rules
-    that find faults: what they say comes before what others say as loudly. `known` have a row of their own, whatever
-    else a host makes up.
+    """Adds looks, each at another host, and makes the report. `names` bounds each list of names;
+    `grave` are the rules that find faults: what they say comes before what others say as loudly.
+    `known` have a row of their own, whatever else a host makes up.
     """
 
     def __init__(
-        self, names: int = NAMES, grave: frozenset[str] = frozenset(), known: frozenset[str] = frozenset()
+        self,
+        names: int = NAMES,
+        grave: frozenset[str] = frozenset(),
+        known: frozenset[str] = frozenset(),
     ) -> None:
         self.bound = names
         self.grave = grave
         self.known = known
         self.hosts = 0
         self.span: tuple[str, str] = ("", "")
-        self.states, self.versions, self.profiles, self.policies = (_Values(names) for _ in range(4))
-        self.reboots, self.expired, self.orphaned, self.problems = (_Values(names) for _ in range(4))
+        self.states, self.versions, self.profiles, self.policies = (
+            _Values(names) for _ in range(4)
+        )
+        self.reboots, self.expired, self.orphaned, self.problems = (
+            _Values(names) for _ in range(4)
+        )
         self.unfit, self.impaired = _Values(names), _Values(names)
         self.rules: dict[str, tuple[dict[str, _Names], _Values]] = {}
         self.worst: list[tuple[tuple[int, ...], HostRow]] = []
@@ -267,29 +280,45 @@ class FleetAggregator:
         group.add(seen)
 
     def _add_class(self, seen: HostLook) -> None:
-        # A digest is approved for what is shown with it, so no host may show other changes for that of others.
+        # A digest is approved for what is shown with it, so no host may show other changes for that
+        # of others.
         key = (seen.digest, seen.shown, seen.content) if seen.changes else ("", "", "")
         known = self.classes.get(key)
         if known is None:
             if len(self.classes) >= MOST_CLASSES:
                 self.other_classes.add(seen.host)
                 return
-            known = self.classes[key] = _Class(_Names(self.bound), seen.changes, (seen.host, seen.source), seen.own)
+            known = self.classes[key] = _Class(
+                _Names(self.bound), seen.changes, (seen.host, seen.source), seen.own
+            )
         known.names.add(seen.host)
         known.first = min(known.first, (seen.host, seen.source))
         known.is_uniform &= known.own == seen.own
 
     def result(self) -> Fleet:
         """The report on what was added so far."""
-        groups = [(group.hosts.count, group.result(hardware)) for hardware, group in self.groups.items()]
+        groups = [
+            (group.hosts.count, group.result(hardware)) for hardware, group in self.groups.items()
+        ]
         siblings = [one for count, one in groups if count >= LEAST_SIBLINGS]
         classes = [
-            PlanClass(digest, one.changes, one.names.result, one.first[1], one.first[0], shown, content, one.is_uniform)
+            PlanClass(
+                digest,
+                one.changes,
+                one.names.result,
+                one.first[1],
+                one.first[0],
+                shown,
+                content,
+                one.is_uniform,
+            )
             for (digest, shown, content), one in self.classes.items()
         ]
         return Fleet(
             hosts=self.hosts,
-            states=tuple(sorted(self.states.result.values, key=lambda one: _STATES.index(one.value))),
+            states=tuple(
+                sorted(self.states.result.values, key=lambda one: _STATES.index(one.value))
+            ),
             first_at=self.span[0],
             last_at=self.span[1],
             versions=self.versions.result,
@@ -323,6 +352,13 @@ class FleetAggregator:
         return RuleRow(rule, named, values.result)
 
     def _dearest_first(self, row: RuleRow) -> tuple[object, ...]:
-        """By what it costs: the worst that the rule says of a host, whether it finds faults, and of how many hosts."""
+        """By what it costs: the worst that the rule says of a host, whether it finds faults, and of
+        how many hosts.
+        """
         worst = min(OUTCOMES.index(one.value) for one in row.outcomes)
-        return worst, row.rule not in self.grave, *(-row.count(one) for one in OUTCOMES[:-2]), row.rule
+        return (
+            worst,
+            row.rule not in self.grave,
+            *(-row.count(one) for one in OUTCOMES[:-2]),
+            row.rule,
+        )

@@ -1,8 +1,8 @@
-"""Documents that hosts left behind, read for a report on all of them: results of `hosttune check --format json`, plans,
-and the notes of a playbook about hosts that gave no answer. Pure.
+"""Documents that hosts left behind, read for a report on all of them: results of `hosttune check
+--format json`, plans, and the notes of a playbook about hosts that gave no answer. Pure.
 
-A document is someone else's text: what is not as it should be is reported with its place, and the rest is still read.
-A missing field takes the value that hosts of an older version mean by it.
+A document is someone else's text: what is not as it should be is reported with its place, and the
+rest is still read. A missing field takes the value that hosts of an older version mean by it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 RECORD = "hosttune record"
-MISSING = "hosttune missing"  # {"format_version": 1, "kind": "hosttune missing", "host", "at", "reason"}
+# {"format_version": 1, "kind": "hosttune missing", "host", "at", "reason"}
+MISSING = "hosttune missing"
 _VERDICTS = {one.value: one for one in Verdict}
 _HOLDS = {one.value: one for one in HoldKind}
 _NO_HOLD = Hold()
@@ -65,7 +66,9 @@ def is_record(data: Mapping[str, Any]) -> bool:
 
 
 def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[HostLook | Unread]:
-    """The hosts of a document that is no record. `stem` names the host of a plan, which does not say whose it is."""
+    """The hosts of a document that is no record. `stem` names the host of a plan, which does not
+    say whose it is.
+    """
     try:
         _check_version(data)
         if data.get("kind") == MISSING:
@@ -73,7 +76,9 @@ def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[H
             return
         hosts = data.get("hosts")
         if not isinstance(hosts, list):
-            if not (isinstance(data.get("stages"), list) and isinstance(data.get("findings"), list)):
+            if not (
+                isinstance(data.get("stages"), list) and isinstance(data.get("findings"), list)
+            ):
                 raise _Wrong("", "is neither a record nor a plan nor a result of check")
             yield _decode_host({"host": stem, **data}, source, "")
             return
@@ -95,8 +100,12 @@ def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[H
 
 
 def changes_in(data: Mapping[str, Any], content: str) -> tuple[Change, ...]:
-    """The changes in a document that show `content`, whichever of its hosts has them; none where no host has."""
-    for number, entry in enumerate(data["hosts"] if isinstance(data.get("hosts"), list) else [data]):
+    """The changes in a document that show `content`, whichever of its hosts has them; none where no
+    host has.
+    """
+    for number, entry in enumerate(
+        data["hosts"] if isinstance(data.get("hosts"), list) else [data]
+    ):
         try:
             for finding in entry["findings"]:
                 _decode_finding(finding, f"hosts[{number}]")
@@ -124,7 +133,8 @@ def _decode_shown(findings: list[Any], where: str) -> dict[str, str]:
     except BadInput as error:
         raise _Wrong(where, str(error.faults[0])) from None
     return {
-        "shown": digest(changes), "content": digest_content(map(in_common, changes)), "own": digest_content(changes),
+        "shown": digest(changes), "content": digest_content(map(in_common, changes)),
+        "own": digest_content(changes),
     }  # fmt: skip
 
 
@@ -147,7 +157,9 @@ def _check_version(data: Mapping[str, Any]) -> None:
 
 def _make_missing_host(data: Mapping[str, Any], source: str) -> HostLook:
     host, at = _decode_text(data, "host", ""), _decode_time(data, "at", "")
-    return HostLook(host, "", at, source, missing=_decode_text(data, "reason", "") or "no reason was given")
+    return HostLook(
+        host, "", at, source, missing=_decode_text(data, "reason", "") or "no reason was given"
+    )
 
 
 def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
@@ -156,7 +168,9 @@ def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
         raise _Wrong(f"{where}findings", "is not a list" if "findings" in entry else "is missing")
     if len(findings) > _MOST_FINDINGS:
         raise _Wrong(f"{where}findings", f"has more than {_MOST_FINDINGS} findings")
-    made = [_decode_finding(one, f"{where}findings[{number}]") for number, one in enumerate(findings)]
+    made = [
+        _decode_finding(one, f"{where}findings[{number}]") for number, one in enumerate(findings)
+    ]
     changes = sum(len(one.get("changes", ())) for one in findings)
     named = _digest(entry, "digest", where)
     unfit, impaired = _decode_health(entry, made, where)
@@ -178,7 +192,10 @@ def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
         impaired=impaired,
         asks=tuple(_decode_texts(inventory, "reboot", f"{where}inventory.")),
         # An earlier version had that in a plan; now it is a finding's hold.
-        problems=(*_decode_texts(entry, "problems", where), *_decode_texts(entry, "interrupted", where)),
+        problems=(
+            *_decode_texts(entry, "problems", where),
+            *_decode_texts(entry, "interrupted", where),
+        ),
         hardware=list_pairs(_decode_table(inventory, "hardware", f"{where}inventory.")),
         settings=list_pairs(_decode_table(inventory, "settings", f"{where}inventory.")),
         gpu=_decode_text(inventory, "gpu", f"{where}inventory.", ""),
@@ -188,7 +205,9 @@ def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
 def _decode_health(
     entry: Mapping[str, Any], findings: list[Finding], where: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The rules for which the host is unfit and impaired, as its own policy has it; an earlier version did not say."""
+    """The rules for which the host is unfit and impaired, as its own policy has it; an earlier
+    version did not say.
+    """
     judged = entry.get("health")
     if isinstance(judged, dict):
         return tuple(_decode_texts(judged, "unfit", f"{where}health.")), tuple(
@@ -202,28 +221,38 @@ def _decode_finding(data: Any, where: str) -> Finding:
     """A finding without its changes."""
     if not isinstance(data, dict):
         raise _Wrong(where, "is no object")
-    verdict = _VERDICTS.get(data.get("verdict", "")) if isinstance(data.get("verdict"), str) else None
+    verdict = (
+        _VERDICTS.get(data.get("verdict", "")) if isinstance(data.get("verdict"), str) else None
+    )
     if verdict is None:
         raise _Wrong(f"{where}.verdict", f"is none of {', '.join(_VERDICTS)}")
     if not isinstance(data.get("changes", []), list):
         raise _Wrong(f"{where}.changes", "is not a list")
     rule, subject, reason = data.get("rule"), data.get("subject", ""), data.get("reason", "")
     evidence = data.get("evidence", [])
-    if not (isinstance(rule, str) and rule and isinstance(subject, str) and isinstance(reason, str)):
+    if not (
+        isinstance(rule, str) and rule and isinstance(subject, str) and isinstance(reason, str)
+    ):
         raise _Wrong(where, "rule, subject and reason must be text")
     if not (isinstance(evidence, list) and all(isinstance(line, str) for line in evidence)):
         raise _Wrong(f"{where}.evidence", "is not a list of text")
     flags = {name: data.get(name, False) for name in ("is_fault", "blocks_reboot", "impairs")}
     if not all(isinstance(flag, bool) for flag in flags.values()):
         raise _Wrong(where, f"{' and '.join(flags)} must be true or false")
-    return Finding(rule, subject, verdict, _hold(data.get("hold"), where), reason, tuple(evidence), **flags)
+    return Finding(
+        rule, subject, verdict, _hold(data.get("hold"), where), reason, tuple(evidence), **flags
+    )
 
 
 def _hold(data: Any, where: str) -> Hold:
     if data is None:
         return _NO_HOLD
     kind = data.get("kind") if isinstance(data, dict) else None
-    if not isinstance(kind, str) or kind not in _HOLDS or not isinstance(data.get("detail", ""), str):
+    if (
+        not isinstance(kind, str)
+        or kind not in _HOLDS
+        or not isinstance(data.get("detail", ""), str)
+    ):
         raise _Wrong(f"{where}.hold", "is no reason that this hosttune knows")
     return Hold(_HOLDS[kind], data.get("detail", "")) if kind != HoldKind.NONE.value else _NO_HOLD
 
@@ -260,6 +289,8 @@ def _decode_time(data: Mapping[str, Any], name: str, where: str) -> str:
     """A time in UTC, to the second, so that times compare as text."""
     text = _decode_text(data, name, where)
     try:
-        return datetime.fromtimestamp(parse_moment(text), timezone.utc).isoformat(timespec="seconds")
+        return datetime.fromtimestamp(parse_moment(text), timezone.utc).isoformat(
+            timespec="seconds"
+        )
     except (ValueError, OverflowError, OSError):
         raise _Wrong(f"{where}{name}", "is no time such as 2026-05-28T20:26:40+00:00") from None

@@ -1,5 +1,5 @@
-"""One host of a fleet, as far as a report on all of them needs it: small, and the same from a result of `check` and
-from a record that was evaluated just now. Pure.
+"""One host of a fleet, as far as a report on all of them needs it: small, and the same from a
+result of `check` and from a record that was evaluated just now. Pure.
 """
 
 from __future__ import annotations
@@ -23,13 +23,24 @@ if TYPE_CHECKING:
 LONGEST = 200  # characters of a value: longer ones are no values, and the summary keeps many
 LONGEST_SENTENCE = 500
 FINE = "as it should be"
-EXPIRED = "the waiver"  # begins the evidence that engine/policy/waiver.py leaves of a waiver that is over
+EXPIRED = (
+    "the waiver"  # begins the evidence that engine/policy/waiver.py leaves of a waiver that is over
+)
 
 # What a rule can say of a host, the worst first.
-FAULT, DIFFERS, UNKNOWN, WAITS, LEFT_ALONE, ADVICE, DEFERRED, ORPHANED, WAIVED, OK, NOT_APPLICABLE = OUTCOMES = (
-    "fault", "differs", "unknown", "waits", "left alone", "advice", "deferred", "orphaned", "waived", "ok",
-    "not applicable",
-)  # fmt: skip
+OUTCOMES = (
+    FAULT := "fault",
+    DIFFERS := "differs",
+    UNKNOWN := "unknown",
+    WAITS := "waits",
+    LEFT_ALONE := "left alone",
+    ADVICE := "advice",
+    DEFERRED := "deferred",
+    ORPHANED := "orphaned",
+    WAIVED := "waived",
+    OK := "ok",
+    NOT_APPLICABLE := "not applicable",
+)
 _HELD = {
     HoldKind.WAIVED: WAIVED,
     HoldKind.ORPHANED: ORPHANED,
@@ -42,8 +53,9 @@ _ASIDE = frozenset({DEFERRED, WAIVED, ORPHANED})
 
 @frozen
 class HostLook:
-    """One look at one host. `at` is ISO 8601 in UTC, `source` the file; `says` holds a (rule, outcome, value) for each
-    rule that was looked at. A host that gave no answer has `missing`, the reason, and nothing else.
+    """One look at one host. `at` is ISO 8601 in UTC, `source` the file; `says` holds a (rule,
+    outcome, value) for each rule that was looked at. A host that gave no answer has `missing`, the
+    reason, and nothing else.
     """
 
     host: str
@@ -54,8 +66,11 @@ class HostLook:
     profile: str = ""
     policy_digest: str = ""
     digest: str = ""
-    shown: str = ""  # the digest of the changes in the file: the same, unless secrets are masked, or a host made it up
-    content: str = ""  # the digest of all that it shows of them and that equal hosts show alike (plan_class.py)
+    # the digest of the changes in the file: the same, unless secrets are masked, or a host made
+    # it up
+    shown: str = ""
+    # the digest of all that it shows of them and that equal hosts show alike (plan_class.py)
+    content: str = ""
     own: str = ""  # the same with what each host has of its own
     changes: int = 0
     unfit: tuple[str, ...] = ()  # the rules for which it should not take work
@@ -74,7 +89,9 @@ class HostLook:
 
 @frozen
 class Unread:
-    """A file, or a part of it, that says nothing. `place` is `file:line: field` as far as it is known."""
+    """A file, or a part of it, that says nothing. `place` is `file:line: field` as far as it is
+    known.
+    """
 
     place: str
     reason: str
@@ -88,18 +105,23 @@ def outcome_of(finding: Finding) -> str:
 
 def is_counted(finding: Finding) -> bool:
     """Whether the exit status of `check` counts it."""
-    return finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} and outcome_of(finding) not in _ASIDE
+    return (
+        finding.verdict in {Verdict.DIFFERS, Verdict.UNKNOWN} and outcome_of(finding) not in _ASIDE
+    )
 
 
 def faults_of(seen: HostLook) -> tuple[str, ...]:
-    """The rules that find a fault, or for which the host should not take work; that it gave no answer."""
+    """The rules that find a fault, or for which the host should not take work; that it gave no
+    answer.
+    """
     found = [rule for rule, outcome, _ in seen.says if outcome == FAULT]
     return tuple(dict.fromkeys((*found, *seen.unfit, *(["no answer"] if seen.missing else []))))
 
 
 def value_of(finding: Finding) -> str:
-    """What a host says where a rule looks, in few words: the value of now (and, where that is not all that the rule
-    asks for, what the next boot makes of it), else what is wrong, else that nothing is; and why a host is left alone.
+    """What a host says where a rule looks, in few words: the value of now (and, where that is not
+    all that the rule asks for, what the next boot makes of it), else what is wrong, else that
+    nothing is; and why a host is left alone.
     """
     value, hold = _format_value(finding), finding.hold
     if outcome_of(finding) != LEFT_ALONE or (hold.detail or str(hold)) in value:
@@ -123,25 +145,33 @@ def _shorten(value: str, most: int = LONGEST) -> str:
 
 
 def shorten_words(one: HostLook | Unread) -> HostLook | Unread:
-    """The same without what is longer than a sentence of hosttune's: one host, or file, would bury what the others say.
-    What names a file stays as it is.
+    """The same without what is longer than a sentence of hosttune's: one host, or file, would bury
+    what the others say. What names a file stays as it is.
     """
     names = {field.name for field in fields(one)} - {"source", "place", "changes"}
     return replace(one, **{name: _shorten_all(getattr(one, name)) for name in names})
 
 
 def _shorten_all(value: Any) -> Any:
-    return _shorten(value, LONGEST_SENTENCE) if isinstance(value, str) else tuple(map(_shorten_all, value))
+    return (
+        _shorten(value, LONGEST_SENTENCE)
+        if isinstance(value, str)
+        else tuple(map(_shorten_all, value))
+    )
 
 
 def _at_boot(finding: Finding, now: str) -> str:
-    """What the next boot makes of a value, where it says so and it is another one; without the line that sets it."""
+    """What the next boot makes of a value, where it says so and it is another one; without the line
+    that sets it.
+    """
     for text in finding.evidence:
         if text == "no file sets it at boot":
             return ", set by no file"
         if text.startswith("next boot "):
             value = text.partition(" (")[0]
-            return "" if value.removeprefix("next boot ") == now.removeprefix("now ") else f", {value}"
+            return (
+                "" if value.removeprefix("next boot ") == now.removeprefix("now ") else f", {value}"
+            )
         if text.startswith("the line means "):
             return f", in fstab {text.removeprefix('the line means ').partition(',')[0]}"
     return ""
@@ -192,9 +222,17 @@ def seen_of(findings: Iterable[Finding], *, asks: tuple[str, ...], **about: Any)
     counted = {finding.verdict for finding in listed if is_counted(finding)}
     faulty = any(outcome_of(finding) == FAULT for finding in listed)
     waiting = [finding.rule for finding in listed if waits_for_reboot(finding)]
-    blocking = [f"no reboot before {finding.rule} is solved" for finding in listed if finding.blocks_reboot]
+    blocking = [
+        f"no reboot before {finding.rule} is solved" for finding in listed if finding.blocks_reboot
+    ]
     return HostLook(
-        state=FAULT if faulty else DIFFERS if Verdict.DIFFERS in counted else UNKNOWN if counted else OK,
+        state=FAULT
+        if faulty
+        else DIFFERS
+        if Verdict.DIFFERS in counted
+        else UNKNOWN
+        if counted
+        else OK,
         says=tuple((rule, *_sum_up_findings(own)) for rule, own in by_rule.items()),
         reboot=tuple(dict.fromkeys([*blocking, *waiting, *asks])),
         expired=tuple(dict.fromkeys(_list_expired(listed))),
@@ -207,9 +245,13 @@ def _sum_up_findings(findings: list[Finding]) -> tuple[str, str]:
     """The worst outcome of a rule with several subjects, and the values behind it."""
     outcomes = [outcome_of(finding) for finding in findings]
     worst = min(outcomes, key=OUTCOMES.index)
-    judged = [finding for finding, outcome in zip(findings, outcomes, strict=True) if outcome == worst]
+    judged = [
+        finding for finding, outcome in zip(findings, outcomes, strict=True) if outcome == worst
+    ]
     subjects = {finding.subject for finding in judged}
-    values = dict.fromkeys(_format_value_with_subject(finding, is_one=len(subjects) == 1) for finding in judged)
+    values = dict.fromkeys(
+        _format_value_with_subject(finding, is_one=len(subjects) == 1) for finding in judged
+    )
     return worst, _shorten("; ".join(values))
 
 
@@ -231,7 +273,9 @@ _FIELDS = tuple(one.name for one in fields(HostLook))
 
 def seen_to_row(seen: HostLook) -> bytes:
     """The look as one line, for a scratch file of this run."""
-    return json.dumps([getattr(seen, name) for name in _FIELDS], separators=(",", ":")).encode("ascii")
+    return json.dumps([getattr(seen, name) for name in _FIELDS], separators=(",", ":")).encode(
+        "ascii"
+    )
 
 
 def seen_from_row(row: bytes) -> HostLook:

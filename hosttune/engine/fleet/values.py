@@ -1,4 +1,6 @@
-"""The values of a report on many hosts. Counts are exact; lists of names hold the first ones. Pure."""
+"""The values of a report on many hosts. Counts are exact; lists of names hold the first ones.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Valued:
 
 @frozen
 class ValueTally:
-    """Values, the most common first; `others` are the hosts with values beyond those that are kept."""
+    """Values, the most common first; `others` are the hosts with values beyond those that are
+    kept.
+    """
 
     values: tuple[Valued, ...] = ()
     others: HostNames = field(default_factory=HostNames)
@@ -55,8 +59,8 @@ class ValueTally:
 
 @frozen
 class RuleRow:
-    """What one rule says of the fleet. `outcomes` are those that occur, the worst first; `values` are those of the
-    hosts that the rule applies to.
+    """What one rule says of the fleet. `outcomes` are those that occur, the worst first; `values`
+    are those of the hosts that the rule applies to.
     """
 
     rule: str
@@ -107,7 +111,9 @@ class PlanClass:
 
     @property
     def is_as_shown(self) -> bool:
-        """Whether the digest is that of the changes in the file: no secret is masked there, and no host made it up."""
+        """Whether the digest is that of the changes in the file: no secret is masked there, and no
+        host made it up.
+        """
         return self.digest == self.shown
 
 
@@ -140,7 +146,8 @@ class Fleet:
     unread_count: int
     superseded: HostNames  # hosts with older looks, which were left out
     shared_machines: ValueTally  # machine id -> hosts: cloned, or renamed
-    disputed_hosts: tuple[tuple[str, tuple[str, ...]], ...]  # with the files of other names that claim to be of each
+    # with the files of other names that claim to be of each
+    disputed_hosts: tuple[tuple[str, tuple[str, ...]], ...]
     disputed_count: int
 
     @property

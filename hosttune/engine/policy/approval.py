@@ -1,12 +1,14 @@
 """Approvals: which plans someone has agreed to before they are made, one a line.
 
-    88e96cb46683                                   # this plan: the first twelve digits of its digest, or more
-    policy 5f0c1d22ab90 edition 2026.2 risk low    # any plan of this policy, in which nothing risks more
+    # this plan: the first twelve digits of its digest, or more
+    88e96cb46683
+    # any plan of this policy, in which nothing risks more
+    policy 5f0c1d22ab90 edition 2026.2 risk low
 
-The second form is for what no one can foresee: after a reboot into another driver a plan has a further stage, with a
-digest of its own, and a list of digests would hold the host for good. It names all that decides: what the policy and
-the custom rules that it runs say, the state of the defaults, and how much may be risked. A plan with nothing to
-change is always approved.
+The second form is for what no one can foresee: after a reboot into another driver a plan has a
+further stage, with a digest of its own, and a list of digests would hold the host for good. It
+names all that decides: what the policy and the custom rules that it runs say, the state of the
+defaults, and how much may be risked. A plan with nothing to change is always approved.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 PATH = "/etc/hosttune/approved"
 DIGITS = 12  # of a digest, at least: 48 bits, which no one meets by chance
-# The state of what profiles run and parameters default to. Raised with each release that changes either, so that a line
-# from before approves nothing new.
+# The state of what profiles run and parameters default to. Raised with each release that changes
+# either, so that a line from before approves nothing new.
 DEFAULTS = "2026.2"
 _DIGEST = regex(r"[0-9a-f]{12,64}")
 _EDITION = regex(r"[0-9]{4}\.[0-9]{1,4}")
@@ -35,7 +37,9 @@ _WORDS = ("policy", "edition", "risk")
 
 @frozen
 class PolicyApproval:
-    """Any plan of one policy, by one state of the defaults, in which nothing risks more than `risk`."""
+    """Any plan of one policy, by one state of the defaults, in which nothing risks more than
+    `risk`.
+    """
 
     policy: str  # the first digits of its digest
     edition: str
@@ -64,7 +68,9 @@ class Approvals:
             return True
         own = approval_of(plan)
         return any(
-            plan.policy_digest.startswith(one.policy) and one.edition == own.edition and own.risk <= one.risk
+            plan.policy_digest.startswith(one.policy)
+            and one.edition == own.edition
+            and own.risk <= one.risk
             for one in self.policies
         )
 
@@ -105,14 +111,19 @@ def _policy_approval(words: list[str]) -> PolicyApproval:
     if tuple(words[::2]) != _WORDS or len(words) != 2 * len(_WORDS):
         message = f"{' '.join(words)}: is not an approval"
         hint = (
-            "write the digest of a plan (12 digits or more), or: policy DIGEST edition YEAR.NUMBER risk low|medium|high"
+            "write the digest of a plan (12 digits or more), or: policy DIGEST edition YEAR.NUMBER "
+            "risk low|medium|high"
         )
         raise HosttuneError(message, hint=hint)
     policy, edition, risk = words[1::2]
     if not _DIGEST.fullmatch(policy):
-        raise HosttuneError(f"{policy}: is not a digest of a policy", hint="12 to 64 digits 0-9a-f: hosttune status")
+        raise HosttuneError(
+            f"{policy}: is not a digest of a policy", hint="12 to 64 digits 0-9a-f: hosttune status"
+        )
     if not _EDITION.fullmatch(edition):
-        raise HosttuneError(f"{edition}: not an edition", hint=f"the one of this version is {DEFAULTS}")
+        raise HosttuneError(
+            f"{edition}: not an edition", hint=f"the one of this version is {DEFAULTS}"
+        )
     if risk not in list(map(str, Risk)):
         raise HosttuneError(f"{risk}: is no risk", hint=f"one of {', '.join(map(str, Risk))}")
     return PolicyApproval(policy, edition, Risk(risk))

@@ -1,4 +1,6 @@
-"""What a policy says and nothing comes of on a host: a typo in it would otherwise pass for a decision. Pure."""
+"""What a policy says and nothing comes of on a host: a typo in it would otherwise pass for a
+decision. Pure.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,16 @@ _DOES = {"select": "selects", "waiver": "waives", "params": "sets"}
 def without_effect(
     policy: Policy, catalog: Catalog, findings: Iterable[Finding], *, everything: bool = True
 ) -> tuple[Fault, ...]:
-    """A fault for each part of the policy in force that does nothing on the host of these findings, in file order.
+    """A fault for each part of the policy in force that does nothing on the host of these findings,
+    in file order.
 
-    `everything` includes what has no effect and harms no one: a rule switched off that does not run anyway, one
-    selected that runs anyway.
+    `everything` includes what has no effect and harms no one: a rule switched off that does not run
+    anyway, one selected that runs anyway.
     """
     selected = {rule.id for rule in policy.select_rules(catalog)}
     subjects: dict[str, set[str]] = {}
-    silent = set()  # rules that say nothing of single subjects here, so that no name can be called wrong
+    # rules that say nothing of single subjects here, so that no name can be called wrong
+    silent = set()
     for finding in findings:
         subjects.setdefault(finding.rule, set()).add(finding.subject)
         if finding.verdict in {Verdict.UNKNOWN, Verdict.NOT_APPLICABLE}:
@@ -55,10 +59,15 @@ def _is_idle(one: Statement, policy: Policy) -> bool:
 def _find_effect(
     one: Statement, policy: Policy, catalog: Catalog, selected: set[str], subjects: set[str]
 ) -> tuple[str, str]:  # fmt: skip
-    """Why this does nothing, and what was meant perhaps; empty texts where it does something, or may."""
+    """Why this does nothing, and what was meant perhaps; empty texts where it does something, or
+    may.
+    """
     of_profile = catalog.profiles[policy.profile].rules
     wanted = {*of_profile, *policy.select}
-    missing = f"{one.rule} does not run here: profile {policy.profile} does not have it, and nothing selects it"
+    missing = (
+        f"{one.rule} does not run here: profile {policy.profile} does not have it, and nothing "
+        "selects it"
+    )
     if one.key == "ignore":
         return ("", "") if one.rule in wanted else (f"switches nothing off: {missing}", "")
     if one.rule in policy.ignore:
@@ -67,7 +76,11 @@ def _find_effect(
             f"take {one.rule} out of `ignore` to let it run",
         )
     if one.key == "select":
-        return (f"{one.rule} is in profile {policy.profile} already", "") if one.rule in of_profile else ("", "")
+        return (
+            (f"{one.rule} is in profile {policy.profile} already", "")
+            if one.rule in of_profile
+            else ("", "")
+        )
     if one.rule not in selected:
         return f"{_DOES[one.key]} nothing: {missing}", f"select: [{one.rule}] lets it run"
     if one.key == "waiver" and one.subject and subjects and not any(map(one.covers, subjects)):
@@ -84,7 +97,9 @@ def no_section(policy: Policy) -> Fault | None:
     if not policy.sections or any(section.fits for section in policy.sections):
         return None
     near = find_likeliest(policy.host, [section.pattern for section in policy.sections])
-    where = next((one.where for one in policy.sections if one.pattern == near), policy.sections[0].where)
+    where = next(
+        (one.where for one in policy.sections if one.pattern == near), policy.sections[0].where
+    )
     return Fault(
         where,
         f"no section for hosts fits this host ({policy.host}): only what is outside of them holds",
@@ -93,11 +108,17 @@ def no_section(policy: Policy) -> Fault | None:
 
 
 def find_likeliest(host: str, patterns: Iterable[str]) -> str:
-    """The pattern that was meant for this host perhaps: its plain beginning is nearly that of the name."""
+    """The pattern that was meant for this host perhaps: its plain beginning is nearly that of the
+    name.
+    """
 
     def likeness(pattern: str) -> float:
         plain = pattern.partition("*")[0].partition("?")[0].partition("[")[0]
-        return SequenceMatcher(None, plain.lower(), host[: len(plain)].lower()).ratio() if plain else 0.0
+        return (
+            SequenceMatcher(None, plain.lower(), host[: len(plain)].lower()).ratio()
+            if plain
+            else 0.0
+        )
 
     best = max(patterns, key=likeness, default="")
     return best if best and likeness(best) >= _ALIKE else ""

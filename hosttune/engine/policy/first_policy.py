@@ -1,4 +1,6 @@
-"""The text of a first policy for one host: what fits it in force, what only a person can decide as comments. Pure."""
+"""The text of a first policy for one host: what fits it in force, what only a person can decide as
+comments. Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,16 @@ def first_policy(
     titles: Mapping[str, str],
     now: float,
 ) -> str:
-    """YAML. `found` is the profile that fits, `findings` are those of that profile, `titles` the names of its rules for
-    people, `now` is in seconds since 1970. Disks and rules are for a person to decide, so their lines are comments.
+    """YAML. `found` is the profile that fits, `findings` are those of that profile, `titles` the
+    names of its rules for people, `now` is in seconds since 1970. Disks and rules are for a person
+    to decide, so their lines are comments.
     """
     today = datetime.fromtimestamp(now, timezone.utc).date()
-    profile, why = (found.profile, found.why) if found else ("base", "the default: no other profile fits by its facts")
+    profile, why = (
+        (found.profile, found.why)
+        if found
+        else ("base", "the default: no other profile fits by its facts")
+    )
     lines = [
         f"# The policy of {clean(host)}, made by hosttune init on {today}.",
         "# All keys: docs/policy.md. After a change: hosttune policy",
@@ -45,13 +52,19 @@ def first_policy(
 
 
 def has_content(policy: bytes) -> bool:
-    """Whether it decides something: not where all is a comment, as in the policy that the package installs."""
+    """Whether it decides something: not where all is a comment, as in the policy that the package
+    installs.
+    """
     return any(line.strip() and not line.lstrip().startswith(b"#") for line in policy.splitlines())
 
 
 def _data_mounts(facts: Facts) -> Iterator[str]:
     try:
-        spare = [disk for disk in facts.spare.all if disk.fstype and not disk.is_ephemeral and _is_offered(disk.tags)]
+        spare = [
+            disk
+            for disk in facts.spare.all
+            if disk.fstype and not disk.is_ephemeral and _is_offered(disk.tags)
+        ]
     except UnknownFact:
         return
     if spare:
@@ -69,7 +82,9 @@ def _is_offered(tags: tuple[str, ...]) -> bool:
     return bool(tags) and clean(tags[0]) == tags[0]
 
 
-def _list_waivers(findings: Iterable[Finding], titles: Mapping[str, str], until: str) -> Iterator[str]:
+def _list_waivers(
+    findings: Iterable[Finding], titles: Mapping[str, str], until: str
+) -> Iterator[str]:
     rules = sorted({one.rule for one in findings if one.changes})
     if rules:
         yield "# Rules that change something here. To leave one off for a time,"

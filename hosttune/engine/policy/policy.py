@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @frozen
 class Drains:
-    """Rules that drain a node though it only works slower, and rules that do not though it does not do its work."""
+    """Rules that drain a node though it only works slower, and rules that do not though it does not
+    do its work.
+    """
 
     drain_for: frozenset[str] = frozenset()
     no_drain_for: frozenset[str] = frozenset()
@@ -77,15 +79,18 @@ class Policy:
     """The choices of an administrator; the defaults are those of a host without a policy file."""
 
     profile: str = "base"
-    profile_by: str = ""  # who names the profile: a file, and the section in it, or an option; empty: no one
-    edition: str = ""  # of a policy of old: without effect, but in the digest, by which lines approve it
+    # who names the profile: a file, and the section in it, or an option; empty: no one
+    profile_by: str = ""
+    # of a policy of old: without effect, but in the digest, by which lines approve it
+    edition: str = ""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()  # rules that are off
     waivers: tuple[Waiver, ...] = ()
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     max_risk: Risk = Risk.MEDIUM
     disturb: Disturbs = Disturbs.NOTHING
-    again: tuple[str, ...] = ()  # rules that are tried once more after they came back by themselves; typed for this run
+    # rules that are tried once more after they came back by themselves; typed for this run
+    again: tuple[str, ...] = ()
     break_work: bool = False  # typed for this one run: GPU work that the plan lists may be broken
     declared: Declared = NOTHING
     confirm: TrialTerms | None = None  # what apply makes is on trial; no plan hangs on it
@@ -110,23 +115,39 @@ class Policy:
         import hashlib
 
         parts: list[Any] = [
-            self.profile, self.edition, self.select, self.ignore,
+            self.profile,
+            self.edition,
+            self.select,
+            self.ignore,
             [(one.rule, one.subject, one.until) for one in self.waivers],
-            {rule: dict(values) for rule, values in self.params.items()}, self.max_risk.value, self.disturb.value,
-            [[one.source, one.target, one.fstype, one.options] for one in self.declared.data_mounts],
-        ]  # fmt: skip
+            {rule: dict(values) for rule, values in self.params.items()},
+            self.max_risk.value,
+            self.disturb.value,
+            [
+                [one.source, one.target, one.fstype, one.options]
+                for one in self.declared.data_mounts
+            ],
+        ]
         parts += [self.sole] if self.sole else []
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def digest_with(self, rules: Iterable[Rule]) -> str:
-        """The same, with what the custom rules among those that run say: each decides as much as the policy."""
+        """The same, with what the custom rules among those that run say: each decides as much as
+        the policy.
+        """
         import hashlib
 
         own = sorted(rule.content for rule in rules if rule.content)
-        return hashlib.sha256("".join((self.digest, *own)).encode()).hexdigest() if own else self.digest
+        return (
+            hashlib.sha256("".join((self.digest, *own)).encode()).hexdigest()
+            if own
+            else self.digest
+        )
 
     def select_rules(self, catalog: Catalog) -> tuple[Rule, ...]:
-        """The rules to look at, by id: the profile's and the selected ones, less those that are off."""
+        """The rules to look at, by id: the profile's and the selected ones, less those that are
+        off.
+        """
         if self.sole:
             return tuple(catalog.rules[name] for name in sorted(self.sole))
         wanted = {*catalog.profiles[self.profile].rules, *self.select} - {*self.ignore}
@@ -135,11 +156,17 @@ class Policy:
     def params_of(self, rule: Rule, catalog: Catalog) -> dict[str, Any]:
         """The parameters in force: the policy's, else the profile's, else the rule's own."""
         of_profile = catalog.profiles[self.profile].params.get(rule.id, {})
-        return {**rule.defaults_in(is_selected=rule.id in self.select), **of_profile, **self.params.get(rule.id, {})}
+        return {
+            **rule.defaults_in(is_selected=rule.id in self.select),
+            **of_profile,
+            **self.params.get(rule.id, {}),
+        }
 
     def waives(self, rule: str, subject: str) -> bool:
         """Whether a waiver in force covers this."""
-        return any(one.covers(rule, subject) and not one.is_over(self.today) for one in self.waivers)
+        return any(
+            one.covers(rule, subject) and not one.is_over(self.today) for one in self.waivers
+        )
 
     def waive(self, finding: Finding) -> Finding:
         """The finding as the waivers leave it."""
@@ -157,26 +184,35 @@ class Policy:
         disturb: str | None = None,
         again: tuple[str, ...] = (),
     ) -> Policy:
-        """The policy with what the command line says on top. `only` leaves every other rule out; a rule that is off
-        stays off, and naming it raises HosttuneError.
+        """The policy with what the command line says on top. `only` leaves every other rule out; a
+        rule that is off stays off, and naming it raises HosttuneError.
         """
         if profile is not None and profile not in catalog.profiles:
             raise HosttuneError(
-                f"no profile is called {profile}", hint=f"there is: {', '.join(sorted(catalog.profiles))}"
+                f"no profile is called {profile}",
+                hint=f"there is: {', '.join(sorted(catalog.profiles))}",
             )
         named = (*select, *ignore, *only, *again)
-        select, ignore = (tuple(one for one in names if one not in GONE) for names in (select, ignore))
+        select, ignore = (
+            tuple(one for one in names if one not in GONE) for names in (select, ignore)
+        )
         for name in (*select, *ignore, *only, *again):
             if catalog.find_id(name) not in catalog.rules:
                 raise unknown_rule(catalog, name)
         sole = tuple(dict.fromkeys(map(catalog.find_id, only)))
-        off = next((name for name in sole if name in {*self.ignore, *map(catalog.find_id, ignore)}), "")
+        off = next(
+            (name for name in sole if name in {*self.ignore, *map(catalog.find_id, ignore)}), ""
+        )
         if off:
             by = self.source if off in self.ignore else "--ignore"
-            raise HosttuneError(f"--only {off}: the rule is off by {by}", hint="take it out of what is ignored first")
+            raise HosttuneError(
+                f"--only {off}: the rule is off by {by}",
+                hint="take it out of what is ignored first",
+            )
         asked, dropped = tuple(map(catalog.find_id, select)), tuple(map(catalog.find_id, ignore))
         notes = [
-            f"{name} is selected, and {'--ignore' if name in dropped else self.source} ignores it: it stays off"
+            f"{name} is selected, and {'--ignore' if name in dropped else self.source} ignores it: "
+            "it stays off"
             for name in asked
             if name in (*self.ignore, *dropped)
         ]
@@ -200,12 +236,16 @@ def unknown_rule(catalog: Catalog, name: str) -> HosttuneError:
     if name in GONE:
         return HosttuneError(gone_note(name), hint="see: hosttune rules")
     alike = ", ".join(one for one in catalog.rules if name in one.split("-"))
-    hint = suggest_nearest(name, catalog.rules) or (f"there is: {alike}" if alike else "see: hosttune rules")
+    hint = suggest_nearest(name, catalog.rules) or (
+        f"there is: {alike}" if alike else "see: hosttune rules"
+    )
     return HosttuneError(f"no rule is called {name}", hint=hint)
 
 
 def name_notes(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
-    """What someone who names these rules should know: a new name, a rule in its place, an end to come."""
+    """What someone who names these rules should know: a new name, a rule in its place, an end to
+    come.
+    """
     notes = []
     for name in dict.fromkeys(names):
         rule = catalog.rules.get(catalog.current(name))
@@ -217,14 +257,20 @@ def name_notes(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
         elif rule.id != name:
             notes.append(f"{rule.id} ({rule.where.path}) takes the place of {name}")
         elif rule.status.value == "deprecated":
-            notes.append(f"{name} is deprecated" + (f"; use {rule.replaced_by}" if rule.replaced_by else ""))
+            notes.append(
+                f"{name} is deprecated" + (f"; use {rule.replaced_by}" if rule.replaced_by else "")
+            )
     return tuple(notes)
 
 
 def suggest_nearest(name: str, names: Any) -> str:
-    """`did you mean X?` for the nearest of the valid names, or of their ends behind the domain; or nothing."""
+    """`did you mean X?` for the nearest of the valid names, or of their ends behind the domain; or
+    nothing.
+    """
     from difflib import get_close_matches
 
     ends = {one.partition("-")[2]: one for one in names if "-" in one}
-    close = get_close_matches(name, list(names), n=1) or [ends[end] for end in get_close_matches(name, ends, n=1)]
+    close = get_close_matches(name, list(names), n=1) or [
+        ends[end] for end in get_close_matches(name, ends, n=1)
+    ]
     return f"did you mean {close[0]}?" if close else ""

@@ -20,12 +20,16 @@ class Proposal:
 
 
 def propose(facts: Facts) -> Proposal | None:
-    """The profile that fits, the first in this order: who hands out the work, who sits there, what the network does.
+    """The profile that fits, the first in this order: who hands out the work, who sits there, what
+    the network does.
 
-    Nothing for a container, for a host that only `base` fits, and where a fact that decides is not known: whether a
-    server trains or answers requests no file tells, so `inference-latency` is never proposed.
+    Nothing for a container, for a host that only `base` fits, and where a fact that decides is not
+    known: whether a server trains or answers requests no file tells, so `inference-latency` is
+    never proposed.
     """
-    return read_or_default(lambda: None if facts.host.is_container else _propose_fitting(facts), None)
+    return read_or_default(
+        lambda: None if facts.host.is_container else _propose_fitting(facts), None
+    )
 
 
 def _propose_fitting(facts: Facts) -> Proposal | None:
@@ -44,5 +48,8 @@ def _propose_fitting(facts: Facts) -> Proposal | None:
         cloud = facts.host.cloud
         return Proposal("cloud-vm", f"it is a virtual machine of {cloud}") if cloud else None
     if facts.gpus.nvswitches:
-        return Proposal("train-single", f"{facts.gpus.count} GPUs are joined by NVSwitches, and there is no RDMA")
+        return Proposal(
+            "train-single",
+            f"{facts.gpus.count} GPUs are joined by NVSwitches, and there is no RDMA",
+        )
     return None

@@ -27,7 +27,9 @@ class Waiver:
     until: str = ""
 
     def covers(self, rule: str, subject: str) -> bool:
-        """Whether it speaks of this subject; one that names a subject says nothing about the rule as a whole."""
+        """Whether it speaks of this subject; one that names a subject says nothing about the rule
+        as a whole.
+        """
         if self.rule != rule or not self.subject:
             return self.rule == rule
         return fits_glob(subject, self.subject) if self.is_pattern else subject == self.subject
@@ -48,7 +50,9 @@ class Waiver:
 
 
 def waive(finding: Finding, waivers: tuple[Waiver, ...], today: str) -> Finding:
-    """The finding held where a waiver in force covers it; where that has expired, the finding says so and counts."""
+    """The finding held where a waiver in force covers it; where that has expired, the finding says
+    so and counts.
+    """
     if finding.verdict not in {Verdict.DIFFERS, Verdict.ADVICE}:
         return finding
     own = [waiver for waiver in waivers if waiver.covers(finding.rule, finding.subject)]

@@ -1,4 +1,6 @@
-"""The catalogue: the built-in rules and profiles, and an administrator's own in /etc/hosttune/rules.d."""
+"""The catalogue: the built-in rules and profiles, and an administrator's own in
+/etc/hosttune/rules.d.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
 
 RULES_FOLDER = "/etc/hosttune/rules.d"
 SUFFIXES = (".yaml", ".yml")
-MOST_CHARACTERS = 4 << 20  # of all custom rules of a host: each is checked, whether it is selected or not
+# of all custom rules of a host: each is checked, whether it is selected or not
+MOST_CHARACTERS = 4 << 20
 
 
 class BuiltinRules(Mapping[str, "Rule"]):
-    """The built-in rules by id. Each is built when it is first asked for: a run looks at half of them."""
+    """The built-in rules by id. Each is built when it is first asked for: a run looks at half of
+    them.
+    """
 
     def __init__(self, documents: Iterable[YamlFile]) -> None:
         self._documents = {document.data["id"]: document for document in documents}
@@ -50,7 +55,9 @@ class BuiltinRules(Mapping[str, "Rule"]):
     def map_renamed(self) -> dict[str, str]:
         """From ids of old to those of now."""
         named = self._documents.items()
-        return {old: name for name, document in named for old in document.data.get("renamed_from", ())}
+        return {
+            old: name for name, document in named for old in document.data.get("renamed_from", ())
+        }
 
     def tells_health(self, name: str) -> bool:
         """As the rule says of itself; of a compiled one it is beside it."""
@@ -60,7 +67,9 @@ class BuiltinRules(Mapping[str, "Rule"]):
 
 @frozen
 class Catalog:
-    """All rules and profiles, by id. `names` leads from ids of old to those of now: renamed and replaced rules."""
+    """All rules and profiles, by id. `names` leads from ids of old to those of now: renamed and
+    replaced rules.
+    """
 
     rules: Mapping[str, Rule]
     profiles: Mapping[str, Profile]
@@ -75,8 +84,9 @@ class Catalog:
         return name
 
     def find_id(self, typed: str) -> str:
-        """The id of the rule that is meant on a command line: by its name, an older one, or an end or other whole words
-        of it that only one rule has (`noatime`, `torch`); the name as typed where that is none.
+        """The id of the rule that is meant on a command line: by its name, an older one, or an end
+        or other whole words of it that only one rule has (`noatime`, `torch`); the name as typed
+        where that is none.
         """
         name = self.current(typed)
         ends = [one for one in self.rules if one.endswith(f"-{name}")]
@@ -86,7 +96,11 @@ class Catalog:
     def tells_health(self, name: str) -> bool:
         """Whether a rule may say that the machine does not do its work, or does it badly."""
         rules = self.rules
-        return rules.tells_health(name) if isinstance(rules, BuiltinRules) else rules[name].tells_health
+        return (
+            rules.tells_health(name)
+            if isinstance(rules, BuiltinRules)
+            else rules[name].tells_health
+        )
 
     def former(self, name: str) -> frozenset[str]:
         """The ids that were renamed to this one."""
@@ -95,19 +109,28 @@ class Catalog:
 
 @cache
 def builtin_catalog() -> Catalog:
-    """The rules and profiles that hosttune brings, built once by a process. They were checked by the tests, so types
-    are not checked again.
+    """The rules and profiles that hosttune brings, built once by a process. They were checked by
+    the tests, so types are not checked again.
     """
     documents = builtin_documents()
-    profiles = [build_profile(document) for document in documents if document.name.startswith("profiles/")]
+    profiles = [
+        build_profile(document) for document in documents if document.name.startswith("profiles/")
+    ]
     rules = BuiltinRules(
-        sorted((one for one in documents if not one.name.startswith("profiles/")), key=lambda one: str(one.data["id"]))
+        sorted(
+            (one for one in documents if not one.name.startswith("profiles/")),
+            key=lambda one: str(one.data["id"]),
+        )
     )
-    return _assemble_catalog(rules, {profile.id: profile for profile in profiles}, rules.map_renamed(), {})
+    return _assemble_catalog(
+        rules, {profile.id: profile for profile in profiles}, rules.map_renamed(), {}
+    )
 
 
 def assemble_catalog(rules: Mapping[str, Rule], profiles: Mapping[str, Profile]) -> Catalog:
-    """The catalogue of these rules: renamed ids lead to the new ones, and what is replaced makes room."""
+    """The catalogue of these rules: renamed ids lead to the new ones, and what is replaced makes
+    room.
+    """
     names = {old: rule.id for rule in rules.values() for old in rule.renamed_from}
     replaced = {rule.replaces: rule.id for rule in rules.values() if rule.replaces}
     kept = {name: rule for name, rule in sorted(rules.items()) if name not in replaced}
@@ -115,7 +138,10 @@ def assemble_catalog(rules: Mapping[str, Rule], profiles: Mapping[str, Profile])
 
 
 def _assemble_catalog(
-    rules: Mapping[str, Rule], profiles: Mapping[str, Profile], names: Mapping[str, str], replaced: Mapping[str, str]
+    rules: Mapping[str, Rule],
+    profiles: Mapping[str, Profile],
+    names: Mapping[str, str],
+    replaced: Mapping[str, str],
 ) -> Catalog:
     found = Catalog(rules, {}, {**names, **replaced})
     entries = {
@@ -123,7 +149,9 @@ def _assemble_catalog(
             profile,
             added=tuple(map(found.current, profile.added)),
             left_out=tuple(map(found.current, profile.left_out)),
-            own_params={rule: values for rule, values in profile.own_params.items() if rule not in replaced},
+            own_params={
+                rule: values for rule, values in profile.own_params.items() if rule not in replaced
+            },
         )
         for name, profile in profiles.items()
     }
@@ -131,10 +159,12 @@ def _assemble_catalog(
 
 
 def load_catalog(reader: Reader, folder: str | None = None) -> Catalog:
-    """The built-in catalogue with the custom rules of this host, and those in `folder` on this machine.
+    """The built-in catalogue with the custom rules of this host, and those in `folder` on this
+    machine.
 
-    Raises BadInput with the faults of the custom files, until they are too many, and for more than 4 MiB of files. A
-    custom rule is looked at only where a policy selects it, or where it replaces a rule that is looked at.
+    Raises BadInput with the faults of the custom files, until they are too many, and for more than
+    4 MiB of files. A custom rule is looked at only where a policy selects it, or where it replaces
+    a rule that is looked at.
     """
     files = [(f"{RULES_FOLDER}/{name}", False) for name in _list_rule_files(reader, RULES_FOLDER)]
     if folder is not None:
@@ -153,11 +183,17 @@ def _with_custom(catalog: Catalog, reader: Reader, files: list[tuple[str, bool]]
     rules = dict(catalog.rules)
     left = MOST_CHARACTERS
     for name, is_local in files:
-        path, text = read_trusted(reader, name, is_local=is_local, is_required=True, home=RULES_FOLDER)
+        path, text = read_trusted(
+            reader, name, is_local=is_local, is_required=True, home=RULES_FOLDER
+        )
         left -= len(text or "")
         if left < 0:
             faults.append(
-                Fault(Where(path), "all custom rules together are larger than 4 MiB", "leave out what is not needed")
+                Fault(
+                    Where(path),
+                    "all custom rules together are larger than 4 MiB",
+                    "leave out what is not needed",
+                )
             )
         if left < 0 or len(faults) > MOST_FAULTS:
             break
@@ -179,15 +215,30 @@ def _find_clashes(rule: Rule, rules: Mapping[str, Rule], builtin: Catalog) -> li
 
     faults = []
     if rule.id in rules:
-        what = "a built-in rule" if rules[rule.id].is_builtin else f"the rule in {rules[rule.id].where.path}"
-        hint = f"choose another id; to take the place of a built-in rule, say so: `replaces: {rule.id}`"
+        what = (
+            "a built-in rule"
+            if rules[rule.id].is_builtin
+            else f"the rule in {rules[rule.id].where.path}"
+        )
+        hint = (
+            "choose another id; to take the place of a built-in rule, say so: `replaces: "
+            f"{rule.id}`"
+        )
         faults.append(Fault(rule.where, f"{what} is called {rule.id}", hint))
     elif rule.id in builtin.names:
-        faults.append(Fault(rule.where, f"{builtin.current(rule.id)} was called {rule.id}", "choose another id"))
+        faults.append(
+            Fault(
+                rule.where, f"{builtin.current(rule.id)} was called {rule.id}", "choose another id"
+            )
+        )
     if rule.replaces and rule.replaces not in builtin.rules:
         hint = suggest_nearest(builtin.current(rule.replaces), tuple(builtin.rules))
-        faults.append(Fault(rule.where, f"replaces {rule.replaces}, and no built-in rule is called so", hint))
-    other = next((one for one in rules.values() if rule.replaces and one.replaces == rule.replaces), None)
+        faults.append(
+            Fault(rule.where, f"replaces {rule.replaces}, and no built-in rule is called so", hint)
+        )
+    other = next(
+        (one for one in rules.values() if rule.replaces and one.replaces == rule.replaces), None
+    )
     if other:
         faults.append(Fault(rule.where, f"{other.id} replaces {rule.replaces} already"))
     return faults

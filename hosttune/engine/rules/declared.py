@@ -1,5 +1,5 @@
-"""What a policy says about the host itself: its `data_mounts`, and what is wrong with them as far as the file shows it.
-No disk is looked for.
+"""What a policy says about the host itself: its `data_mounts`, and what is wrong with them as far
+as the file shows it. No disk is looked for.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
     from hosttune.engine.rules.document import YamlFile
 
-    Section = tuple[str, Mapping[str, Any]]  # where its keys stand, as in `hosts.gpu-*.`, and what it holds
+    # where its keys stand, as in `hosts.gpu-*.`, and what it holds
+    Section = tuple[str, Mapping[str, Any]]
 
-_ONE_OF_EACH = {"target": "leave one disk for each target", "source": "leave one target for each disk"}
+_ONE_OF_EACH = {
+    "target": "leave one disk for each target",
+    "source": "leave one target for each disk",
+}
 _NO_DISK = frozenset({"noauto", "bind", "rbind", "move", "remount"})
 
 
@@ -54,17 +58,21 @@ def option_faults(document: YamlFile, section: Section) -> Iterator[Fault]:
             remark = of_no_type(word)
             if word in _NO_DISK:
                 yield Fault(
-                    where, f"with `{word}` no boot mounts the disk", "take it out, or the disk out of data_mounts"
+                    where,
+                    f"with `{word}` no boot mounts the disk",
+                    "take it out, or the disk out of data_mounts",
                 )
             elif remark:
                 yield Fault(where, remark.message, remark.todo)
 
 
 def doubled_faults(
-    document: YamlFile, sections: Sequence[Section], first: MutableMapping[tuple[str, str], Where] | None = None
+    document: YamlFile,
+    sections: Sequence[Section],
+    first: MutableMapping[tuple[str, str], Where] | None = None,
 ) -> Iterator[Fault]:
-    """Targets and sources that stand twice in what these sections say together, each at its later place. `first` are
-    those of sections before, and takes on these.
+    """Targets and sources that stand twice in what these sections say together, each at its later
+    place. `first` are those of sections before, and takes on these.
     """
     first = {} if first is None else first
     for section in sections:
@@ -73,7 +81,9 @@ def doubled_faults(
                 where = document.where(f"{path}.{field}")
                 other = first.setdefault((field, clean_path(one[field])), where)
                 if other is not where:
-                    message = f"{one[field]} is the {field} in line {other.line} too ({other.field})"
+                    message = (
+                        f"{one[field]} is the {field} in line {other.line} too ({other.field})"
+                    )
                     yield Fault(where, message, _ONE_OF_EACH[field])
 
 

@@ -19,7 +19,8 @@ class YamlFile:
     data: Any
     lines: Mapping[str, int]
     name: str
-    asks: Mapping[str, tuple[str, ...]] | None = None  # of a compiled rule: the subjects and units it uses
+    # of a compiled rule: the subjects and units it uses
+    asks: Mapping[str, tuple[str, ...]] | None = None
     tells_health: bool | None = None  # of a compiled rule: whether `hosttune health` asks it
 
     def where(self, path: str = "") -> Where:

@@ -1,4 +1,6 @@
-"""Check a rule file completely: its shape, its expressions against the types of the facts, its parameters, its name."""
+"""Check a rule file completely: its shape, its expressions against the types of the facts, its
+parameters, its name.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,20 @@ if TYPE_CHECKING:
     from hosttune.engine.rules.document import YamlFile
     from hosttune.engine.rules.rule import Rule
 
-# A rule is named for the tunable or the concern, so that its name still fits when the advice changes.
-VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune", "check", "install")
+# A rule is named for the tunable or the concern, so that its name still fits when the advice
+# changes.
+VERBS = (
+    "set",
+    "enable",
+    "disable",
+    "use",
+    "fix",
+    "optimize",
+    "optimise",
+    "tune",
+    "check",
+    "install",
+)
 PLACEHOLDER = "FILL IN"  # begins what a frame leaves to be written
 # Texts of facts, which quote the names in them or have none but a kernel module's.
 _QUOTED = {
@@ -47,7 +61,13 @@ _QUOTED = {
     "health_commands",
 }
 _COMMAND = regex(r"\bsudo\s|\$\(|`")  # a text in which a command is
-PARAM_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "list": tuple[str, ...]}
+PARAM_TYPES: dict[str, Any] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "list": tuple[str, ...],
+}
 
 
 def checked_rule(text: str, name: str, *, is_builtin: bool = False) -> Rule:
@@ -73,7 +93,9 @@ def rule_faults(document: YamlFile) -> list[Fault]:
 
 
 def lint_faults(document: YamlFile) -> list[Fault]:
-    """What `rules lint` tells: every fault, and what stops no command but is not finished either."""
+    """What `rules lint` tells: every fault, and what stops no command but is not finished
+    either.
+    """
     return rule_faults(document) or [
         *gone_faults(document), *key_faults(document), *command_faults(document),
         *placeholder_faults(document.data, document),
@@ -85,14 +107,20 @@ def gone_faults(document: YamlFile) -> list[Fault]:
     params = document.data.get("params") or {}
     paths = [*(f"params.{name}.was" for name, spec in params.items() if "was" in spec), "edition"]
     return [
-        Fault(document.where(path), "does nothing any more", "delete it") for path in paths if path in document.lines
+        Fault(document.where(path), "does nothing any more", "delete it")
+        for path in paths
+        if path in document.lines
     ]
 
 
 def placeholder_faults(data: Any, document: YamlFile, path: str = "") -> list[Fault]:
     """A fault for each text that still is as `rules new` framed it."""
     if isinstance(data, str):
-        found = Fault(document.where(path), f"is not written yet: {data.strip()[:60]!r}", "write it, or take it out")
+        found = Fault(
+            document.where(path),
+            f"is not written yet: {data.strip()[:60]!r}",
+            "write it, or take it out",
+        )
         return [found] if PLACEHOLDER in data else []
     entries = (
         [(f"{path}.{key}" if path else str(key), value) for key, value in data.items()]
@@ -105,8 +133,9 @@ def placeholder_faults(data: Any, document: YamlFile, path: str = "") -> list[Fa
 
 
 def key_faults(document: YamlFile) -> list[Fault]:
-    """A fault for each name of a rule that nothing is known to have, such as a sysctl of no kernel. Not among those of
-    `rule_faults`: the list of keys may be too short, so lint tells it, and no command stops for it.
+    """A fault for each name of a rule that nothing is known to have, such as a sysctl of no kernel.
+    Not among those of `rule_faults`: the list of keys may be too short, so lint tells it, and no
+    command stops for it.
     """
     from hosttune.resources.kernel.sysctl_keys import unknown_key
 
@@ -118,20 +147,25 @@ def key_faults(document: YamlFile) -> list[Fault]:
         if "{{" not in str(entry[kind]) and PLACEHOLDER not in str(entry[kind])
         if (sentence := wish_kinds()[kind].doubt(str(entry[kind]), entry))
     ]
-    plain = {path for path, _ in named if "module" not in wish_kinds()[path.rpartition(".")[2]].fields}
+    plain = {
+        path for path, _ in named if "module" not in wish_kinds()[path.rpartition(".")[2]].fields
+    }
     checker = _Checker(document)
     _check_expressions(checker, data)
     hint = "correct it; of a key that a module of its own brings, write beside it `module: NAME`"
     return [
         Fault(document.where(path), sentence, "correct it" if path in plain else hint)
-        for path, sentence in dict.fromkeys([*named, *((path, unknown_key(key)) for path, key in checker.sysctls)])
+        for path, sentence in dict.fromkeys(
+            [*named, *((path, unknown_key(key)) for path, key in checker.sysctls)]
+        )
         if sentence
     ]
 
 
 def command_faults(document: YamlFile) -> list[Fault]:
-    """A fault for each value that a text puts into a command as it is: a name from the host could be more than a word
-    there, and the line is copied into root's shell. Not among those of `rule_faults`, as `key_faults`.
+    """A fault for each value that a text puts into a command as it is: a name from the host could
+    be more than a word there, and the line is copied into root's shell. Not among those of
+    `rule_faults`, as `key_faults`.
     """
     data = document.data if isinstance(document.data, dict) else {}
     checker = _Checker(document)
@@ -154,7 +188,9 @@ def _find_unquoted(text: Text, scope: dict[str, Any]) -> Iterator[str]:
 
 
 def _find_bare_parts(node: ast.expr, checker: Checker) -> Iterator[ast.expr]:
-    """The parts of what an expression writes that may be other than a word: no constants, numbers and quoted words."""
+    """The parts of what an expression writes that may be other than a word: no constants, numbers
+    and quoted words.
+    """
     name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
     if isinstance(node, ast.IfExp):
         yield from (*_find_bare_parts(node.body, checker), *_find_bare_parts(node.orelse, checker))
@@ -162,13 +198,25 @@ def _find_bare_parts(node: ast.expr, checker: Checker) -> Iterator[ast.expr]:
         yield from (*_find_bare_parts(node.left, checker), *_find_bare_parts(node.right, checker))
     elif name == "join" and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Attribute):
         yield from (() if node.args[0].attr in _QUOTED else [node])
-    elif name == "join" and isinstance(node, ast.Call) and isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)):
-        yield from (part for one in (node.args[0].elt, *node.args[1:]) for part in _find_bare_parts(one, checker))
+    elif (
+        name == "join"
+        and isinstance(node, ast.Call)
+        and isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp))
+    ):
+        yield from (
+            part
+            for one in (node.args[0].elt, *node.args[1:])
+            for part in _find_bare_parts(one, checker)
+        )
     elif name == "str" and isinstance(node, ast.Call):
         yield from _find_bare_parts(node.args[0], checker)
     elif isinstance(node, ast.Attribute) and node.attr in _QUOTED:
         return
-    elif name != "shell_word" and not isinstance(node, ast.Constant) and not is_bare_word(checker.type_of(node)):
+    elif (
+        name != "shell_word"
+        and not isinstance(node, ast.Constant)
+        and not is_bare_word(checker.type_of(node))
+    ):
         yield node
 
 
@@ -177,15 +225,27 @@ def _name_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
     stem = PurePosixPath(document.name).stem
     if data["id"] != stem:
         faults.append(
-            Fault(document.where("id"), f"the file is called {stem}, the rule {data['id']}", "give both one name")
+            Fault(
+                document.where("id"),
+                f"the file is called {stem}, the rule {data['id']}",
+                "give both one name",
+            )
         )
     words = data["id"].split("-")
     if len(words) == 1:
-        faults.append(Fault(document.where("id"), "has no domain", "name it <domain>-<the tunable or concern>"))
+        faults.append(
+            Fault(
+                document.where("id"), "has no domain", "name it <domain>-<the tunable or concern>"
+            )
+        )
     verb = next((word for word in words if word in VERBS), "")
     if verb:
         faults.append(
-            Fault(document.where("id"), f"names an act ({verb})", "name the tunable or the concern, without a verb")
+            Fault(
+                document.where("id"),
+                f"names an act ({verb})",
+                "name the tunable or the concern, without a verb",
+            )
         )
     return faults
 
@@ -210,10 +270,20 @@ def _life_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
         faults.append(Fault(document.where("risk"), message, "write risk: high"))
     if "replaced_by" in data and data.get("status") != "deprecated":
         faults.append(
-            Fault(document.where("replaced_by"), "only a deprecated rule has one", "write status: deprecated")
+            Fault(
+                document.where("replaced_by"),
+                "only a deprecated rule has one",
+                "write status: deprecated",
+            )
         )
     if data.get("replaces") == data["id"]:
-        faults.append(Fault(document.where("replaces"), "a rule cannot replace itself", "give it an id of its own"))
+        faults.append(
+            Fault(
+                document.where("replaces"),
+                "a rule cannot replace itself",
+                "give it an id of its own",
+            )
+        )
     return faults
 
 
@@ -245,7 +315,11 @@ def _expression_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
     choice = data.get("choice")
     if isinstance(choice, str) and choice not in list_choices():
         return [
-            Fault(document.where("choice"), f"no choice is called {choice}", suggest_nearest(choice, list_choices()))
+            Fault(
+                document.where("choice"),
+                f"no choice is called {choice}",
+                suggest_nearest(choice, list_choices()),
+            )
         ]
     _check_expressions(checker, data)
     return checker.faults
@@ -270,7 +344,9 @@ def _check_expressions(checker: _Checker, data: dict[str, Any]) -> None:
         kind = wish_kinds().get(next(iter(entry), ""))
         for key, value in entry.items():
             spec = kind.fields.get(key) if kind else None
-            wanted = int if key in NUMERIC else spec.type if spec else bool if key == "fault" else None
+            wanted = (
+                int if key in NUMERIC else spec.type if spec else bool if key == "fault" else None
+            )
             checker.text(f"want[{i}].{key}", value, scope, wanted)
 
 
@@ -289,7 +365,11 @@ class _Checker:
         found = self._expression(path, value, scope)
         if found not in {bool, Any, None}:
             self.faults.append(
-                Fault(self.document.where(path), "is not a yes-or-no question", "compare it with something")
+                Fault(
+                    self.document.where(path),
+                    "is not a yes-or-no question",
+                    "compare it with something",
+                )
             )
 
     def item(self, path: str, value: str, scope: dict[str, Any]) -> Any:
@@ -301,11 +381,17 @@ class _Checker:
         item = item_of(found)
         if item is None:
             self.faults.append(
-                Fault(self.document.where(path), "is not a list", "give a list of things, such as mounts.local_data")
+                Fault(
+                    self.document.where(path),
+                    "is not a list",
+                    "give a list of things, such as mounts.local_data",
+                )
             )
         return item or Any
 
-    def text(self, path: str, value: object, scope: dict[str, Any], wanted: type | None = None) -> None:
+    def text(
+        self, path: str, value: object, scope: dict[str, Any], wanted: type | None = None
+    ) -> None:
         if isinstance(value, dict):
             for key, inner in value.items():
                 self.text(f"{path}.{key}", inner, scope)
@@ -320,7 +406,10 @@ class _Checker:
         self.texts += [(path, text, scope)] if text else []
         if wanted in {int, bool} and found not in {wanted, Any, None} and "{{" in value:
             self.faults.append(
-                Fault(self.document.where(path), f"must be {wanted.__name__}, and the expression is not")
+                Fault(
+                    self.document.where(path),
+                    f"must be {wanted.__name__}, and the expression is not",
+                )
             )
 
     def _expression(self, path: str, value: str, scope: dict[str, Any]) -> Any:
@@ -343,12 +432,16 @@ class _Checker:
 
 
 def list_choices() -> tuple[str, ...]:
-    """The names of the choices: the modules of hosttune/choices/; a folder there holds the parts of one."""
+    """The names of the choices: the modules of hosttune/choices/; a folder there holds the parts of
+    one.
+    """
     import pkgutil
 
     import hosttune.choices
 
-    return tuple(sorted(one.name for one in pkgutil.iter_modules(hosttune.choices.__path__) if not one.ispkg))
+    return tuple(
+        sorted(one.name for one in pkgutil.iter_modules(hosttune.choices.__path__) if not one.ispkg)
+    )
 
 
 def _list(value: object) -> list[dict[str, Any]]:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @frozen
 class Profile:
-    """A profile as its file says it, and with all that it extends: `rules` and `params` hold everything."""
+    """A profile as its file says it, and with all that it extends: `rules` and `params` hold
+    everything.
+    """
 
     id: str
     title: str

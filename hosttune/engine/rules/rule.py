@@ -8,7 +8,12 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hosttune.engine.expressions.expression import Expression, Text, compile_expression, compile_text
+from hosttune.engine.expressions.expression import (
+    Expression,
+    Text,
+    compile_expression,
+    compile_text,
+)
 from hosttune.errors import Fault
 from hosttune.frozen import frozen
 from hosttune.resources import wish_kinds
@@ -39,7 +44,9 @@ class Param:
 
 
 class Status(str, Enum):
-    """Where a rule is: a preview may still change and runs only when it is named; a deprecated one will go."""
+    """Where a rule is: a preview may still change and runs only when it is named; a deprecated one
+    will go.
+    """
 
     PREVIEW = "preview"
     STABLE = "stable"
@@ -122,7 +129,9 @@ class Listing:
 
     @property
     def source(self) -> str:
-        return " ".join(str(getattr(value, "source", getattr(value, "value", ""))) for value in self.values)
+        return " ".join(
+            str(getattr(value, "source", getattr(value, "value", ""))) for value in self.values
+        )
 
     def evaluate(self, names: Mapping[str, object]) -> tuple[Any, ...]:
         return tuple(value.evaluate(names) for value in self.values)
@@ -135,10 +144,14 @@ class Expectation:
     condition: Expression
     message: Text
     todo: Text | None = None
-    fault: Expression | Literal | None = None  # whether the machine does not do its work then; else it is advice
-    blocks_reboot: Expression | Literal | None = None  # whether a boot before it is solved makes it worse
-    waits_for_reboot: Expression | Literal | None = None  # whether it is a fault that the next boot mends
-    impairs: Expression | Literal | None = None  # whether the machine works, but slower, or not for long
+    # whether the machine does not do its work then; else it is advice
+    fault: Expression | Literal | None = None
+    # whether a boot before it is solved makes it worse
+    blocks_reboot: Expression | Literal | None = None
+    # whether it is a fault that the next boot mends
+    waits_for_reboot: Expression | Literal | None = None
+    # whether the machine works, but slower, or not for long
+    impairs: Expression | Literal | None = None
     yields_to: str = ""  # the rule whose finding of the same subject is shown instead
 
     @property
@@ -154,7 +167,9 @@ Written: TypeAlias = "Text | Literal | Record | Listing"
 
 @frozen
 class Rule:
-    """One rule. `want` converges, `expect` advises; which rules run is the business of profiles and policy."""
+    """One rule. `want` converges, `expect` advises; which rules run is the business of profiles and
+    policy.
+    """
 
     id: str
     title: str
@@ -200,11 +215,15 @@ class Rule:
     def can_drain(self) -> bool:
         """Whether what it finds can keep the machine from all work, and not impair it alone."""
         always = Literal(True)  # it impairs, whatever is found
-        return any(wish.fault for wish in self.want) or any(one.fault and one.impairs != always for one in self.expect)
+        return any(wish.fault for wish in self.want) or any(
+            one.fault and one.impairs != always for one in self.expect
+        )
 
     @property
     def tells_health(self) -> bool:
-        """Whether it may say that the machine does not do its work, or does it badly: `hosttune health` asks it."""
+        """Whether it may say that the machine does not do its work, or does it badly: `hosttune
+        health` asks it.
+        """
         return self.can_fault or any(one.impairs for one in self.expect)
 
     @property
@@ -212,7 +231,9 @@ class Rule:
         return self.defaults_in(is_selected=False)
 
     def defaults_in(self, *, is_selected: bool) -> dict[str, Any]:
-        """The defaults in a policy that selects the rule by its name, or only runs it with a profile."""
+        """The defaults in a policy that selects the rule by its name, or only runs it with a
+        profile.
+        """
         return {
             name: param.default if param.selected is None or not is_selected else param.selected
             for name, param in self.params.items()
@@ -233,7 +254,9 @@ def choice_module(name: str) -> Any:
 
 
 def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
-    """Build a rule from a document that `engine.lint` accepts (or that was accepted when the wheel was built)."""
+    """Build a rule from a document that `engine.lint` accepts (or that was accepted when the wheel
+    was built).
+    """
     data = document.data
 
     def text(path: str, value: object) -> Text:
@@ -252,7 +275,9 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
     def question(path: str, raw: object) -> Expression | Literal | None:
         if raw is None:
             return None
-        return compile_expression(raw, document.where(path)) if isinstance(raw, str) else Literal(raw)
+        return (
+            compile_expression(raw, document.where(path)) if isinstance(raw, str) else Literal(raw)
+        )
 
     guards = tuple(
         Guard(
@@ -275,7 +300,11 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
         for i, entry in enumerate(data.get("expect", []))
     )
     want = tuple(_wish_spec(i, entry, value) for i, entry in enumerate(data.get("want", [])))
-    for_each = compile_expression(data["for_each"], document.where("for_each")) if "for_each" in data else None
+    for_each = (
+        compile_expression(data["for_each"], document.where("for_each"))
+        if "for_each" in data
+        else None
+    )
     params = {name: param_of(name, spec) for name, spec in (data.get("params") or {}).items()}
     parts: list[Any] = [for_each] if for_each else []
     parts += [part for guard in guards for part in (guard.condition, guard.otherwise)]
@@ -319,11 +348,16 @@ def _read_content(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _find_asked_names(parts: list[Any], want: tuple[WishSpec, ...], choice: str) -> Mapping[str, Iterable[str]]:
-    """The fact subjects that these parts of a rule use, and the units that they and its choice ask systemd for."""
+def _find_asked_names(
+    parts: list[Any], want: tuple[WishSpec, ...], choice: str
+) -> Mapping[str, Iterable[str]]:
+    """The fact subjects that these parts of a rule use, and the units that they and its choice ask
+    systemd for.
+    """
     of_choice = getattr(choice_module(choice), "UNITS", ()) if choice else ()
     return {
-        "subjects": frozenset[str]().union(*(part.subjects for part in parts)) - {"params", "policy", "item", "choice"},
+        "subjects": frozenset[str]().union(*(part.subjects for part in parts))
+        - {"params", "policy", "item", "choice"},
         "units": frozenset[str]().union(
             *(part.units for part in parts),
             {spec.name.source for spec in want if wish_kinds()[spec.kind].is_unit},
@@ -335,10 +369,14 @@ def _find_asked_names(parts: list[Any], want: tuple[WishSpec, ...], choice: str)
 def _wish_spec(index: int, entry: Mapping[str, Any], value: Any) -> WishSpec:
     kind = next(iter(entry))
     rest = {key: value(f"want[{index}].{key}", raw) for key, raw in entry.items() if key != kind}
-    name = value(f"want[{index}].{kind}", entry[kind] if isinstance(entry[kind], list) else str(entry[kind]))
+    name = value(
+        f"want[{index}].{kind}", entry[kind] if isinstance(entry[kind], list) else str(entry[kind])
+    )
     bounds = tuple((Operator(key), rest[key]) for key in OPERATORS if key in rest)
     fields = {key: one for key, one in rest.items() if key not in OPERATORS and key not in WORDS}
-    return WishSpec(kind, name, fields, bounds, rest.get("message"), rest.get("do"), rest.get("fault"))
+    return WishSpec(
+        kind, name, fields, bounds, rest.get("message"), rest.get("do"), rest.get("fault")
+    )
 
 
 def param_of(name: str, spec: Mapping[str, Any]) -> Param:
@@ -363,10 +401,16 @@ def param_faults(where: Where, param: Param, value: Any) -> list[Fault]:
         "bool": (bool,),
         "list": (list,),
     }
-    if not isinstance(value, types[param.type]) or (isinstance(value, bool) and param.type != "bool"):
+    if not isinstance(value, types[param.type]) or (
+        isinstance(value, bool) and param.type != "bool"
+    ):
         return [Fault(where, f"{value!r} is not of type {param.type}", param.help)]
     if param.choices and value not in param.choices:
-        return [Fault(where, f"{value!r} is not one of {', '.join(map(str, param.choices))}", param.help)]
+        return [
+            Fault(
+                where, f"{value!r} is not one of {', '.join(map(str, param.choices))}", param.help
+            )
+        ]
     if param.minimum is not None and isinstance(value, int | float) and value < param.minimum:
         return [Fault(where, f"{value} is below the minimum {param.minimum}", param.help)]
     if param.maximum is not None and isinstance(value, int | float) and value > param.maximum:

@@ -1,17 +1,21 @@
-"""What a YAML file of ours may hold: one description checks it, with every fault at once, and makes its JSON Schema.
+"""What a YAML file of ours may hold: one description checks it, with every fault at once, and makes
+its JSON Schema.
 
     POLICY = TableSpec(
         {
             "profile": String(choices=("base",), help="The rules that run by default"),
-            "ignore": ListOf(AnyOf((Id(), TableSpec({"rule": Id(), "until": Date()}, required=("rule",))))),
+            "ignore": ListOf(
+                AnyOf((Id(), TableSpec({"rule": Id(), "until": Date()}, required=("rule",))))
+            ),
             "params": MapOf(MapOf(Scalar()), keys=Id()),
         },
     )
     faults = check(load_document(text, "policy.yaml"), POLICY)
     schema = json_schema(POLICY, title="hosttune policy")
 
-A fault reads `policy.yaml:3: ignore[0].untill: unknown key` with the nearest valid key as its hint. What depends on
-more than the file itself (expressions, known rules) is checked where that is known, after this.
+A fault reads `policy.yaml:3: ignore[0].untill: unknown key` with the nearest valid key as its hint.
+What depends on more than the file itself (expressions, known rules) is checked where that is known,
+after this.
 """
 
 from __future__ import annotations
@@ -72,12 +76,18 @@ def check(document: YamlFile, spec: ValueSpec) -> list[Fault]:
 
 def json_schema(spec: ValueSpec, *, title: str = "", description: str = "") -> dict[str, Any]:
     """The same description as a JSON Schema (draft 2020-12), for editors."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": description}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        "description": description,
+    }
     return {key: value for key, value in head.items() if value} | _describe_spec(spec)
 
 
 def of_type(kind: type, *, choices: tuple[Any, ...] = (), help: str = "") -> ValueSpec:  # noqa: A002 (a field of every spec)
-    """The spec for a field declared by a Python type: str, int, float, bool, list (of text), dict (of scalars)."""
+    """The spec for a field declared by a Python type: str, int, float, bool, list (of text), dict
+    (of scalars).
+    """
     if kind is str:
         return String(choices=choices, help=help)
     if kind is list:
@@ -93,7 +103,9 @@ def of_type(kind: type, *, choices: tuple[Any, ...] = (), help: str = "") -> Val
 
 @frozen
 class OrExpression:
-    """What `spec` takes, or a text with `{{ an expression }}`, whose value is checked where it is evaluated."""
+    """What `spec` takes, or a text with `{{ an expression }}`, whose value is checked where it is
+    evaluated.
+    """
 
     spec: ValueSpec
 
@@ -133,7 +145,9 @@ class ListOf:
 
     def look(self, value: list[Any], at: At) -> None:
         if len(value) < self.least:
-            at.fault("must not be empty" if self.least == 1 else f"needs at least {self.least} items")
+            at.fault(
+                "must not be empty" if self.least == 1 else f"needs at least {self.least} items"
+            )
         for index, item in enumerate(value):
             at.item(index).check(item, self.item)
 
@@ -175,13 +189,16 @@ class MapOf(_Mapping):
 
 @frozen
 class TableSpec(_Mapping):
-    """A mapping with these keys and no others. Of each group in `one_of` exactly one key is there."""
+    """A mapping with these keys and no others. Of each group in `one_of` exactly one key is
+    there.
+    """
 
     fields: Mapping[str, ValueSpec]
     required: tuple[str, ...] = ()
     one_of: tuple[tuple[str, ...], ...] = ()
     help: str = ""
-    gone: Mapping[str, ValueSpec] = field(default_factory=dict)  # keys of earlier versions: taken, and without effect
+    # keys of earlier versions: taken, and without effect
+    gone: Mapping[str, ValueSpec] = field(default_factory=dict)
 
     def look(self, value: dict[str, Any], at: At) -> None:
         for key in self.required:
@@ -192,7 +209,9 @@ class TableSpec(_Mapping):
             if not given:
                 at.fault(f"one of {' or '.join(group)} is missing")
             for key in given[1:]:
-                at.key(key).fault(f"cannot stand beside {given[0]}", f"give one of {', '.join(group)}")
+                at.key(key).fault(
+                    f"cannot stand beside {given[0]}", f"give one of {', '.join(group)}"
+                )
         for key, item in value.items():
             if spec := self.fields.get(key) or self.gone.get(key):
                 at.key(key).check(item, spec)
@@ -208,13 +227,17 @@ class TableSpec(_Mapping):
         if self.required:
             made["required"] = list(self.required)
         if self.one_of:
-            made["allOf"] = [{"oneOf": [{"required": [key]} for key in group]} for group in self.one_of]
+            made["allOf"] = [
+                {"oneOf": [{"required": [key]} for key in group]} for group in self.one_of
+            ]
         return made
 
 
 @frozen
 class FirstKey(_Mapping):
-    """A mapping whose first key names its kind, and so its TableSpec: `{sysctl: vm.swappiness, at_most: 10}`."""
+    """A mapping whose first key names its kind, and so its TableSpec: `{sysctl: vm.swappiness,
+    at_most: 10}`.
+    """
 
     tables: Mapping[str, TableSpec]
     help: str = ""
@@ -232,7 +255,10 @@ class FirstKey(_Mapping):
 
     def schema(self) -> dict[str, Any]:
         # JSON Schema knows no order of keys: a kind is what its table requires.
-        options = [table.schema() | {"required": [key, *table.required]} for key, table in self.tables.items()]
+        options = [
+            table.schema() | {"required": [key, *table.required]}
+            for key, table in self.tables.items()
+        ]
         return {"type": "object", "anyOf": options}
 
 

@@ -1,4 +1,5 @@
-"""What a single value in a YAML file may be: texts, numbers, dates; and how a fault in one is reported.
+"""What a single value in a YAML file may be: texts, numbers, dates; and how a fault in one is
+reported.
 
 The rest of the toolkit, and how it is used, is in schema.py.
 """
@@ -67,13 +68,15 @@ class At:
         if spec.takes(value):
             spec.look(value, self)
         else:
-            self.fault(f"must be {spec.says}, not {_quote_given(value)}", _describe_remedy(value, spec))
+            self.fault(
+                f"must be {spec.says}, not {_quote_given(value)}", _describe_remedy(value, spec)
+            )
 
 
 @frozen
 class String:
-    """A text; `pattern` covers all of it and `form` says the pattern in words. Empty only where `may_be_empty`;
-    one that `is_glob` is a pattern of names.
+    """A text; `pattern` covers all of it and `form` says the pattern in words. Empty only where
+    `may_be_empty`; one that `is_glob` is a pattern of names.
     """
 
     choices: tuple[str, ...] = ()
@@ -156,7 +159,9 @@ class Number:
 
     def schema(self) -> dict[str, Any]:
         limits = {"minimum": self.minimum, "maximum": self.maximum}
-        return {"type": "number"} | {key: value for key, value in limits.items() if value is not None}
+        return {"type": "number"} | {
+            key: value for key, value in limits.items() if value is not None
+        }
 
 
 @frozen
@@ -212,7 +217,9 @@ _MOST_LISTED = 40  # names beside the one that was meant: all rules fill a scree
 
 
 def suggest_nearest(name: str, valid: tuple[str, ...]) -> str:
-    """The hint for a wrong word: the nearest valid one, then all of them, where they are not too many beside it."""
+    """The hint for a wrong word: the nearest valid one, then all of them, where they are not too
+    many beside it.
+    """
     from difflib import get_close_matches
 
     close = get_close_matches(name, valid, n=1, cutoff=0.6)
@@ -234,7 +241,11 @@ def _quote_given(value: Any) -> str:
 
 
 def _describe_remedy(value: Any, spec: ValueSpec) -> str:
-    if spec.takes("") and isinstance(value, (bool, int, float)) and not getattr(spec, "choices", ()):
+    if (
+        spec.takes("")
+        and isinstance(value, (bool, int, float))
+        and not getattr(spec, "choices", ())
+    ):
         return "put it in quotes"
     if spec.takes([]) and isinstance(value, str):
         return f"write [{value}]"

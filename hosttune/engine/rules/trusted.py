@@ -22,9 +22,9 @@ def read_trusted(
 ) -> tuple[str, str | None]:
     """The name and the text of a policy or rule file; None when it is absent and not required.
 
-    `is_local`: the path was typed on the command line, so it is on this machine whatever host is looked at. With
-    root's rights, a file that is not root's own or that others can write is refused: it would steer root. `home` is
-    the folder for such files, for the way out.
+    `is_local`: the path was typed on the command line, so it is on this machine whatever host is
+    looked at. With root's rights, a file that is not root's own or that others can write is
+    refused: it would steer root. `home` is the folder for such files, for the way out.
     """
     if is_local:
         import os
@@ -53,8 +53,8 @@ def read_trusted(
 
 
 def stranger_of(reader: Reader, path: str) -> str:
-    """Who besides root could have written this file, or a folder above it, in a phrase; nothing where no one could, or
-    where no one acts as root on it.
+    """Who besides root could have written this file, or a folder above it, in a phrase; nothing
+    where no one could, or where no one acts as root on it.
     """
     from hosttune.host.reading.tree import find_strangers
 
@@ -62,8 +62,9 @@ def stranger_of(reader: Reader, path: str) -> str:
 
 
 def strange_program(reader: Reader, carried: str) -> str:
-    """That root would start at another time what someone else could have written until then, a sentence; nothing where
-    no one could. `carried`: where a copy of the self-contained file is by then.
+    """That root would start at another time what someone else could have written until then, a
+    sentence; nothing where no one could. `carried`: where a copy of the self-contained file is by
+    then.
     """
     import sys
 
@@ -79,7 +80,9 @@ def strange_program(reader: Reader, carried: str) -> str:
 
 
 def path_on(reader: Reader, path: str) -> str:
-    """A path as someone on this machine names it: of an image with the folder of the image in front."""
+    """A path as someone on this machine names it: of an image with the folder of the image in
+    front.
+    """
     return f"{reader.name.rstrip('/')}{path}" if reader.kind == "root" else path
 
 
@@ -93,28 +96,38 @@ def local_files(folder: str) -> list[str]:
     _require_answer(path)
     names = LiveReader().list(path)
     if not isinstance(names, tuple):
-        raise HosttuneError(f"{folder}: {names.reason if isinstance(names, Unreadable) else 'there is no such folder'}")
+        raise HosttuneError(
+            f"{folder}: "
+            f"{names.reason if isinstance(names, Unreadable) else 'there is no such folder'}"
+        )
     return [f"{path}/{name}" for name in names]
 
 
 def _require_answer(path: str) -> None:
-    """Raises HosttuneError where the file system of a typed path is dead, or the path leads to a file of the kernel."""
+    """Raises HosttuneError where the file system of a typed path is dead, or the path leads to a
+    file of the kernel.
+    """
     from hosttune.host.reading.named import check_named, reason_of
 
     try:
         check_named(path)
     except OSError as error:
-        raise HosttuneError(f"{path}: {reason_of(error)}", hint="check the name and the rights") from error
+        raise HosttuneError(
+            f"{path}: {reason_of(error)}", hint="check the name and the rights"
+        ) from error
 
 
 def _way_out(reader: Reader, path: str, strangers: tuple[Stranger, ...], home: str) -> str:
-    """What gives a file to root alone: where it is, if that is root's place and no link leads away, else `home`."""
+    """What gives a file to root alone: where it is, if that is root's place and no link leads away,
+    else `home`.
+    """
     name = quoting.quote(path_on(reader, path))
     if not path.startswith((f"{HOME}/", "/var/lib/hosttune/")):
         copy = quoting.quote(f"/root/{path_on(reader, path).rpartition('/')[2]}")
         return (
-            f"others can write in it at any moment, so read a copy of root's, and keep that below {HOME}: "
-            f"sudo install -m 600 -t /root {name}; sudo less {copy}; sudo install -D -m 644 -t {home} {copy}"
+            "others can write in it at any moment, so read a copy of root's, and keep that below "
+            f"{HOME}: sudo install -m 600 -t /root {name}; sudo less {copy}; sudo install -D -m "
+            f"644 -t {home} {copy}"
         )
     if all(f"{path}/".startswith(f"{one.path.rstrip('/')}/") for one in strangers):
         spoilt = " ".join(quoting.quote(path_on(reader, one.path)) for one in strangers)

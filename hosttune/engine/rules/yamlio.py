@@ -1,8 +1,9 @@
 """Strict YAML for files that root acts on: rules and policies.
 
-Only what JSON can say is read: text, `null`, `true`, `false`, decimal integers and fractions, lists, and mappings with
-text keys. So `on`, `yes`, `0644`, `0x10`, `1:30`, `1_000` and dates stay the text that was written. Duplicate keys,
-tags, anchors, aliases, merge keys and tabs are faults, each with its line.
+Only what JSON can say is read: text, `null`, `true`, `false`, decimal integers and fractions,
+lists, and mappings with text keys. So `on`, `yes`, `0644`, `0x10`, `1:30`, `1_000` and dates stay
+the text that was written. Duplicate keys, tags, anchors, aliases, merge keys and tabs are faults,
+each with its line.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from hosttune.regex import regex
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
-MAX_PLACES = 1 << 24  # characters of the paths of all values, because each value keeps the keys above it
+# characters of the paths of all values, because each value keeps the keys above it
+MAX_PLACES = 1 << 24
 PER_VALUE = 64
 MAX_FAULTS = 10 * MOST_FAULTS
 MAX_DIGITS = 38  # 2**126 has 38: beyond any number of bytes
@@ -28,11 +30,14 @@ _INTEGER = regex(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _FRACTION = regex(r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
 _WORDS: Mapping[str, Any] = {"": None, "null": None, "true": True, "false": False}
 # What YAML calls not printable, and its line breaks that no editor shows as one.
-_FORBIDDEN = regex("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN = regex(
+    "[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 def load_document(text: str, name: str) -> YamlFile:
-    """Read one YAML document; `name` is what faults call the file. Raises BadInput with every fault found.
+    """Read one YAML document; `name` is what faults call the file. Raises BadInput with every fault
+    found.
 
     An empty file gives `data` None. At most 1 MiB, at most 32 levels deep.
     """
@@ -83,10 +88,14 @@ class _Builder:
             raise _EndedError
 
     def note(self, path: str, line: int) -> None:
-        """Where a field is. One long key above many values would take its length times their number."""
+        """Where a field is. One long key above many values would take its length times their
+        number.
+        """
         self.left -= len(path) + PER_VALUE
         if self.left < 0:
-            self.fault(line, "too many values for the length of the keys above them", "split the file")
+            self.fault(
+                line, "too many values for the length of the keys above them", "split the file"
+            )
             raise _EndedError
         self.lines.setdefault(path, line)
 
@@ -105,10 +114,14 @@ class _Builder:
 
     def _forbidden(self, line: int, character: str) -> None:
         if character == "\t":
-            self.fault(line, "a tab", 'indent with spaces; inside text write "\\t" in double quotes')
+            self.fault(
+                line, "a tab", 'indent with spaces; inside text write "\\t" in double quotes'
+            )
         else:
             self.fault(
-                line, f"the character U+{ord(character):04X} is not allowed", "remove it, or write it as an escape"
+                line,
+                f"the character U+{ord(character):04X} is not allowed",
+                "remove it, or write it as an escape",
             )
 
     def read(self, text: str) -> None:
@@ -119,11 +132,17 @@ class _Builder:
             self._build(yaml.parse(text, Loader=loader))
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-            problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-            if "nesting depth" in problem:  # libyaml from 0.2.6 on stops at 1000 levels, before it hands over the first
+            problem = (
+                getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+            )
+            # libyaml from 0.2.6 on stops at 1000 levels, before it hands over the first
+            if "nesting depth" in problem:
                 self._too_deep(mark.line + 1 if mark else 0)
                 return
-            hint = "text with ': ', ' #', or a leading [ { & * ! % @ ` goes in quotes; check the indentation"
+            hint = (
+                "text with ': ', ' #', or a leading [ { & * ! % @ ` goes in quotes; check the "
+                "indentation"
+            )
             self.fault(mark.line + 1 if mark else 0, f"not valid YAML: {problem}", hint)
 
     def _build(self, events: Iterator[Any]) -> None:
@@ -134,7 +153,11 @@ class _Builder:
             if kind == "DocumentStartEvent":
                 documents += 1
                 if documents > 1:
-                    self.fault(line, "a second document", "one file holds one document: remove the line '---'")
+                    self.fault(
+                        line,
+                        "a second document",
+                        "one file holds one document: remove the line '---'",
+                    )
                     return
                 if event.version or event.tags:
                     self.fault(line, "a % directive", "remove it")
@@ -165,14 +188,18 @@ class _Builder:
             self.fault(line, f"an alias (*{event.anchor})", "write the value out", path)
             return
         if event.anchor is not None:
-            self.fault(line, f"an anchor (&{event.anchor})", "write the value out where it is needed", path)
+            self.fault(
+                line, f"an anchor (&{event.anchor})", "write the value out where it is needed", path
+            )
         if event.tag is not None:
             self.fault(line, f"a tag ({event.tag})", "remove it; text goes in quotes", path)
 
     def _key(self, parent: _Open, event: Any, kind: str, line: int) -> None:
         if kind in {"MappingStartEvent", "SequenceStartEvent"}:
             self.fault(
-                line, "a key must be a word, not a list or a mapping", 'text with braces goes in quotes: "{{ ... }}"'
+                line,
+                "a key must be a word, not a list or a mapping",
+                'text with braces goes in quotes: "{{ ... }}"',
             )
             self._enter({} if kind == "MappingStartEvent" else [], parent.path, line, is_key=True)
             return
@@ -186,12 +213,17 @@ class _Builder:
             self.fault(line, "an empty key", "", parent.path)
         elif key in parent.keys:
             self.fault(
-                line, f"the key {key!r} is given twice: line {parent.keys[key]} and line {line}", "keep one", path
+                line,
+                f"the key {key!r} is given twice: line {parent.keys[key]} and line {line}",
+                "keep one",
+                path,
             )
         parent.keys.setdefault(key, line)
         parent.key = key
 
-    def _enter(self, value: dict[str, Any] | list[Any], path: str, line: int, *, is_key: bool = False) -> None:
+    def _enter(
+        self, value: dict[str, Any] | list[Any], path: str, line: int, *, is_key: bool = False
+    ) -> None:
         if len(self.open) >= MAX_DEPTH:
             self._too_deep(line, path)
             raise _EndedError
@@ -232,7 +264,12 @@ class _Builder:
             return _WORDS[text]
         if _INTEGER.match(text):
             if len(text) > MAX_DIGITS:
-                self.fault(line, f"the number has more than {MAX_DIGITS} digits", "text goes in quotes", path)
+                self.fault(
+                    line,
+                    f"the number has more than {MAX_DIGITS} digits",
+                    "text goes in quotes",
+                    path,
+                )
                 return 0
             return int(text)
         if _FRACTION.match(text):

@@ -1,7 +1,9 @@
-"""What gives containers their GPUs: NVIDIA's toolkit, CDI specifications, containerd and runc, as their files say.
+"""What gives containers their GPUs: NVIDIA's toolkit, CDI specifications, containerd and runc, as
+their files say.
 
-Sources: containerd-config.toml(5), the CDI specification (/etc/cdi and /var/run/cdi), config.toml of
-nvidia-container-runtime; opencontainers/runc#3842 for what runc does with devices that have no link in /dev/char.
+Sources: containerd-config.toml(5), the CDI specification (/etc/cdi and /var/run/cdi), config.toml
+of nvidia-container-runtime; opencontainers/runc#3842 for what runc does with devices that have no
+link in /dev/char.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ CONTAINERD = "/etc/containerd/config.toml"
 RUNTIME = "/etc/nvidia-container-runtime/config.toml"
 CDI = ("/etc/cdi", "/var/run/cdi")
 _ENGINES = ("docker-ce", "docker.io", "moby-engine", "containerd.io", "containerd", "podman")
-# snapd writes the unit at the installation and takes it away at the removal; the group is there while it runs.
+# snapd writes the unit at the installation and takes it away at the removal; the group is there
+# while it runs.
 _DOCKER_SNAP = (
-    "/etc/systemd/system/snap.docker.dockerd.service", "/sys/fs/cgroup/system.slice/snap.docker.dockerd.service",
+    "/etc/systemd/system/snap.docker.dockerd.service",
+    "/sys/fs/cgroup/system.slice/snap.docker.dockerd.service",
 )  # fmt: skip
 _NVIDIA_MAJOR = 195  # of /dev/nvidia0 and its like (kernel: admin-guide/devices.txt)
 _LIBRARY = regex(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
@@ -41,10 +45,14 @@ _TOP_ROOT = regex(r"^[ \t]*root[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 _TABLE = regex(r"^[ \t]*\[", re.MULTILINE)
 _RUNTIME_TABLE = regex(r"^[ \t]*\[nvidia-container-runtime\][ \t\r]*$", re.MULTILINE)
 # Not the runtimes of other makers: nvidia, nvidia-cdi, nvidia-legacy.
-_NVIDIA = regex(r"nvidia-container-runtime|^[ \t]*\[[^\]\n]{0,200}\bruntimes\.[\"']?nvidia\b", re.MULTILINE)
+_NVIDIA = regex(
+    r"nvidia-container-runtime|^[ \t]*\[[^\]\n]{0,200}\bruntimes\.[\"']?nvidia\b", re.MULTILINE
+)
 _IMPORTS = regex(r"^[ \t]*imports[ \t]*=[ \t]*\[([^\]]*)\]", re.MULTILINE)
 _NO_CRI = regex(
-    r"^[ \t]*disabled_plugins[ \t]*=[ \t]*\[[^\]]{0,1000}[\"'](?:io\.containerd\.grpc\.v1\.)?cri[\"']", re.MULTILINE
+    r"^[ \t]*disabled_plugins[ \t]*=[ \t]*\[[^\]]{0,1000}[\"']"
+    r"(?:io\.containerd\.grpc\.v1\.)?cri[\"']",
+    re.MULTILINE,
 )
 _KUBELET = "kubelet.service"
 # With one of these, pods are started by another engine, or by another containerd.
@@ -52,10 +60,14 @@ _OTHERS = (*(one for one in UNIT_PATTERNS if one != _KUBELET), "crio.service", "
 _QUOTED = regex(r"[\"']([^\"'\n]+)[\"']")
 _MOST_IMPORTS = 64
 _LXC, _MOST_LXC = "/etc/pve/lxc", 1000
-_GIVES_UVM = regex(r"^(?:dev\d{1,3}|lxc\.mount\.entry)[ \t]*[:=][ \t]*(?:path=)?/dev/nvidia-uvm(?![\w-])", re.MULTILINE)
+_GIVES_UVM = regex(
+    r"^(?:dev\d{1,3}|lxc\.mount\.entry)[ \t]*[:=][ \t]*(?:path=)?/dev/nvidia-uvm(?![\w-])",
+    re.MULTILINE,
+)
 _OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
 _DRIVER_ROOT = regex(
-    r"^\[nvidia-container-cli\]\n(?:(?!\[)[^\n]*\n)*?[ \t]*root[ \t]*=[ \t]*[\"'](/[^\"'\n]+)[\"']", re.MULTILINE
+    r"^\[nvidia-container-cli\]\n(?:(?!\[)[^\n]*\n)*?[ \t]*root[ \t]*=[ \t]*[\"'](/[^\"'\n]+)[\"']",
+    re.MULTILINE,
 )
 _NO_CGROUPS = regex(r"^[ \t]*no-cgroups[ \t]*=[ \t]*true\b", re.MULTILINE)
 _MODE = regex(r"^[ \t]*mode[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
@@ -79,9 +91,13 @@ class Containers(Subject):
         return tuple(name for name in _ENGINES if self.facts.packages[name].is_installed)
 
     # Docker is installed as a snap
-    has_docker_snap: bool = read_with(lambda self: any(is_there(self.reader, path) for path in _DOCKER_SNAP))
+    has_docker_snap: bool = read_with(
+        lambda self: any(is_there(self.reader, path) for path in _DOCKER_SNAP)
+    )
     # of nvidia-container-toolkit: 1.18.1
-    toolkit_version: str = read_with(lambda self: _read_version(self.facts, "nvidia-container-toolkit"))
+    toolkit_version: str = read_with(
+        lambda self: _read_version(self.facts, "nvidia-container-toolkit")
+    )
 
     @fact
     def toolkit_mode(self) -> str:
@@ -91,15 +107,18 @@ class Containers(Subject):
 
     @fact
     def leaves_cgroups(self) -> bool:
-        """Its hook tells no control group of the GPUs (no-cgroups), as containers without root want it."""
+        """Its hook tells no control group of the GPUs (no-cgroups), as containers without root want
+        it.
+        """
         return bool(_NO_CGROUPS.search(if_absent(read_text(self.reader, RUNTIME), "")))
 
     @fact
     def empty_root(self) -> str:
-        """Where its hook looks for the driver (root of nvidia-container-cli), if nothing is there; else empty.
+        """Where its hook looks for the driver (root of nvidia-container-cli), if nothing is there;
+        else empty.
 
-        A folder of a driver container (/run/nvidia/driver) that is left in the configuration beside a driver of the
-        host (NVIDIA/nvidia-docker issue 1711).
+        A folder of a driver container (/run/nvidia/driver) that is left in the configuration beside
+        a driver of the host (NVIDIA/nvidia-docker issue 1711).
         """
         match = _DRIVER_ROOT.search(if_absent(read_text(self.reader, RUNTIME), ""))
         return match[1] if match and not names_in(self.reader, match[1]) else ""
@@ -107,7 +126,9 @@ class Containers(Subject):
     # of the package; containerd.io brings a runc of its own
     runc_version: str = read_with(lambda self: _read_version(self.facts, "runc"))
     # the package that the toolkit replaced
-    has_nvidia_docker2: bool = read_with(lambda self: self.facts.packages["nvidia-docker2"].is_installed)
+    has_nvidia_docker2: bool = read_with(
+        lambda self: self.facts.packages["nvidia-docker2"].is_installed
+    )
 
     @fact
     def containerd_root(self) -> str:
@@ -116,12 +137,15 @@ class Containers(Subject):
 
     @fact
     def runs_pods(self) -> bool:
-        """kubelet.service starts pods by containerd, as far as its configuration and other units tell.
+        """kubelet.service starts pods by containerd, as far as its configuration and other units
+        tell.
 
         Docker's package brings a configuration in which CRI is off.
         """
         units = {*self.facts.units.enabled, *running_services(self.reader)}
-        if _KUBELET not in units or any(fits_glob(unit, pattern) for unit in units for pattern in _OTHERS):
+        if _KUBELET not in units or any(
+            fits_glob(unit, pattern) for unit in units for pattern in _OTHERS
+        ):
             return False
         return self._config != "" and not _NO_CRI.search(self._config)
 
@@ -142,11 +166,15 @@ class Containers(Subject):
     def given_uvm(self) -> tuple[str, ...]:
         """Files of Proxmox VE's containers that give them /dev/nvidia-uvm (pct.conf(5)), sorted.
 
-        `dev0: /dev/nvidia-uvm`, or `lxc.mount.entry: /dev/nvidia-uvm dev/nvidia-uvm ...`. Below a first [NAME] are
-        snapshots (pct.conf(5)).
+        `dev0: /dev/nvidia-uvm`, or `lxc.mount.entry: /dev/nvidia-uvm dev/nvidia-uvm ...`. Below a
+        first [NAME] are snapshots (pct.conf(5)).
         """
-        paths = [f"{_LXC}/{name}" for name in names_in(self.reader, _LXC) if name.endswith(".conf")][:_MOST_LXC]
-        own = {path: if_absent(read_text(self.reader, path), "").partition("\n[")[0] for path in paths}
+        paths = [
+            f"{_LXC}/{name}" for name in names_in(self.reader, _LXC) if name.endswith(".conf")
+        ][:_MOST_LXC]
+        own = {
+            path: if_absent(read_text(self.reader, path), "").partition("\n[")[0] for path in paths
+        }
         return tuple(sorted(path for path, words in own.items() if _GIVES_UVM.search(words)))
 
     # /dev/nvidia-uvm, which only root can make
@@ -160,13 +188,17 @@ class Containers(Subject):
                 continue  # made at boot
             for name in names_in(self.reader, folder):
                 if name.endswith((".yaml", ".json")) and "nvidia" in name:
-                    found[name] = CdiSpec(f"{folder}/{name}", lazy(_read_driver, self.reader, f"{folder}/{name}"))
+                    found[name] = CdiSpec(
+                        f"{folder}/{name}", lazy(_read_driver, self.reader, f"{folder}/{name}")
+                    )
         return tuple(found[name] for name in sorted(found))
 
     @fact
     def missing_char_links(self) -> tuple[str, ...]:
         """Of GPUs: /dev/char/195:0 ..."""
-        minors = [name[6:] for name in names_in(self.reader, "/dev") if re.fullmatch(r"nvidia\d+", name)]
+        minors = [
+            name[6:] for name in names_in(self.reader, "/dev") if re.fullmatch(r"nvidia\d+", name)
+        ]
         paths = [f"/dev/char/{_NVIDIA_MAJOR}:{minor}" for minor in minors]
         return tuple(path for path in paths if self.reader.stat(path, follow=False) is ABSENT)
 
@@ -181,15 +213,21 @@ class Containers(Subject):
 
     @property
     def is_legacy(self) -> bool:
-        """GPUs come by a hook that neither runc nor systemd knows of: before 1.18, or by configuration."""
+        """GPUs come by a hook that neither runc nor systemd knows of: before 1.18, or by
+        configuration.
+        """
         if self.toolkit_mode in {"cdi", "jit-cdi", "csv"}:
             return False
         return self.toolkit_mode == "legacy" or not _is_at_least(self.toolkit_version, (1, 18))
 
     @property
     def has_forgetful_runc(self) -> bool:
-        """Whether it is 1.1.3 to 1.1.6, which leaves out devices without a link in /dev/char (runc#3708)."""
-        return _is_at_least(self.runc_version, (1, 1, 3)) and not _is_at_least(self.runc_version, (1, 1, 7))
+        """Whether it is 1.1.3 to 1.1.6, which leaves out devices without a link in /dev/char
+        (runc#3708).
+        """
+        return _is_at_least(self.runc_version, (1, 1, 3)) and not _is_at_least(
+            self.runc_version, (1, 1, 7)
+        )
 
 
 def _is_at_least(version: str, least: tuple[int, ...]) -> bool:
@@ -218,7 +256,9 @@ def driver_of(spec: str) -> str:
 
 
 def _find_configs(reader: Reader, config: str) -> Iterator[str]:
-    """The configuration of containerd and what it imports: paths and patterns of files, relative to its folder."""
+    """The configuration of containerd and what it imports: paths and patterns of files, relative to
+    its folder.
+    """
     yield config
     match = _IMPORTS.search(_TABLE.split(config, maxsplit=1)[0])
     for pattern in _QUOTED.findall(match[1])[:_MOST_IMPORTS] if match else ():

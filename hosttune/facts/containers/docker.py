@@ -1,7 +1,8 @@
-"""Docker as its files describe it: the package, daemon.json and the flags of its unit. The daemon is not asked.
+"""Docker as its files describe it: the package, daemon.json and the flags of its unit. The daemon
+is not asked.
 
-Sources: dockerd(8) and docs.docker.com/reference/cli/dockerd: an option that is both in daemon.json and among the
-flags keeps the daemon from starting.
+Sources: dockerd(8) and docs.docker.com/reference/cli/dockerd: an option that is both in daemon.json
+and among the flags keeps the daemon from starting.
 """
 
 from __future__ import annotations
@@ -26,18 +27,22 @@ DAEMON_JSON = "/etc/docker/daemon.json"
 PACKAGES = ("docker-ce", "docker.io", "moby-engine")
 _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 _SHOWN = frozenset({
-    "config-file", "data-root", "default-runtime", "default-shm-size", "exec-opts", "live-restore", "log-driver",
-    "storage-driver", "userns-remap",
+    "config-file", "data-root", "default-runtime", "default-shm-size", "exec-opts", "live-restore",
+    "log-driver", "storage-driver", "userns-remap",
 })  # fmt: skip
 _SHOWN_TABLES = ("default-ulimits.", "features.", "log-opts.m", "log-opts.compress", "runtimes.")
-_LISTS = frozenset({"exec-opts", "hosts", "insecure-registries", "labels", "registry-mirrors", "storage-opts"})
+_LISTS = frozenset(
+    {"exec-opts", "hosts", "insecure-registries", "labels", "registry-mirrors", "storage-opts"}
+)
 _HIDDEN = "set"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @frozen
 class Flag(Fact):
-    """One option on the command line of dockerd, under the name of daemon.json, a dot between levels."""
+    """One option on the command line of dockerd, under the name of daemon.json, a dot between
+    levels.
+    """
 
     key: str  # log-driver, log-opts.max-size
     value: str  # `true` for one without; what may hold a password is `set`
@@ -61,7 +66,9 @@ class Docker(Subject):
     def given(self) -> tuple[Flag, ...]:
         """The options with which its unit starts it."""
         given = given_by_unit(self.reader, self.facts)
-        return tuple(Flag(key, value if _is_shown(key) else _HIDDEN, path) for key, value, path in given)
+        return tuple(
+            Flag(key, value if _is_shown(key) else _HIDDEN, path) for key, value, path in given
+        )
 
     @fact
     def runtimes(self) -> tuple[str, ...]:
@@ -69,11 +76,15 @@ class Docker(Subject):
         return self._configuration[1]
 
     # docker.service is there
-    has_unit: bool = read_with(lambda self: self.facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists)
+    has_unit: bool = read_with(
+        lambda self: self.facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists
+    )
 
     @fact
     def _configuration(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
-        return derive(if_absent(read_text(self.reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json)
+        return derive(
+            if_absent(read_text(self.reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json
+        )
 
     @property
     def flags(self) -> Mapping[str, str]:
@@ -101,8 +112,9 @@ class Docker(Subject):
 
     @property
     def images(self) -> str:
-        """Who keeps the images: containerd | docker; unsaid where daemon.json leaves that to Docker 29 and newer, which
-        ask containerd where they were installed afresh and not where they were upgraded to.
+        """Who keeps the images: containerd | docker; unsaid where daemon.json leaves that to Docker
+        29 and newer, which ask containerd where they were installed afresh and not where they were
+        upgraded to.
         """
         choice = self.settings.get("features.containerd-snapshotter", "")
         if choice:
@@ -113,7 +125,10 @@ class Docker(Subject):
     def cgroup_driver(self) -> str:
         """Who makes the control groups: systemd (the default with cgroup v2) | cgroupfs."""
         words = self.in_force.get("exec-opts", "").split(",")
-        return next((word.partition("=")[2] for word in words if word.startswith("native.cgroupdriver=")), "systemd")
+        return next(
+            (word.partition("=")[2] for word in words if word.startswith("native.cgroupdriver=")),
+            "systemd",
+        )
 
     @property
     def log_driver(self) -> str:
@@ -138,19 +153,27 @@ class Docker(Subject):
 
     @property
     def twice(self) -> tuple[str, ...]:
-        """Options that stand in daemon.json and among the flags: dockerd does not start with them."""
-        both = {key.partition(".")[0] for key in self.settings} & {key.partition(".")[0] for key in self.flags}
+        """Options that stand in daemon.json and among the flags: dockerd does not start with
+        them.
+        """
+        both = {key.partition(".")[0] for key in self.settings} & {
+            key.partition(".")[0] for key in self.flags
+        }
         return tuple(sorted(both - {"runtimes"}))  # the one option that is merged
 
 
 def parse_daemon_json(content: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """(settings with dots between levels, names of the runtimes). Raises ValueError for what dockerd would not take."""
+    """(settings with dots between levels, names of the runtimes). Raises ValueError for what
+    dockerd would not take.
+    """
     data = json.loads(content) if content.strip() else {}
     if not isinstance(data, dict):
         message = "no JSON object"
         raise ValueError(message)  # noqa: TRY004 - a fault of the file
     runtimes = data.get("runtimes")
-    return drop_secrets(_flatten(data)), tuple(sorted(runtimes)) if isinstance(runtimes, dict) else ()
+    return drop_secrets(_flatten(data)), tuple(sorted(runtimes)) if isinstance(
+        runtimes, dict
+    ) else ()
 
 
 def _flatten(data: Mapping[str, Any], above: str = "") -> dict[str, str]:
@@ -166,7 +189,9 @@ def _flatten(data: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 
 def drop_secrets(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings without what may hold a password (proxies, tokens of log drivers): of those only the names."""
+    """The settings without what may hold a password (proxies, tokens of log drivers): of those only
+    the names.
+    """
     return {key: value if _is_shown(key) else _HIDDEN for key, value in settings.items()}
 
 
@@ -180,4 +205,6 @@ def _read_version(facts: Facts) -> str:
 
 
 def _is_running(reader: Reader) -> bool:
-    return not reader.persistent_only and any(is_there(reader, f"{folder}/{UNIT}") for folder in _GROUPS)
+    return not reader.persistent_only and any(
+        is_there(reader, f"{folder}/{UNIT}") for folder in _GROUPS
+    )

@@ -1,7 +1,8 @@
-"""The options that docker.service gives dockerd: one that is in daemon.json as well keeps dockerd from starting.
+"""The options that docker.service gives dockerd: one that is in daemon.json as well keeps dockerd
+from starting.
 
-dockerd(8); the names of keys that differ from those of the flags are in moby's daemon/config. `runtimes` is the one key
-that dockerd merges.
+dockerd(8); the names of keys that differ from those of the flags are in moby's daemon/config.
+`runtimes` is the one key that dockerd merges.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
 UNIT = "docker.service"
 _SHORT = {
-    "-D": "debug", "-G": "group", "-H": "hosts", "-b": "bridge", "-g": "data-root", "-l": "log-level", "-p": "pidfile",
-    "-s": "storage-driver",
+    "-D": "debug", "-G": "group", "-H": "hosts", "-b": "bridge", "-g": "data-root",
+    "-l": "log-level", "-p": "pidfile", "-s": "storage-driver",
 }  # fmt: skip
 _KEYS = {
-    "add-runtime": "runtimes", "authorization-plugin": "authorization-plugins", "cdi-spec-dir": "cdi-spec-dirs",
-    "default-address-pool": "default-address-pools", "default-ulimit": "default-ulimits", "dns-opt": "dns-opts",
-    "exec-opt": "exec-opts", "feature": "features", "graph": "data-root", "host": "hosts",
+    "add-runtime": "runtimes", "authorization-plugin": "authorization-plugins",
+    "cdi-spec-dir": "cdi-spec-dirs", "default-address-pool": "default-address-pools",
+    "default-ulimit": "default-ulimits", "dns-opt": "dns-opts", "exec-opt": "exec-opts",
+    "feature": "features", "graph": "data-root", "host": "hosts",
     "insecure-registry": "insecure-registries", "label": "labels", "log-opt": "log-opts",
     "registry-mirror": "registry-mirrors", "storage-opt": "storage-opts",
 }  # fmt: skip
@@ -41,13 +43,18 @@ def parse_flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:
         following = listed[number + 1] if number + 1 < len(listed) else ""
         name, equals, value = word.partition("=")
         if name.startswith("--"):
-            yield _KEYS.get(name[2:], name[2:]), value if equals else ("" if following.startswith("-") else following)
+            yield (
+                _KEYS.get(name[2:], name[2:]),
+                value if equals else ("" if following.startswith("-") else following),
+            )
         elif word[:2] in _SHORT:
             yield _SHORT[word[:2]], word[2:].lstrip("=") or following
 
 
 def expand_words(words: Iterable[str], variables: Mapping[str, str]) -> Iterator[str]:
-    """The words after systemd has put in its variables: `$X` alone is split, `${X}` is one word; unset is nothing."""
+    """The words after systemd has put in its variables: `$X` alone is split, `${X}` is one word;
+    unset is nothing.
+    """
     for word in words:
         match = _VARIABLE.fullmatch(word)
         if match and match[2]:
@@ -57,8 +64,8 @@ def expand_words(words: Iterable[str], variables: Mapping[str, str]) -> Iterator
 
 
 def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], ...]:
-    """(key with dots, value, path) of each option on the command line of docker.service, as it is started; empty
-    without such a unit. Raises UnknownFact where its files cannot be read.
+    """(key with dots, value, path) of each option on the command line of docker.service, as it is
+    started; empty without such a unit. Raises UnknownFact where its files cannot be read.
     """
     return tuple(
         (*parse_member(key, value), path)
@@ -70,12 +77,16 @@ def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], .
 def started_commands(
     reader: Reader, facts: Facts, unit: str, key: str = "ExecStart"
 ) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """(words, path of the file that gives it) of each command of a unit, with its variables put in. Raises UnknownFact
-    where its files cannot be read.
+    """(words, path of the file that gives it) of each command of a unit, with its variables put in.
+    Raises UnknownFact where its files cannot be read.
     """
     standing = facts.unit_settings[f"{unit}/Service/{key}"].standing
-    variables = _read_variables(reader, facts, unit) if any("$" in one.value for one in standing) else {}
-    return tuple((tuple(expand_words(shell_words(one.value), variables)), one.path) for one in standing)
+    variables = (
+        _read_variables(reader, facts, unit) if any("$" in one.value for one in standing) else {}
+    )
+    return tuple(
+        (tuple(expand_words(shell_words(one.value), variables)), one.path) for one in standing
+    )
 
 
 def _read_variables(reader: Reader, facts: Facts, unit: str) -> dict[str, str]:
@@ -90,7 +101,9 @@ def _read_variables(reader: Reader, facts: Facts, unit: str) -> dict[str, str]:
 
 
 def parse_member(key: str, value: str) -> tuple[str, str]:
-    """(key with a dot between levels, value) of an option: log-opts, `max-size=1m` is log-opts.max-size, 1m."""
+    """(key with a dot between levels, value) of an option: log-opts, `max-size=1m` is
+    log-opts.max-size, 1m.
+    """
     if key not in _TABLES:
         return key, value or "true"
     name, _, rest = value.partition("=")
@@ -98,4 +111,6 @@ def parse_member(key: str, value: str) -> tuple[str, str]:
 
 
 def _parse_assignments(words: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return ((name, value) for name, equals, value in (word.partition("=") for word in words) if equals)
+    return (
+        (name, value) for name, equals, value in (word.partition("=") for word in words) if equals
+    )

@@ -1,8 +1,9 @@
-"""Versions of what containers run on that have known holes, by the package's own table, and what apt offers for those
-of the distribution.
+"""Versions of what containers run on that have known holes, by the package's own table, and what
+apt offers for those of the distribution.
 
-The table, hosttune/tables/known-holes.tsv, names its sources and date. Read are dpkg's database, the loaded driver, and
-the names of the libraries that the GPU Operator puts below /usr/local/nvidia/toolkit: no program is started for it.
+The table, hosttune/tables/known-holes.tsv, names its sources and date. Read are dpkg's database,
+the loaded driver, and the names of the libraries that the GPU Operator puts below
+/usr/local/nvidia/toolkit: no program is started for it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,15 @@ _LIBRARY = regex(r"libnvidia-container\.so\.(\d+\.\d+\.\d+)")
 _OF_DISTRIBUTION = regex(r"\dubuntu\d|[~+]deb\d")
 _DISTRIBUTIONS = ("Ubuntu", "Debian")
 _FIRST_WITHOUT_BRANCH = 590
-_RUNTIMES = ("runc", "containerd", "docker.io", "moby-runc", "nvidia-container-toolkit", "crun", "podman")
+_RUNTIMES = (
+    "runc",
+    "containerd",
+    "docker.io",
+    "moby-runc",
+    "nvidia-container-toolkit",
+    "crun",
+    "podman",
+)
 
 
 @frozen
@@ -49,7 +58,9 @@ class HoleRow:
     is_sure: bool
 
     def fix_for(self, version: str) -> str:
-        """The version that this one has to be brought to; empty where it is sound, or of a line that no row names."""
+        """The version that this one has to be brought to; empty where it is sound, or of a line
+        that no row names.
+        """
         if len(self.fixed) == 1:
             return self.fixed[0] if compare_versions(version, self.fixed[0]) < 0 else ""
         parts = 1 if self.package == DRIVER else 2
@@ -67,12 +78,15 @@ class Hole(Fact):
     ids: str  # CVE-2026-24260, or the bulletins
     fixed: str  # the version that has it no more
     is_sure: bool  # of the row
-    way_out: str = ""  # a command or a setting, by which it comes to that version in the way that it is here
+    # a command or a setting, by which it comes to that version in the way that it is here
+    way_out: str = ""
 
     @property
     def text(self) -> str:
         """Program, version, the names of the holes and the version that closes them."""
-        return f"{_NAMES.get(self.name, self.name)} {self.version} ({self.ids}; fixed in {self.fixed})"
+        return (
+            f"{_NAMES.get(self.name, self.name)} {self.version} ({self.ids}; fixed in {self.fixed})"
+        )
 
 
 @frozen
@@ -120,7 +134,9 @@ class KnownHoles(Subject):
 
     @fact
     def _versions(self) -> Mapping[str, str]:
-        return dict(_find_versions(self.reader, self.facts, {row.package for row in self._table[0]}))
+        return dict(
+            _find_versions(self.reader, self.facts, {row.package for row in self._table[0]})
+        )
 
     @fact
     def _own(self) -> Mapping[str, str]:
@@ -150,7 +166,9 @@ _NAMES = {DRIVER: "NVIDIA's driver", OPERATOR: "the GPU Operator's container too
 
 
 def own_table() -> tuple[tuple[HoleRow, ...], str, str]:
-    """The rows, the day of the table, and the last day on which it counts. Raises HosttuneError if it is missing."""
+    """The rows, the day of the table, and the last day on which it counts. Raises HosttuneError if
+    it is missing.
+    """
     return parse_table(read_own_table(TABLE))
 
 
@@ -187,13 +205,19 @@ def _way_out(hole: Hole, facts: Facts) -> str:
 
 def _driver_way(facts: Facts, newer: str) -> str:
     driver = facts.driver
-    if attempt(lambda: facts.gpus.is_vgpu) is True:  # only the driver that its hypervisor's release names drives it
-        return "the next guest driver that goes with the vGPU release of this hypervisor (docs.nvidia.com/vgpu)"
+    # only the driver that its hypervisor's release names drives it
+    if attempt(lambda: facts.gpus.is_vgpu) is True:
+        return (
+            "the next guest driver that goes with the vGPU release of this hypervisor "
+            "(docs.nvidia.com/vgpu)"
+        )
     if driver.branch:
         names = join(one.name for one in driver.packages)
         return f"{_describe_pinned(facts)}sudo apt-get install --only-upgrade {names}\nreboot"
     if driver.is_vgpu_manager:  # its releases have numbers of their own
-        return "at a maintenance a vGPU manager whose release notes name them (docs.nvidia.com/vgpu)"
+        return (
+            "at a maintenance a vGPU manager whose release notes name them (docs.nvidia.com/vgpu)"
+        )
     image = attempt(lambda: facts.role.vendor_image)
     if driver.runfile and image == "":
         return f"at a maintenance, NVIDIA's installer of {newer} (nvidia.com/drivers)"
@@ -205,8 +229,9 @@ def _driver_way(facts: Facts, newer: str) -> str:
 
 
 def _describe_pinned(facts: Facts) -> str:
-    """From branch 590 on NVIDIA's archive has no branch in the names of its packages: this one keeps it (NVIDIA, driver
-    installation guide, version locking)."""
+    """From branch 590 on NVIDIA's archive has no branch in the names of its packages: this one
+    keeps it (NVIDIA, driver installation guide, version locking).
+    """
     number = parse_digits(facts.driver.branch, 0)
     is_kept = any(name.startswith("nvidia-driver-pinning-") for name in facts.packages.names)
     if is_kept or number < _FIRST_WITHOUT_BRANCH:
@@ -216,11 +241,17 @@ def _describe_pinned(facts: Facts) -> str:
 
 def _of_distribution(facts: Facts) -> Mapping[str, str]:
     found = ((name, facts.packages[name]) for name in _RUNTIMES)
-    return {name: one.version for name, one in found if one.is_installed and _OF_DISTRIBUTION.search(one.version)}
+    return {
+        name: one.version
+        for name, one in found
+        if one.is_installed and _OF_DISTRIBUTION.search(one.version)
+    }
 
 
 def _find_holes(rows: tuple[HoleRow, ...], versions: Mapping[str, str]) -> Iterator[Hole]:
-    """One for each package and weight: all that it has, and the version that has none of them any more."""
+    """One for each package and weight: all that it has, and the version that has none of them any
+    more.
+    """
     holes: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     for row in rows:
         version = versions.get(row.package, "")

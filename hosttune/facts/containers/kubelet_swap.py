@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 _UNIT = "kubelet.service"  # k3s, rke2, k0s and the snaps start theirs with --fail-swap-on=false
-_KEY = regex(r"(?:^failSwapOn|[{,\s]\"failSwapOn\")[ \t]*:[ \t]*(\w{1,5})", re.MULTILINE)  # YAML or JSON
+# YAML or JSON
+_KEY = regex(r"(?:^failSwapOn|[{,\s]\"failSwapOn\")[ \t]*:[ \t]*(\w{1,5})", re.MULTILINE)
 _SET_OFF = "swapoff"
 _JOBS = ("/etc/rc.local", "/etc/crontab", "/var/spool/cron/crontabs/root")
 _TRUE, _FALSE = frozenset({"true", "1", "t"}), frozenset({"false", "0", "f"})
@@ -33,8 +34,12 @@ _TRUE, _FALSE = frozenset({"true", "1", "t"}), frozenset({"false", "0", "f"})
 
 @lru_cache(maxsize=1)  # each line of swap asks
 def refuses_swap(facts: Facts) -> bool:
-    """Whether it starts with the host, and not beside swap. Raises UnknownFact where a setting is not known."""
-    if _UNIT not in {*facts.units.enabled, *running_services(facts.reader)} or any(_swaps_off(facts)):
+    """Whether it starts with the host, and not beside swap. Raises UnknownFact where a setting is
+    not known.
+    """
+    if _UNIT not in {*facts.units.enabled, *running_services(facts.reader)} or any(
+        _swaps_off(facts)
+    ):
         return False
     flag, configs = "", [CONFIG]
     for words, _ in started_commands(facts.reader, facts, _UNIT):
@@ -44,7 +49,9 @@ def refuses_swap(facts: Facts) -> bool:
             elif name == "--config":
                 configs[0] = value
             elif name == "--config-dir":
-                names = sorted(one for one in names_in(facts.reader, value) if one.endswith(".conf"))
+                names = sorted(
+                    one for one in names_in(facts.reader, value) if one.endswith(".conf")
+                )
                 configs += [f"{value}/{one}" for one in names]
     return _is_true(flag or _find_setting(facts, configs) or "true")
 
@@ -70,7 +77,9 @@ def _is_true(word: str) -> bool:
 
 
 def _swaps_off(facts: Facts) -> Iterator[bool]:
-    """Whether something of the boot takes swap away: a unit, the kubelet's too, a script that it starts, or a job."""
+    """Whether something of the boot takes swap away: a unit, the kubelet's too, a script that it
+    starts, or a job.
+    """
     for command in boot_commands(facts.reader, facts, {_UNIT, *facts.units.enabled}):
         yield _takes_swap_away(command.text)
     for path in _JOBS:
@@ -78,7 +87,9 @@ def _swaps_off(facts: Facts) -> Iterator[bool]:
 
 
 def _takes_swap_away(commands: str) -> bool:
-    return any(_SET_OFF in row and not row.lstrip().startswith("#") for row in commands.splitlines())
+    return any(
+        _SET_OFF in row and not row.lstrip().startswith("#") for row in commands.splitlines()
+    )
 
 
 __all__ = ["CONFIG", "refuses_swap"]

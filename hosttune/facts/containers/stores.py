@@ -1,9 +1,11 @@
-"""Where container images lie, and on what file system: Docker's data-root and the root of containerd.
+"""Where container images lie, and on what file system: Docker's data-root and the root of
+containerd.
 
-A place is better only where it is larger, no slower, and lasts: not on a cloud's own disk of the instance, and not on
-several disks of which each takes all with it (RAID0, as vendors make it of data disks, or stripes of LVM or btrfs).
-Sources: kernel: Documentation/admin-guide/md.rst (md/level); Azure's temporary disk: /dev/disk/azure/resource, which
-cloud-init mounts at /mnt and the Azure agent at /mnt/resource.
+A place is better only where it is larger, no slower, and lasts: not on a cloud's own disk of the
+instance, and not on several disks of which each takes all with it (RAID0, as vendors make it of
+data disks, or stripes of LVM or btrfs). Sources: kernel: Documentation/admin-guide/md.rst
+(md/level); Azure's temporary disk: /dev/disk/azure/resource, which cloud-init mounts at /mnt and
+the Azure agent at /mnt/resource.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Store(Fact):
     is_network: bool  # other machines serve it
     is_rotational: bool  # a hard disk is below it
     available_bytes: int  # to an ordinary user
-    better: str  # where it shares the system's disk: a local data disk that lasts, no slower, with twice its space
+    # where it shares the system's disk: a local data disk that lasts, no slower, with twice its
+    # space
+    better: str
 
 
 @frozen
@@ -70,7 +74,9 @@ def _list_paths(facts: Facts) -> Iterable[tuple[str, str]]:
         yield "docker", docker.data_root
     engines = facts.containers.engines
     has_containerd = any(name.startswith("containerd") for name in engines)
-    if has_containerd and (not docker.is_installed or docker.images != "docker" or facts.managers.kubelet):
+    if has_containerd and (
+        not docker.is_installed or docker.images != "docker" or facts.managers.kubelet
+    ):
         yield "containerd", facts.containers.containerd_root
 
 
@@ -102,9 +108,13 @@ def _find_better(reader: Reader, facts: Facts, mount: Mount) -> str:
 
 
 def _keeps_content(reader: Reader, facts: Facts, mount: Mount) -> bool:
-    """Whether what is written there is there after a stop of the machine, and after the loss of one disk of several."""
+    """Whether what is written there is there after a stop of the machine, and after the loss of one
+    disk of several.
+    """
     disks = [facts.disks.by_name[name] for name in mount.disks]
-    if any(disk.is_ephemeral for disk in disks) or (facts.host.cloud == "azure" and mount.target in _RESOURCE_TARGETS):
+    if any(disk.is_ephemeral for disk in disks) or (
+        facts.host.cloud == "azure" and mount.target in _RESOURCE_TARGETS
+    ):
         return False
     return len(disks) == 1 or _has_copies(reader, facts, mount)
 
@@ -114,7 +124,12 @@ def _has_copies(reader: Reader, facts: Facts, mount: Mount) -> bool:
     waiting = [facts.disks.by_device[mount.device]] if mount.device in facts.disks.by_device else []
     while waiting:
         disk = waiting.pop()
-        if disk.kind == "md" and read_line(reader, f"/sys/block/{disk.name}/md/level") in _WITH_COPIES:
+        if (
+            disk.kind == "md"
+            and read_line(reader, f"/sys/block/{disk.name}/md/level") in _WITH_COPIES
+        ):
             return True
-        waiting += [facts.disks.by_name[name] for name in disk.parents if name in facts.disks.by_name]
+        waiting += [
+            facts.disks.by_name[name] for name in disk.parents if name in facts.disks.by_name
+        ]
     return False

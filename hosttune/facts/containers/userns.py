@@ -1,7 +1,9 @@
-"""User namespaces for ordinary users, which unprivileged containers (Apptainer, enroot, rootless Podman) are made of.
+"""User namespaces for ordinary users, which unprivileged containers (Apptainer, enroot, rootless
+Podman) are made of.
 
-Sources: user_namespaces(7), namespaces(7) (user.max_user_namespaces); Ubuntu's AppArmor, from 23.10 on with
-kernel.apparmor_restrict_unprivileged_userns: a program whose profile has no `userns` gets a namespace without rights.
+Sources: user_namespaces(7), namespaces(7) (user.max_user_namespaces); Ubuntu's AppArmor, from 23.10
+on with kernel.apparmor_restrict_unprivileged_userns: a program whose profile has no `userns` gets a
+namespace without rights.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class UsernsProgram(Fact):
 
     package: str  # the package that brings it
     path: str  # the program
-    profile: str  # the file in /etc/apparmor.d that lets it make user namespaces; empty where none does
+    # the file in /etc/apparmor.d that lets it make user namespaces; empty where none does
+    profile: str
 
 
 @frozen
@@ -50,7 +53,9 @@ class Userns(Subject):
     # of one user (user.max_user_namespaces); 0 forbids them to all
     most: int = number(MOST, absent=0)
     # that are installed and need them
-    programs: tuple[UsernsProgram, ...] = read_with(lambda self: _find_programs(self.reader, self.facts))
+    programs: tuple[UsernsProgram, ...] = read_with(
+        lambda self: _find_programs(self.reader, self.facts)
+    )
 
     @property
     def without_profile(self) -> tuple[str, ...]:
@@ -59,9 +64,12 @@ class Userns(Subject):
 
 
 def allows_userns(profile: str, path: str) -> bool:
-    """Whether a profile's text is about a program and lets it make user namespaces: `userns,`, or unconfined."""
+    """Whether a profile's text is about a program and lets it make user namespaces: `userns,`, or
+    unconfined.
+    """
     name = path.rpartition("/")[2]
-    # From the first slash of a word that begins a path: of a word with many each would be looked through again.
+    # From the first slash of a word that begins a path: of a word with many each would be looked
+    # through again.
     path_words = r"(?<!\S)(?:[^\s/]|(?<=[\w-])/)*/\S*/"
     about = rf"^[^\S\n]*profile\s+\S*\b{re.escape(name)}\b|{path_words}{re.escape(name)}\b"
     return re.search(about, profile, re.MULTILINE) is not None and _LETS.search(profile) is not None
@@ -70,11 +78,16 @@ def allows_userns(profile: str, path: str) -> bool:
 def _find_programs(reader: Reader, facts: Facts) -> tuple[UsernsProgram, ...]:
     installed = [package for package in _PROGRAMS if facts.packages[package].is_installed]
     profiles = make_shared(lambda: dict(_read_profiles(reader)))
-    return tuple(UsernsProgram(one, _PROGRAMS[one], lazy(_find_profile, profiles, _PROGRAMS[one])) for one in installed)
+    return tuple(
+        UsernsProgram(one, _PROGRAMS[one], lazy(_find_profile, profiles, _PROGRAMS[one]))
+        for one in installed
+    )
 
 
 def _find_profile(profiles: Callable[[], dict[str, str]], program: str) -> str:
-    return next((path for path, content in profiles().items() if allows_userns(content, program)), "")
+    return next(
+        (path for path, content in profiles().items() if allows_userns(content, program)), ""
+    )
 
 
 def _read_profiles(reader: Reader) -> Iterator[tuple[str, str]]:

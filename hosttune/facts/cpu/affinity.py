@@ -1,7 +1,8 @@
 """Which processors lie near which GPU, and whether GPU processes may run there.
 
-Sources: kernel, Documentation/ABI/testing/sysfs-bus-pci (local_cpulist); /proc/driver/nvidia/gpus/*/information of the
-NVIDIA driver (the number of /dev/nvidiaN); Cpus_allowed_list of proc_pid_status(5).
+Sources: kernel, Documentation/ABI/testing/sysfs-bus-pci (local_cpulist);
+/proc/driver/nvidia/gpus/*/information of the NVIDIA driver (the number of /dev/nvidiaN);
+Cpus_allowed_list of proc_pid_status(5).
 """
 
 from __future__ import annotations
@@ -58,8 +59,14 @@ class Affinity(Subject):
     def far(self) -> tuple[FarProcess, ...]:
         """Processes that may run near none of their GPUs."""
         processes = self.facts.work.gpu_processes
-        local = {gpu.device: frozenset(gpu.local_cpus) for gpu in self.gpus if gpu.device} if processes else {}
-        return tuple(one for process in processes if (one := _find_far(self.reader, process, local)))
+        local = (
+            {gpu.device: frozenset(gpu.local_cpus) for gpu in self.gpus if gpu.device}
+            if processes
+            else {}
+        )
+        return tuple(
+            one for process in processes if (one := _find_far(self.reader, process, local))
+        )
 
 
 def _find_place(reader: Reader, slot: str) -> GpuPlace:
@@ -78,9 +85,11 @@ def _list_near_cpus(reader: Reader, slot: str) -> tuple[int, ...]:
     return () if cpus is ABSENT else derive(cpus, path, number_list)
 
 
-def _find_far(reader: Reader, process: GpuProcess, local: dict[str, frozenset[int]]) -> FarProcess | None:
-    """A process that holds GPUs of both sockets is near to one of them wherever it runs; one that has just ended, and
-    GPUs whose place no one knows, are no fault.
+def _find_far(
+    reader: Reader, process: GpuProcess, local: dict[str, frozenset[int]]
+) -> FarProcess | None:
+    """A process that holds GPUs of both sockets is near to one of them wherever it runs; one that
+    has just ended, and GPUs whose place no one knows, are no fault.
     """
     near = frozenset[int]().union(*(local.get(device, frozenset()) for device in process.gpus))
     match = _ALLOWED.search(if_absent(read_text(reader, f"/proc/{process.pid}/status"), ""))

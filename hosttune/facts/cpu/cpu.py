@@ -1,7 +1,9 @@
-"""The processors, and how many of them may be used here: by process 1, so not by the shell that started hosttune.
+"""The processors, and how many of them may be used here: by process 1, so not by the shell that
+started hosttune.
 
-Sources: proc_cpuinfo(5), /sys/devices/system/cpu (kernel: Documentation/admin-guide/cputopology.rst), Cpus_allowed_list
-of proc_pid_status(5), cpu.max (Documentation/admin-guide/cgroup-v2.rst) and cpu.cfs_quota_us
+Sources: proc_cpuinfo(5), /sys/devices/system/cpu (kernel:
+Documentation/admin-guide/cputopology.rst), Cpus_allowed_list of proc_pid_status(5), cpu.max
+(Documentation/admin-guide/cgroup-v2.rst) and cpu.cfs_quota_us
 (Documentation/scheduler/sched-bwc.rst).
 """
 
@@ -34,18 +36,22 @@ _CPUINFO = "/proc/cpuinfo"
 GROUPS = "/sys/fs/cgroup"
 _CPUS = "/sys/devices/system/cpu"
 _ARM_MAKERS = {
-    "0x41": "ARM", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0x51": "Qualcomm", "0x61": "Apple", "0xc0": "Ampere",
+    "0x41": "ARM", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0x51": "Qualcomm", "0x61": "Apple",
+    "0xc0": "Ampere",
 }  # fmt: skip
 _ARM_PARTS = {
-    "0x41 0xd0c": "Neoverse-N1", "0x41 0xd40": "Neoverse-V1", "0x41 0xd49": "Neoverse-N2", "0x41 0xd4f": "Neoverse-V2",
-    "0x41 0xd83": "Neoverse-V3AE", "0x41 0xd84": "Neoverse-V3", "0x41 0xd8e": "Neoverse-N3", "0x4e 0x004": "Carmel",
-    "0x4e 0x010": "Olympus", "0xc0 0xac3": "Ampere-1", "0xc0 0xac4": "Ampere-1a",
+    "0x41 0xd0c": "Neoverse-N1", "0x41 0xd40": "Neoverse-V1", "0x41 0xd49": "Neoverse-N2",
+    "0x41 0xd4f": "Neoverse-V2", "0x41 0xd83": "Neoverse-V3AE", "0x41 0xd84": "Neoverse-V3",
+    "0x41 0xd8e": "Neoverse-N3", "0x4e 0x004": "Carmel", "0x4e 0x010": "Olympus",
+    "0xc0 0xac3": "Ampere-1", "0xc0 0xac4": "Ampere-1a",
 }  # fmt: skip
 
 
 @frozen
 class Cpu(Subject):
-    """The processors that are on line. A core has one thread or several; a quota of 1.5 CPUs is one usable CPU."""
+    """The processors that are on line. A core has one thread or several; a quota of 1.5 CPUs is one
+    usable CPU.
+    """
 
     @fact
     def model(self) -> str:
@@ -86,9 +92,12 @@ class Cpu(Subject):
     def offline(self) -> tuple[int, ...]:
         """Logical CPUs that are there and not used.
 
-        `offline` itself names slots for CPUs that may be plugged in later as well, so it is not asked.
+        `offline` itself names slots for CPUs that may be plugged in later as well, so it is not
+        asked.
         """
-        return tuple(sorted(set(_read_numbers(self.reader, f"{_CPUS}/present")) - set(self._online)))
+        return tuple(
+            sorted(set(_read_numbers(self.reader, f"{_CPUS}/present")) - set(self._online))
+        )
 
     @fact
     def siblings_off(self) -> int:
@@ -150,8 +159,8 @@ def parse_cpuinfo(content: str) -> Mapping[str, str]:
 
 
 def mixed_microcode(content: str) -> tuple[str, ...]:
-    """The revisions of microcode of the processors of one model and stepping (/proc/cpuinfo), where they differ, each
-    with how many have it. Steppings of their own have microcode of their own.
+    """The revisions of microcode of the processors of one model and stepping (/proc/cpuinfo), where
+    they differ, each with how many have it. Steppings of their own have microcode of their own.
     """
     kinds: dict[tuple[str, ...], Counter[str]] = {}
     for block in content.split("\n\n"):
@@ -160,11 +169,15 @@ def mixed_microcode(content: str) -> tuple[str, ...]:
             kind = tuple(values.get(name, "") for name in ("cpu family", "model", "stepping"))
             kinds.setdefault(kind, Counter())[revision] += 1
     mixed = (revisions for revisions in kinds.values() if len(revisions) > 1)
-    return tuple(f"{revision} of {many}" for revisions in mixed for revision, many in revisions.most_common())
+    return tuple(
+        f"{revision} of {many}" for revisions in mixed for revision, many in revisions.most_common()
+    )
 
 
 def model_of(values: Mapping[str, str]) -> tuple[str, str]:
-    """(model, vendor). 64-bit Arm kernels write numbers (MIDR_EL1: implementer and part), which a short table names."""
+    """(model, vendor). 64-bit Arm kernels write numbers (MIDR_EL1: implementer and part), which a
+    short table names.
+    """
     maker = values.get("CPU implementer", "")
     part = values.get("CPU part", "")
     if maker and part:
@@ -187,7 +200,9 @@ def parse_groups(content: str) -> Mapping[str, str]:
 def parse_cpu_max(content: str) -> float | None:
     """cpu.max "150000 100000" is 1.5 CPUs; "max 100000" has no limit."""
     quota, _, period = content.strip().partition(" ")
-    return None if quota == "max" or not int(period or 100000) else int(quota) / int(period or 100000)
+    return (
+        None if quota == "max" or not int(period or 100000) else int(quota) / int(period or 100000)
+    )
 
 
 def usable_of(allowed: int, quota: Quota | None) -> tuple[int, str]:
@@ -195,7 +210,9 @@ def usable_of(allowed: int, quota: Quota | None) -> tuple[int, str]:
     sentence = f"affinity allows {allowed}"
     if quota is None:
         return max(1, allowed), sentence
-    return max(1, min(allowed, int(quota.cpus))), f"{sentence}, {quota.path} limits to {quota.cpus:g}"
+    return max(
+        1, min(allowed, int(quota.cpus))
+    ), f"{sentence}, {quota.path} limits to {quota.cpus:g}"
 
 
 def flags_of(values: Mapping[str, str]) -> tuple[str, ...]:
@@ -213,18 +230,24 @@ def _count_cores(reader: Reader, online: tuple[int, ...]) -> int:
 
 
 def _list_firsts(reader: Reader, online: tuple[int, ...], name: str) -> tuple[int, ...]:
-    """The first CPU of each socket or core. One file lists all CPUs of each, so few are read even with 256 CPUs."""
+    """The first CPU of each socket or core. One file lists all CPUs of each, so few are read even
+    with 256 CPUs.
+    """
     left = set(online)
     firsts = []
     for cpu in online:
         if cpu in left:
-            left.difference_update(_read_numbers(reader, f"{_CPUS}/cpu{cpu}/topology/{name}"), (cpu,))
+            left.difference_update(
+                _read_numbers(reader, f"{_CPUS}/cpu{cpu}/topology/{name}"), (cpu,)
+            )
             firsts.append(cpu)
     return tuple(firsts)
 
 
 def _siblings_off(reader: Reader, online: int, offline: int) -> int:
-    """Half of the CPUs at most: each core that has lost both of its threads has lost one that SMT does not explain."""
+    """Half of the CPUs at most: each core that has lost both of its threads has lost one that SMT
+    does not explain.
+    """
     is_off = if_absent(read_line(reader, f"{_CPUS}/smt/control"), "") in {"off", "forceoff"}
     return min(offline, (online + offline) // 2) if is_off else 0
 
@@ -232,7 +255,9 @@ def _siblings_off(reader: Reader, online: int, offline: int) -> int:
 def find_allowed(reader: Reader, process: str) -> int:
     """The CPUs that the affinity of a process allows; `process` is its number, or self."""
     status = f"/proc/{process}/status"
-    rows = (row.partition(":") for row in require_known(read_text(reader, status), status).splitlines())
+    rows = (
+        row.partition(":") for row in require_known(read_text(reader, status), status).splitlines()
+    )
     allowed = next((rest for key, _, rest in rows if key == "Cpus_allowed_list"), "")
     if not allowed:
         raise UnknownFact(f"{status} has no Cpus_allowed_list")
@@ -242,12 +267,17 @@ def find_allowed(reader: Reader, process: str) -> int:
 def find_quota(reader: Reader, process: str) -> Quota | None:
     """The smallest quota from the control group of a process up to the root of the hierarchy."""
     is_v1, folders = group_folders(reader, process, "cpu")
-    found = [limit for folder in folders if (limit := (_limit_v1 if is_v1 else _limit_v2)(reader, folder))]
+    found = [
+        limit
+        for folder in folders
+        if (limit := (_limit_v1 if is_v1 else _limit_v2)(reader, folder))
+    ]
     return min(found, key=lambda quota: quota.cpus, default=None)
 
 
 def group_folders(reader: Reader, process: str, controller: str) -> tuple[bool, tuple[str, ...]]:
-    """Whether the controller is of version 1, and the folders of the control group of a process and of those above it.
+    """Whether the controller is of version 1, and the folders of the control group of a process and
+    of those above it.
 
     With version 1 of a controller, version 2 has none (hybrid set-up, mounted at .../unified).
     """
@@ -276,5 +306,6 @@ def _limit_v2(reader: Reader, folder: str) -> Quota | None:
 
 def _limit_v1(reader: Reader, folder: str) -> Quota | None:
     quota = if_absent(read_integer(reader, f"{folder}/cpu.cfs_quota_us"), -1)
-    period = if_absent(read_integer(reader, f"{folder}/cpu.cfs_period_us"), 0) if quota > 0 else 0  # -1: no limit
+    # -1: no limit
+    period = if_absent(read_integer(reader, f"{folder}/cpu.cfs_period_us"), 0) if quota > 0 else 0
     return Quota(quota / period, f"{folder}/cpu.cfs_quota_us") if period > 0 else None

@@ -1,9 +1,10 @@
 """How fast the processors may run and do run, and for how long heat has held them down.
 
-Sources: kernel, Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst (scaling_max_freq, cpuinfo_max_freq,
-base_frequency, boost, no_turbo; kHz), arch/x86/kernel/cpu/proc.c ("cpu MHz", the mean clock of the last tick of each
-processor), arch/x86/kernel/cpu/mce/therm_throt.c (thermal_throttle: Intel's processors count it, AMD's do not),
-proc_loadavg(5). The first processor of a socket is read for all of it.
+Sources: kernel, Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst (scaling_max_freq,
+cpuinfo_max_freq, base_frequency, boost, no_turbo; kHz), arch/x86/kernel/cpu/proc.c ("cpu MHz", the
+mean clock of the last tick of each processor), arch/x86/kernel/cpu/mce/therm_throt.c
+(thermal_throttle: Intel's processors count it, AMD's do not), proc_loadavg(5). The first processor
+of a socket is read for all of it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, make_shared
-from hosttune.facts.reading import derive, if_absent, read_integer, read_line, read_text, require_known
+from hosttune.facts.reading import (
+    derive,
+    if_absent,
+    read_integer,
+    read_line,
+    read_text,
+    require_known,
+)
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -56,7 +64,10 @@ class CpuClocks(Subject):
     @fact
     def counts_throttling(self) -> bool:
         """The processors count what heat takes away."""
-        return any(_throttled_ms(self.reader, cpu) is not None for cpu in self.facts.cpu.first_of_sockets[:1])
+        return any(
+            _throttled_ms(self.reader, cpu) is not None
+            for cpu in self.facts.cpu.first_of_sockets[:1]
+        )
 
     @fact
     def boost(self) -> str:
@@ -66,12 +77,18 @@ class CpuClocks(Subject):
         """
         if (off := read_integer(self.reader, f"{_CPUS}/intel_pstate/no_turbo")) in (0, 1):
             return "off" if off else "on"
-        return {0: "off", 1: "on"}.get(if_absent(read_integer(self.reader, f"{_CPUS}/cpufreq/boost"), -1), "")
+        return {0: "off", 1: "on"}.get(
+            if_absent(read_integer(self.reader, f"{_CPUS}/cpufreq/boost"), -1), ""
+        )
 
     # the clock of the fastest processor at this moment; 0 where the kernel does not tell
-    fastest_mhz: float = read_with(lambda self: fastest_of(require_known(read_text(self.reader, _CPUINFO), _CPUINFO)))
+    fastest_mhz: float = read_with(
+        lambda self: fastest_of(require_known(read_text(self.reader, _CPUINFO), _CPUINFO))
+    )
     # tasks that run, or wait for a processor, at this moment
-    running: int = read_with(lambda self: derive(read_line(self.reader, _LOADAVG), _LOADAVG, running_of))
+    running: int = read_with(
+        lambda self: derive(read_line(self.reader, _LOADAVG), _LOADAVG, running_of)
+    )
 
     @property
     def base_mhz(self) -> float:
@@ -90,8 +107,8 @@ def fastest_of(cpuinfo: str) -> float:
 
 
 def running_of(loadavg: str) -> int:
-    """The number before the slash of /proc/loadavg: the averages count those that wait for a disk, too. Raises
-    ValueError for anything else.
+    """The number before the slash of /proc/loadavg: the averages count those that wait for a disk,
+    too. Raises ValueError for anything else.
     """
     match = _RUNNING.fullmatch(loadavg)
     if match is None:
@@ -108,7 +125,9 @@ def _read_socket(reader: Reader, facts: Facts, number: int, cpu: int) -> Socket:
         limit_mhz=lazy(_read_mhz, reader, cpu, "scaling_max_freq"),
         base_mhz=lazy(_read_mhz, reader, cpu, "base_frequency"),
         throttled_s=lazy(throttled),
-        throttled_percent=lazy(lambda: round(throttled() / max(facts.pressure.uptime_days * 864, 1), 1)),
+        throttled_percent=lazy(
+            lambda: round(throttled() / max(facts.pressure.uptime_days * 864, 1), 1)
+        ),
     )
 
 
@@ -117,4 +136,7 @@ def _read_mhz(reader: Reader, cpu: int, name: str) -> float:
 
 
 def _throttled_ms(reader: Reader, cpu: int) -> int | None:
-    return if_absent(read_integer(reader, f"{_CPUS}/cpu{cpu}/thermal_throttle/package_throttle_total_time_ms"), None)
+    return if_absent(
+        read_integer(reader, f"{_CPUS}/cpu{cpu}/thermal_throttle/package_throttle_total_time_ms"),
+        None,
+    )

@@ -1,7 +1,7 @@
 """Who sets the clocks of the processors, and how eagerly.
 
-Source: kernel, Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst. The first processor is
-for all; what differs between them is seen where the values are compared.
+Source: kernel, Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst. The
+first processor is for all; what differs between them is seen where the values are compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _FOLDER = "/sys/devices/system/cpu/cpu0/cpufreq"
 
 @frozen
 class Cpufreq(Subject):
-    """Texts are empty where the kernel sets no clocks (virtual machines, firmware that keeps them to itself)."""
+    """Texts are empty where the kernel sets no clocks (virtual machines, firmware that keeps them
+    to itself).
+    """
 
     # intel_pstate, intel_cpufreq, amd-pstate-epp, acpi-cpufreq, cppc_cpufreq ...
     driver: str = read_with(lambda self: _read_word(self.reader, "scaling_driver"))
@@ -33,11 +35,15 @@ class Cpufreq(Subject):
         return tuple(_read_word(self.reader, "scaling_available_governors").split())
 
     # energy_performance_preference: performance, balance_performance ...; empty without
-    preference: str = read_with(lambda self: _read_word(self.reader, "energy_performance_preference"))
+    preference: str = read_with(
+        lambda self: _read_word(self.reader, "energy_performance_preference")
+    )
 
     @property
     def is_autonomous(self) -> bool:
-        """The processor itself picks the clock by a preference; `powersave` then means: as needed."""
+        """The processor itself picks the clock by a preference; `powersave` then means: as
+        needed.
+        """
         return bool(self.preference)
 
 

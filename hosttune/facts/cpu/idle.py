@@ -1,7 +1,8 @@
 """How deep the processors may sleep, and how long they take to wake.
 
-Sources: kernel, Documentation/admin-guide/pm/cpuidle.rst (states, and pm_qos_resume_latency_us of each processor) and
-Documentation/ABI/testing/sysfs-devices-power. The first processor is read for all.
+Sources: kernel, Documentation/admin-guide/pm/cpuidle.rst (states, and pm_qos_resume_latency_us of
+each processor) and Documentation/ABI/testing/sysfs-devices-power. The first processor is read for
+all.
 """
 
 from __future__ import annotations
@@ -36,10 +37,16 @@ class Idle(Subject):
     """The states of idle processors, the shallowest first; none where the hypervisor decides."""
 
     # intel_idle, acpi_idle, haltpoll ...; none
-    driver: str = read_with(lambda self: if_absent(read_line(self.reader, f"{_CPU}/cpuidle/current_driver"), "none"))
-    states: tuple[IdleState, ...] = read_with(lambda self: _read_states(self.reader))  # of the first processor
-    # microseconds that waking may take: 0 for no limit, n/a for no time at all; empty where there is none
-    limit: str = read_with(lambda self: if_absent(read_line(self.reader, f"{_CPU}/cpu0/{LIMIT}"), ""))
+    driver: str = read_with(
+        lambda self: if_absent(read_line(self.reader, f"{_CPU}/cpuidle/current_driver"), "none")
+    )
+    # of the first processor
+    states: tuple[IdleState, ...] = read_with(lambda self: _read_states(self.reader))
+    # microseconds that waking may take: 0 for no limit, n/a for no time at all; empty where there
+    # is none
+    limit: str = read_with(
+        lambda self: if_absent(read_line(self.reader, f"{_CPU}/cpu0/{LIMIT}"), "")
+    )
 
     @property
     def slowest_us(self) -> int:
@@ -49,13 +56,19 @@ class Idle(Subject):
     @property
     def slowest(self) -> str:
         """The name of that state."""
-        deepest = max((one for one in self.states if not one.is_disabled), key=lambda one: one.latency_us, default=None)
+        deepest = max(
+            (one for one in self.states if not one.is_disabled),
+            key=lambda one: one.latency_us,
+            default=None,
+        )
         return deepest.name if deepest else ""
 
 
 def _read_states(reader: Reader) -> tuple[IdleState, ...]:
     folder = f"{_CPU}/cpu0/cpuidle"
-    names = sorted(filter(_STATE.fullmatch, names_in(reader, folder)), key=lambda name: int(name[5:]))
+    names = sorted(
+        filter(_STATE.fullmatch, names_in(reader, folder)), key=lambda name: int(name[5:])
+    )
     return tuple(
         IdleState(
             name=require_known(read_line(reader, f"{folder}/{name}/name"), name),

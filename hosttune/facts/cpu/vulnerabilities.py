@@ -1,7 +1,8 @@
 """The holes of the processors, and what is done about them.
 
-Sources: kernel, Documentation/admin-guide/hw-vuln/ and Documentation/ABI/testing/sysfs-devices-system-cpu
-(vulnerabilities/*, smt/active); kernel-parameters.txt for the arguments that switch mitigations off.
+Sources: kernel, Documentation/admin-guide/hw-vuln/ and
+Documentation/ABI/testing/sysfs-devices-system-cpu (vulnerabilities/*, smt/active);
+kernel-parameters.txt for the arguments that switch mitigations off.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ _FOLDER = "/sys/devices/system/cpu/vulnerabilities"
 _SMT = "/sys/devices/system/cpu/smt/active"
 _OFF = regex(
     r"mitigations=off(,.*)?|nopti|pti=off|nospectre_v[12]|nospectre_bhb|nospec_store_bypass_disable"
-    r"|(spectre_v2|spectre_v2_user|spectre_bhi|spec_store_bypass_disable|spec_rstack_overflow|retbleed|l1tf|mds|srbds"
-    r"|tsx_async_abort|mmio_stale_data|gather_data_sampling|reg_file_data_sampling|indirect_target_selection|tsa|vmscape"
+    r"|(spectre_v2|spectre_v2_user|spectre_bhi|spec_store_bypass_disable|spec_rstack_overflow"
+    r"|retbleed|l1tf|mds|srbds"
+    r"|tsx_async_abort|mmio_stale_data|gather_data_sampling|reg_file_data_sampling"
+    r"|indirect_target_selection|tsa|vmscape"
     r"|attack_vector|kpti|ssbd)=(off|force-off|0)"
 )
 
@@ -53,16 +56,26 @@ class Vulnerabilities(Subject):
     @property
     def open(self) -> tuple[str, ...]:
         """The names of those against which nothing helps now."""
-        return tuple(one.name for one in self.all if re.search(r"(^|: )(Processor )?[Vv]ulnerable", one.status))
+        return tuple(
+            one.name
+            for one in self.all
+            if re.search(r"(^|: )(Processor )?[Vv]ulnerable", one.status)
+        )
 
     @property
     def open_between_threads(self) -> tuple[str, ...]:
         """The names of those that are closed but for the other thread of the same core."""
-        return tuple(one.name for one in self.all if "SMT vulnerable" in one.status and one.name not in self.open)
+        return tuple(
+            one.name
+            for one in self.all
+            if "SMT vulnerable" in one.status and one.name not in self.open
+        )
 
 
 def _read_all(reader: Reader) -> tuple[Vulnerability, ...]:
-    return tuple(Vulnerability(name, lazy(_read_status, reader, name)) for name in names_in(reader, _FOLDER))
+    return tuple(
+        Vulnerability(name, lazy(_read_status, reader, name)) for name in names_in(reader, _FOLDER)
+    )
 
 
 def _read_status(reader: Reader, name: str) -> str:

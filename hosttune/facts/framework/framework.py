@@ -1,9 +1,11 @@
-"""What PyTorch says in the interpreter of a job: asked as its user, inside its limits (host/processes/interpreter.py).
+"""What PyTorch says in the interpreter of a job: asked as its user, inside its limits
+(host/processes/interpreter.py).
 
-Its answer is a user's word: one line of JSON, whose fields are bounded and typed here. The oldest driver of a CUDA
-release is that of minor-version compatibility (docs.nvidia.com/deploy/cuda-compatibility); of GPU code, sm_80 runs on
-every 8.x from 8.0 on, and compute_80 is compiled for newer ones when it is loaded (CUDA C++ Programming Guide,
-"Binary Compatibility", "PTX Compatibility").
+Its answer is a user's word: one line of JSON, whose fields are bounded and typed here. The oldest
+driver of a CUDA release is that of minor-version compatibility
+(docs.nvidia.com/deploy/cuda-compatibility); of GPU code, sm_80 runs on every 8.x from 8.0 on, and
+compute_80 is compiled for newer ones when it is loaded (CUDA C++ Programming Guide, "Binary
+Compatibility", "PTX Compatibility").
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _MOST = 4  # interpreters that are asked: ranks of one job have the same
 _TEXT = 200  # characters of a field
 _WORDS = 64  # items of a list
 _TIMEOUT_S = 30.0
-# generation -> the compute capabilities of its GPUs whose code may be what it needs; PTX of any older one does, too
+# generation -> the compute capabilities of its GPUs whose code may be what it needs; PTX of any
+# older one does, too
 _CODE = {
     "maxwell": (50, 52), "pascal": (60, 61), "volta": (70,), "turing": (70, 75), "ampere": (80, 86),
     "ada": (80, 86, 89), "hopper": (90,), "blackwell": (100, 103, 120, 121),
@@ -61,10 +64,14 @@ class InterpreterReport(Fact):
     @property
     def generations(self) -> tuple[str, ...]:
         """The generations of GPUs that its code may run on, as far as their names tell."""
-        parts = [match for one in self.architectures if (match := re.match(r"(sm|compute)_(\d+)", one))]
+        parts = [
+            match for one in self.architectures if (match := re.match(r"(sm|compute)_(\d+)", one))
+        ]
         binary = {int(one[2]) for one in parts if one[1] == "sm"}
         oldest = min((int(one[2]) for one in parts if one[1] == "compute"), default=1 << 30)
-        return tuple(name for name, code in _CODE.items() if binary.intersection(code) or oldest <= max(code))
+        return tuple(
+            name for name, code in _CODE.items() if binary.intersection(code) or oldest <= max(code)
+        )
 
 
 @frozen
@@ -72,7 +79,8 @@ class Framework(Fact):
     """The interpreters that are known: of running GPU work, and those that a policy names."""
 
     interpreters: tuple[InterpreterReport, ...]
-    unasked: tuple[str, ...] = ()  # jobs that were not asked, with the reason: "python (4711) runs in a container"
+    # jobs that were not asked, with the reason: "python (4711) runs in a container"
+    unasked: tuple[str, ...] = ()
 
     @classmethod
     def look(cls, reader: Reader, facts: Facts) -> Framework:
@@ -85,7 +93,9 @@ class Framework(Fact):
 
 
 def parse(output: str, name: str) -> InterpreterReport:
-    """The last line that is a JSON object; whatever a start-up file printed before it is passed over."""
+    """The last line that is a JSON object; whatever a start-up file printed before it is passed
+    over.
+    """
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             try:
@@ -105,12 +115,15 @@ def report_silent(name: str, problem: str) -> InterpreterReport:
 def _make_report(name: str, answer: Mapping[str, Any]) -> InterpreterReport:
     devices = answer.get("devices")
     listed = answer.get("architectures")
-    architectures = [_clean_text(one) for one in listed[:_WORDS]] if isinstance(listed, list) else []
+    architectures = (
+        [_clean_text(one) for one in listed[:_WORDS]] if isinstance(listed, list) else []
+    )
     missing, error = _clean_text(answer.get("missing")), _clean_text(answer.get("error"))
     lacks_torch = missing == "torch"
     return InterpreterReport(
         name=name,
-        problem=error or (f"a module of torch is missing: {missing}" if missing and not lacks_torch else ""),
+        problem=error
+        or (f"a module of torch is missing: {missing}" if missing and not lacks_torch else ""),
         python=_clean_text(answer.get("python")),
         has_torch=bool(_clean_text(answer.get("torch"))),
         torch=_clean_text(answer.get("torch")),
@@ -118,7 +131,9 @@ def _make_report(name: str, answer: Mapping[str, Any]) -> InterpreterReport:
         is_rocm=bool(_clean_text(answer.get("hip"))),
         is_available=answer.get("available") is True,
         devices=devices if isinstance(devices, int) and 0 <= devices < 1024 else 0,
-        architectures=tuple(one for one in architectures if re.fullmatch(r"(?:sm|compute)_\d+[af]?", one)),
+        architectures=tuple(
+            one for one in architectures if re.fullmatch(r"(?:sm|compute)_\d+[af]?", one)
+        ),
         nccl=_clean_text(answer.get("nccl")),
     )
 
@@ -133,7 +148,8 @@ def _read_framework(reader: Reader, facts: Facts) -> Framework:
     if reader.persistent_only:
         return Framework(())
     found = [
-        _answer(reader.query(("python-at", path, "torch"), timeout_s=_TIMEOUT_S), path) for path in _find_named(facts)
+        _answer(reader.query(("python-at", path, "torch"), timeout_s=_TIMEOUT_S), path)
+        for path in _find_named(facts)
     ]
     try:
         ranks = facts.jobs.pythons
@@ -141,7 +157,8 @@ def _read_framework(reader: Reader, facts: Facts) -> Framework:
         if not found:
             raise
         return Framework(tuple(found))
-    of_users = {rank.user: rank for rank in reversed(ranks) if not rank.is_contained}  # the first of each
+    # the first of each
+    of_users = {rank.user: rank for rank in reversed(ranks) if not rank.is_contained}
     chosen = sorted(of_users.values(), key=lambda one: one.pid)[:_MOST]
     unasked = [f"{rank.name} runs in a container" for rank in ranks if rank.is_contained]
     for one in chosen:
@@ -163,4 +180,6 @@ def _answer(answer: Answer[Completed], name: str) -> InterpreterReport:
             return parse(answer.text, name)
         lines = answer.errors.strip().splitlines() or [f"it ended with status {answer.status}"]
         return report_silent(name, lines[-1])
-    return report_silent(name, "there is no such interpreter" if isinstance(answer, Absent) else answer.reason)
+    return report_silent(
+        name, "there is no such interpreter" if isinstance(answer, Absent) else answer.reason
+    )

@@ -1,7 +1,8 @@
 """What the GPUs do in a few seconds: five samples, one a second, of `nvidia-smi dmon`.
 
-Its lines are numbers under the names of a head line, `-` for what a GPU does not tell (nvidia-smi(1), "Device
-Monitoring"). `sm` is the share of the second in which some kernel ran, which says nothing of how well.
+Its lines are numbers under the names of a head line, `-` for what a GPU does not tell
+(nvidia-smi(1), "Device Monitoring"). `sm` is the share of the second in which some kernel ran,
+which says nothing of how well.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ def parse(output: str) -> tuple[GpuActivity, ...]:
             rows.setdefault(index, []).append(dict(zip(names, words, strict=True)))
     return tuple(
         GpuActivity(
-            index, _read_column(cells, "sm"), _read_column(cells, "pwr"), max(_read_column(cells, "fb"), default=0)
+            index,
+            _read_column(cells, "sm"),
+            _read_column(cells, "pwr"),
+            max(_read_column(cells, "fb"), default=0),
         )
         for index, cells in sorted(rows.items())
     )
@@ -81,6 +85,8 @@ def _read_gpus(reader: Reader, facts: Facts) -> tuple[GpuActivity, ...]:
     answer = ask(reader, ASK, timeout_s=_TIMEOUT_S)
     gpus = parse(answer.text)
     if not gpus:
-        lines = (answer.errors.strip() or answer.text.strip()).splitlines() or ["it printed nothing"]
+        lines = (answer.errors.strip() or answer.text.strip()).splitlines() or [
+            "it printed nothing"
+        ]
         raise UnknownFact(f"nvidia-smi dmon: {lines[0]}")
     return gpus

@@ -1,8 +1,8 @@
 """Where the installed driver packages come from, and what the archives offer instead of them.
 
-Source: `apt-cache policy` (apt-cache(8), apt_preferences(5)): with names it shows each version and who has it, without
-names it shows the archives with the Origin of their Release files. It reads apt's lists as they are: nothing is
-downloaded.
+Source: `apt-cache policy` (apt-cache(8), apt_preferences(5)): with names it shows each version and
+who has it, without names it shows the archives with the Origin of their Release files. It reads
+apt's lists as they are: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -44,29 +44,35 @@ _SOURCE = regex(r"^ {8,}-?\d+ (\S(?:.*\S)?)\s*$")
 _PASSWORD = regex(r"//[^/@\s]*@")
 # What is beside a driver of any origin.
 BESIDE = regex(
-    r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm|"
+    r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?"
+    r"|libnvidia-nscq(?:-\d+)?|nvlsm|"
     r"cuda-drivers-fabricmanager(?:-\d+)?"
 )
 # Tools that work beside a driver of any version; Ubuntu keeps nvidia-settings at 510.
 _ANY_VERSION = regex(r"nvidia-(?:settings|xconfig|modprobe)")
-# 580.126.20 or 595.84: the first number is the branch. Modules are versioned as their kernel, nvlsm by the year.
+# 580.126.20 or 595.84: the first number is the branch. Modules are versioned as their kernel, nvlsm
+# by the year.
 _BRANCH = regex(r"(?:\d+:)?(\d{3})\.\d")
 NVIDIA_SITES = ("developer.download.nvidia.com", "developer.download.nvidia.cn")
 
 
 @frozen
 class Offer(Fact):
-    """One package: the version that is installed, the one that apt would install now, and whose they are.
+    """One package: the version that is installed, the one that apt would install now, and whose
+    they are.
 
-    Words for archives: Ubuntu (with its security and ESM archives), Debian (with its backports), NVIDIA (the CUDA
-    archive), else the Origin of the archive's Release file (LP-PPA-graphics-drivers), or its address where that names
-    none; empty for a version that no archive has, such as a file installed by hand, or one that was replaced since."""
+    Words for archives: Ubuntu (with its security and ESM archives), Debian (with its backports),
+    NVIDIA (the CUDA archive), else the Origin of the archive's Release file
+    (LP-PPA-graphics-drivers), or its address where that names none; empty for a version that no
+    archive has, such as a file installed by hand, or one that was replaced since.
+    """
 
     name: str  # of the package
     installed: str  # empty where it is not
     candidate: str  # empty where apt has none to offer
     installed_from: str  # the archive of what is installed; empty where apt names none
-    candidate_from: str  # the archive of the candidate: Ubuntu, NVIDIA ...; empty where apt names none
+    # the archive of the candidate: Ubuntu, NVIDIA ...; empty where apt names none
+    candidate_from: str
     versions: Mapping[str, str] = field(default_factory=dict)  # those that archives have -> whose
     newest: str = ""  # the highest version that an archive has, the candidate or not
     phased: int = 100  # percent of hosts to which Ubuntu hands the candidate out by now
@@ -77,7 +83,10 @@ class Offer(Fact):
     @property
     def is_newer(self) -> bool:
         """The candidate is newer than what is installed."""
-        return bool(self.installed and self.candidate) and compare_versions(self.candidate, self.installed) > 0
+        return (
+            bool(self.installed and self.candidate)
+            and compare_versions(self.candidate, self.installed) > 0
+        )
 
     def has(self, version: str = "") -> bool:
         """Whether apt can install this version, which may be a pattern; any, if none is given."""
@@ -87,7 +96,9 @@ class Offer(Fact):
 
     @property
     def branch(self) -> int:
-        """The driver branch of the candidate, as `branch_in` reads it; 0 for a tool that fits every branch."""
+        """The driver branch of the candidate, as `branch_in` reads it; 0 for a tool that fits every
+        branch.
+        """
         return 0 if fits_every_driver(self.name) else branch_in(self.candidate)
 
 
@@ -97,15 +108,21 @@ def fits_every_driver(name: str) -> bool:
 
 
 def branch_in(version: str) -> int:
-    """The driver branch in a package's version: 595 of 595.71.05-1ubuntu1; 0 for a version that names none."""
+    """The driver branch in a package's version: 595 of 595.71.05-1ubuntu1; 0 for a version that
+    names none.
+    """
     match = _BRANCH.match(version)
     return int(match[1]) if match else 0
 
 
 def of_other_branch(versions: Mapping[str, str], branch: int) -> tuple[str, ...]:
-    """Of driver packages (name -> version) those of another branch than this one, as `name version`, sorted."""
+    """Of driver packages (name -> version) those of another branch than this one, as `name
+    version`, sorted.
+    """
     found = [(name, Offer(name, "", version, "", "").branch) for name, version in versions.items()]
-    return tuple(sorted(f"{name} {versions[name]}" for name, number in found if number not in (0, branch)))
+    return tuple(
+        sorted(f"{name} {versions[name]}" for name, number in found if number not in (0, branch))
+    )
 
 
 @frozen
@@ -116,8 +133,8 @@ class Archives(Subject):
 
     @fact
     def others(self) -> Mapping[str, Mapping[str, Offer]]:
-        """By names with blanks between them: what apt has of packages that are not here; for what a command would
-        install.
+        """By names with blanks between them: what apt has of packages that are not here; for what a
+        command would install.
         """
         return Lookup(lambda names: _read_others(self.reader, self.facts, names.split()))
 
@@ -129,31 +146,44 @@ class Archives(Subject):
         return {name: one for name in wanted if (one := self.packages.get(name) or asked.get(name))}
 
     def missing(self, operands: Iterable[str]) -> tuple[str, ...]:
-        """Of operands of `apt-get install` (NAME, NAME=VERSION, the version may be a pattern) those that apt could not
-        install. What is installed is there; what is to be removed (NAME-) is no matter."""
+        """Of operands of `apt-get install` (NAME, NAME=VERSION, the version may be a pattern) those
+        that apt could not install. What is installed is there; what is to be removed (NAME-) is no
+        matter.
+        """
         wanted = [(one, *one.partition("=")[::2]) for one in operands if not one.endswith("-")]
         offers = self.offers_of(name for _, name, _ in wanted)
-        return tuple(one for one, name, version in wanted if name not in offers or not offers[name].has(version))
+        return tuple(
+            one
+            for one, name, version in wanted
+            if name not in offers or not offers[name].has(version)
+        )
 
     @property
     def updates(self) -> tuple[Offer, ...]:
         """Those with a newer candidate, by name."""
-        return tuple(self.packages[name] for name in sorted(self.packages) if self.packages[name].is_newer)
+        return tuple(
+            self.packages[name] for name in sorted(self.packages) if self.packages[name].is_newer
+        )
 
     @property
     def kept_back(self) -> tuple[Offer, ...]:
-        """Those of which an archive has a newer version that apt does not take as it is set up, by name."""
+        """Those of which an archive has a newer version that apt does not take as it is set up, by
+        name.
+        """
         known = (self.packages[name] for name in sorted(self.packages))
         return tuple(
             one
             for one in known
-            if one.installed == one.candidate and one.newest and compare_versions(one.newest, one.installed) > 0
+            if one.installed == one.candidate
+            and one.newest
+            and compare_versions(one.newest, one.installed) > 0
         )
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Whose archives the driver is from, sorted, each once; versions that no archive has say nothing, nor does what
-        is beside a driver of any origin (Fabric Manager, nvidia-settings)."""
+        """Whose archives the driver is from, sorted, each once; versions that no archive has say
+        nothing, nor does what is beside a driver of any origin (Fabric Manager, nvidia-settings).
+        """
         of_driver = (offer for name, offer in self.packages.items() if not BESIDE.fullmatch(name))
         return tuple(sorted({offer.installed_from for offer in of_driver} - {""}))
 
@@ -161,11 +191,15 @@ class Archives(Subject):
     def without_origin(self) -> tuple[str, ...]:
         """The installed ones whose version no archive has (any more), by name."""
         entries = self.packages.items()
-        return tuple(sorted(name for name, offer in entries if offer.installed and not offer.installed_from))
+        return tuple(
+            sorted(name for name, offer in entries if offer.installed and not offer.installed_from)
+        )
 
 
 def parse_archives(output: str) -> Mapping[str, str]:
-    """What `apt-cache policy` without names shows: an archive's line without its priority -> the word for it."""
+    """What `apt-cache policy` without names shows: an archive's line without its priority -> the
+    word for it.
+    """
     words: dict[str, str] = {}
     current = origin = ""
     for line in output.splitlines():
@@ -184,7 +218,9 @@ def parse_archives(output: str) -> Mapping[str, str]:
 
 
 def releases_in(output: str) -> tuple[tuple[Mapping[str, str], int], ...]:
-    """(the fields of its Release file by letter, with `site`; its priority) of each archive in the same output."""
+    """(the fields of its Release file by letter, with `site`; its priority) of each archive in the
+    same output.
+    """
     found: list[tuple[dict[str, str], int]] = []
     for line in output.splitlines():
         if release := _RELEASE.match(line):
@@ -206,7 +242,9 @@ def _split_field(word: str) -> tuple[str, str]:
 
 
 def pinned_away(output: str) -> tuple[str, ...]:
-    """The packages of which the same output shows versions with a priority below 0 and no others, sorted."""
+    """The packages of which the same output shows versions with a priority below 0 and no others,
+    sorted.
+    """
     priorities: dict[str, list[int]] = {}
     for match in _PINNED.finditer(output):
         priorities.setdefault(match[1], []).append(int(match[2]))
@@ -216,13 +254,21 @@ def pinned_away(output: str) -> tuple[str, ...]:
 def components_in(output: str) -> tuple[str, ...]:
     """The components of Ubuntu's archive in what `apt-cache policy` without names shows, sorted."""
     releases = (match[1] for line in output.splitlines() if (match := _RELEASE.match(line)))
-    ubuntu = (line for line in releases if (origin := _ORIGIN.search(line)) and origin[1] == "Ubuntu")
-    return tuple(sorted({match[1] for line in ubuntu if (match := _COMPONENT.search(line)) and match[1]}))
+    ubuntu = (
+        line for line in releases if (origin := _ORIGIN.search(line)) and origin[1] == "Ubuntu"
+    )
+    return tuple(
+        sorted({match[1] for line in ubuntu if (match := _COMPONENT.search(line)) and match[1]})
+    )
 
 
 def word_for(origin: str, site: str, archive: str) -> str:
     """Ubuntu, NVIDIA, or what the archive calls itself; its address for one that does not."""
-    if origin == "NVIDIA" or site in NVIDIA_SITES or _host_of(archive.partition(" ")[0]) in NVIDIA_SITES:
+    if (
+        origin == "NVIDIA"
+        or site in NVIDIA_SITES
+        or _host_of(archive.partition(" ")[0]) in NVIDIA_SITES
+    ):
         return "NVIDIA"
     if origin == "Ubuntu" or re.fullmatch(r"UbuntuESM\w*", origin):
         return "Ubuntu"
@@ -241,20 +287,31 @@ def _host_of(address: str) -> str:
 
 
 def parse_policy(
-    output: str, archives: Mapping[str, str], installed_now: Mapping[str, str] = MappingProxyType({})
+    output: str,
+    archives: Mapping[str, str],
+    installed_now: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, Offer]:
-    """What `apt-cache policy NAME...` shows, by name; `archives` as `parse_archives` gives them. Names that apt does
-    not know are not in it. Of what is installed `installed_now` (name -> version) knows better where it has the name:
-    on an overlay, where a plan is tried, apt speaks of the host below."""
+    """What `apt-cache policy NAME...` shows, by name; `archives` as `parse_archives` gives them.
+    Names that apt does not know are not in it. Of what is installed `installed_now` (name ->
+    version) knows better where it has the name: on an overlay, where a plan is tried, apt speaks of
+    the host below.
+    """
     offers = {}
     for name, lines in _split_blocks(output):
         fields = dict(line.strip().partition(": ")[::2] for line in lines[:2])
-        installed, candidate = (_parse_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
+        installed, candidate = (
+            _parse_version(fields.get(key, "")) for key in ("Installed", "Candidate")
+        )
         installed = installed_now.get(name, installed)
         sources = tuple(_parse_sources(lines))
         origins = _name_origins(sources, archives)
         phased = next(
-            (int(match[2]) for line in lines if (match := _PHASED.match(line)) and match[1] == candidate), 100
+            (
+                int(match[2])
+                for line in lines
+                if (match := _PHASED.match(line)) and match[1] == candidate
+            ),
+            100,
         )
         origin = origins.get(installed, ""), origins.get(candidate, "")
         newest = next(iter(origins), "")
@@ -290,18 +347,26 @@ def _parse_sources(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
             version = match[1]
 
 
-def _name_origins(sources: Iterable[tuple[str, str]], archives: Mapping[str, str]) -> dict[str, str]:
-    """Version -> the word for who has it; where several have, Ubuntu before the others, then the first."""
+def _name_origins(
+    sources: Iterable[tuple[str, str]], archives: Mapping[str, str]
+) -> dict[str, str]:
+    """Version -> the word for who has it; where several have, Ubuntu before the others, then the
+    first.
+    """
     found: dict[str, list[str]] = {}
     for version, source in sources:
         found.setdefault(version, []).append(archives.get(source) or word_for("", "", source))
-    return {version: "Ubuntu" if "Ubuntu" in words else words[0] for version, words in found.items()}
+    return {
+        version: "Ubuntu" if "Ubuntu" in words else words[0] for version, words in found.items()
+    }
 
 
 def policy_of(
     reader: Reader, names: Iterable[str], installed_now: Mapping[str, str] = MappingProxyType({})
 ) -> Mapping[str, Offer]:
-    """The offers of these packages; apt-cache is asked twice. Unknown where apt or its lists are missing."""
+    """The offers of these packages; apt-cache is asked twice. Unknown where apt or its lists are
+    missing.
+    """
     wanted = tuple(sorted(set(names)))
     if not wanted:
         return MappingProxyType({})
@@ -315,7 +380,10 @@ def ask_apt(reader: Reader, command: tuple[str, ...]) -> str:
     """What apt-cache prints; unknown where it is not there, or says no."""
     answer = ask(reader, command, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
-        error = next((line for line in answer.errors.splitlines() if line.strip()), f"exit status {answer.status}")
+        error = next(
+            (line for line in answer.errors.splitlines() if line.strip()),
+            f"exit status {answer.status}",
+        )
         raise UnknownFact(f"{' '.join(command[:2])}: {error}")
     return answer.text
 
@@ -323,12 +391,18 @@ def ask_apt(reader: Reader, command: tuple[str, ...]) -> str:
 def _read_others(reader: Reader, facts: Facts, names: list[str]) -> Mapping[str, Offer]:
     """Dpkg's own account goes first: an overlay has it, and apt knows the host below."""
     packages = facts.packages
-    return policy_of(reader, names, {name: packages[name].version for name in names if packages[name].is_installed})
+    return policy_of(
+        reader,
+        names,
+        {name: packages[name].version for name in names if packages[name].is_installed},
+    )
 
 
 def _read_offers(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
     versions = {package.name: package.version for package in facts.driver.packages}
     found = policy_of(reader, versions, versions)
     if len(found) > MOST_PACKAGES:
-        raise UnknownFact(f"apt-cache answers with more than {MOST_PACKAGES:,} packages of a driver")
+        raise UnknownFact(
+            f"apt-cache answers with more than {MOST_PACKAGES:,} packages of a driver"
+        )
     return found

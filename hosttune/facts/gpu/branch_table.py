@@ -1,7 +1,9 @@
-"""NVIDIA's driver branches as a table has them: kind, end of support, and the generations that each drives; pure.
+"""NVIDIA's driver branches as a table has them: kind, end of support, and the generations that each
+drives; pure.
 
-The package's own table, hosttune/tables/driver-branches.tsv, names its sources and date; it is what counts where apt's
-lists say nothing (hosttune.facts.gpu.packaging). A file of the site has rows of the same form.
+The package's own table, hosttune/tables/driver-branches.tsv, names its sources and date; it is what
+counts where apt's lists say nothing (hosttune.facts.gpu.packaging). A file of the site has rows of
+the same form.
 """
 
 from __future__ import annotations
@@ -18,9 +20,19 @@ from hosttune.facts.own_tables import read_own_table
 from hosttune.frozen import frozen
 
 TABLE: Final = "driver-branches"
-KINDS: Final = ("lts", "production", "new")  # NVIDIA's long-term, production and new-feature branches
-_FIELDS: Final = ("branch", "number", "kind", "end of support", "oldest generation", "newest generation")
-_HINT: Final = "a row has six fields: branch 640 lts 2030-06 turing blackwell, with - for what is not known"
+# NVIDIA's long-term, production and new-feature branches
+KINDS: Final = ("lts", "production", "new")
+_FIELDS: Final = (
+    "branch",
+    "number",
+    "kind",
+    "end of support",
+    "oldest generation",
+    "newest generation",
+)
+_HINT: Final = (
+    "a row has six fields: branch 640 lts 2030-06 turing blackwell, with - for what is not known"
+)
 _NOTHING: Final = "-"
 _GONE: Final = "gone"  # support has ended, no one says when
 _LINES: Final = 1000  # of a file
@@ -33,7 +45,8 @@ class Branch:
     number: int  # 580, 570 ...
     kind: str  # lts | production | new
     ends: str  # the month in which NVIDIA's support ends, 2028-06; empty if that is not known
-    is_gone: bool  # NVIDIA's matrix does not name it any more: its support has ended, no one says when
+    # NVIDIA's matrix does not name it any more: its support has ended, no one says when
+    is_gone: bool
     first: str  # the oldest generation that it drives
     last: str  # the newest
     of: str = ""  # the file of the site that says so; empty for the package's own table
@@ -51,15 +64,17 @@ class Branch:
 
 @cache
 def own_table() -> tuple[Mapping[int, Branch], str, str]:
-    """The package's rows, the day of NVIDIA's support matrix behind them, and the month until which they can be
-    expected to be whole. Raises HosttuneError where the package is not whole."""
+    """The package's rows, the day of NVIDIA's support matrix behind them, and the month until which
+    they can be expected to be whole. Raises HosttuneError where the package is not whole.
+    """
     table = read_own_table(TABLE)
     return parse_rows(table.text, TABLE, is_own=True), table.as_of, table.good_until
 
 
 def parse_rows(text: str, path: str, *, is_own: bool = False) -> Mapping[int, Branch]:
-    """The rows of a table by number; lines that begin with # and empty ones say nothing. Raises BadInput with every
-    fault: file, line, field, and what to write instead."""
+    """The rows of a table by number; lines that begin with # and empty ones say nothing. Raises
+    BadInput with every fault: file, line, field, and what to write instead.
+    """
     rows: dict[int, Branch] = {}
     faults: list[Fault] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -92,12 +107,24 @@ def _find_fault(words: list[str]) -> tuple[str, str, str] | None:
     if not re.fullmatch(r"[1-9][0-9]{2}", number):
         return "number", f"{number[:40]!r} is no branch", "a number of three digits, such as 640"
     if track not in (*KINDS, _NOTHING):
-        return "kind", f"{track[:40]!r} is no kind of branch", f"one of {', '.join(KINDS)}, or - where it is not known"
+        return (
+            "kind",
+            f"{track[:40]!r} is no kind of branch",
+            f"one of {', '.join(KINDS)}, or - where it is not known",
+        )
     if ends not in (_NOTHING, _GONE) and not re.fullmatch(r"20\d\d-(?:0[1-9]|1[0-2])", ends):
-        return "end of support", f"{ends[:40]!r} is no month", f"year and month, such as 2030-06, {_GONE}, or -"
+        return (
+            "end of support",
+            f"{ends[:40]!r} is no month",
+            f"year and month, such as 2030-06, {_GONE}, or -",
+        )
     for name, word in ((_FIELDS[4], first), (_FIELDS[5], last)):
         if word not in (*GENERATIONS, _NOTHING):
-            return name, f"{word[:40]!r} is no generation of GPUs", f"one of {', '.join(GENERATIONS)}, or -"
+            return (
+                name,
+                f"{word[:40]!r} is no generation of GPUs",
+                f"one of {', '.join(GENERATIONS)}, or -",
+            )
     if _NOTHING not in (first, last) and is_older(last, first):
         return _FIELDS[5], f"{last} is older than {first}", "the oldest generation first"
     return None
@@ -106,4 +133,6 @@ def _find_fault(words: list[str]) -> tuple[str, str, str] | None:
 def _parse_row(words: list[str], of: str) -> Branch:
     _, number, kind, ends, first, last = ("" if word == _NOTHING else word for word in words)
     is_gone = ends == _GONE
-    return Branch(int(number), kind, "" if is_gone else ends, is_gone=is_gone, first=first, last=last, of=of)
+    return Branch(
+        int(number), kind, "" if is_gone else ends, is_gone=is_gone, first=first, last=last, of=of
+    )

@@ -1,5 +1,6 @@
-"""NVIDIA's driver branches as the tables have them: the package's own, and /etc/hosttune/driver-branches.tsv, whose
-rows go before it. What apt's lists say goes before both (facts/gpu/packaging.py).
+"""NVIDIA's driver branches as the tables have them: the package's own, and
+/etc/hosttune/driver-branches.tsv, whose rows go before it. What apt's lists say goes before both
+(facts/gpu/packaging.py).
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from hosttune.values import Absent
 
 SITE: Final = "/etc/hosttune/driver-branches.tsv"
-# Where a maker of machines names the branch for a GPU that Ubuntu's packages do not name yet: {"chips": [{"devid":
-# "0x25BA", "branch": "580"}]} (ubuntu-drivers-common, UbuntuDrivers/detect.py, package_get_nv_allowing_driver).
+# Where a maker of machines names the branch for a GPU that Ubuntu's packages do not name yet:
+# {"chips": [{"devid": "0x25BA", "branch": "580"}]} (ubuntu-drivers-common, UbuntuDrivers/detect.py,
+# package_get_nv_allowing_driver).
 GIVEN: Final = "/etc/custom_supported_gpus.json"
 _LARGEST = 64 << 10  # bytes of the site's table
 _DEVICE = regex(r"0x[0-9a-f]{4}")
@@ -34,8 +36,9 @@ _BRANCH = regex(r"([1-9]\d{2})(?:\.|$)")
 
 @frozen
 class Branches(Subject):
-    """The rows, and how old the package's own are. A file of the site that cannot be followed leaves none: it may say
-    what no one else does."""
+    """The rows, and how old the package's own are. A file of the site that cannot be followed
+    leaves none: it may say what no one else does.
+    """
 
     @fact
     def rows(self) -> Mapping[int, Branch]:
@@ -62,8 +65,9 @@ class Branches(Subject):
         return own_table()
 
     def branch(self, number: int) -> Branch:
-        """The row. A branch without one is gone if it is older than all that NVIDIA supported on the day of the table.
-        Of another one nothing is known: it may have come after that day, whatever its number.
+        """The row. A branch without one is gone if it is older than all that NVIDIA supported on
+        the day of the table. Of another one nothing is known: it may have come after that day,
+        whatever its number.
         """
         found = self.rows.get(number)
         return found or Branch(number, "", "", is_gone=number < self.oldest, first="", last="")
@@ -71,19 +75,23 @@ class Branches(Subject):
     @property
     def oldest(self) -> int:
         """The oldest branch that was supported on the day of the table."""
-        return min((row.number for row in self.rows.values() if not row.is_over(self.as_of[:7])), default=0)
+        return min(
+            (row.number for row in self.rows.values() if not row.is_over(self.as_of[:7])), default=0
+        )
 
     def month(self, now: float) -> str:
-        """The month of a time in seconds since the epoch, UTC: 2026-11; never one of before the matrix, as a clock may
-        be behind."""
+        """The month of a time in seconds since the epoch, UTC: 2026-11; never one of before the
+        matrix, as a clock may be behind.
+        """
         from datetime import datetime, timezone
 
         return max(f"{datetime.fromtimestamp(now, timezone.utc):%Y-%m}", self.as_of[:7])
 
 
 def parse_branches(content: bytes | Absent) -> Mapping[str, int]:
-    """The branch for each device. What is not written so counts for nothing, as for ubuntu-drivers; the first of a
-    device counts."""
+    """The branch for each device. What is not written so counts for nothing, as for ubuntu-drivers;
+    the first of a device counts.
+    """
     found: dict[str, int] = {}
     try:
         chips = loads(content)["chips"] if isinstance(content, bytes) else ()

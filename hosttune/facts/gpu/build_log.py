@@ -1,8 +1,10 @@
-"""Why a build of the driver's kernel module failed, as the log of DKMS or of NVIDIA's installer tells; pure.
+"""Why a build of the driver's kernel module failed, as the log of DKMS or of NVIDIA's installer
+tells; pure.
 
-Sources: Kbuild's warning about the compiler (Makefile of Linux); CONFIG_CC_VERSION_TEXT of /boot/config-KERNEL
-(init/Kconfig of Linux); conftest.sh of NVIDIA's kernel modules, for "Failed CC version check", as in issue 15 of
-GoogleCloudPlatform/compute-gpu-installation; the words of gcc for a compiler that crashed or was killed.
+Sources: Kbuild's warning about the compiler (Makefile of Linux); CONFIG_CC_VERSION_TEXT of
+/boot/config-KERNEL (init/Kconfig of Linux); conftest.sh of NVIDIA's kernel modules, for "Failed CC
+version check", as in issue 15 of GoogleCloudPlatform/compute-gpu-installation; the words of gcc for
+a compiler that crashed or was killed.
 """
 
 from __future__ import annotations
@@ -17,12 +19,24 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-OLD_COMPILER, CRASHED, KILLED, FULL, COMPILER_CHECK = "old compiler", "crashed", "killed", "full", "compiler check"
+OLD_COMPILER, CRASHED, KILLED, FULL, COMPILER_CHECK = (
+    "old compiler",
+    "crashed",
+    "killed",
+    "full",
+    "compiler check",
+)
 NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY = "no tool", "no headers", "newer release", "no key"
 NO_SOURCES, NO_PATCH = "no sources", "no patch"
-_OF_HOST = frozenset({OLD_COMPILER, CRASHED, KILLED, FULL, NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY, NO_SOURCES})
-# Behind any other error gcc says in a note, or before gcc 10 in a warning, that it does not know some -Wno- option.
-_UNKNOWN_OPTION = ("error: unrecognized command-line option", "error: unrecognized command line option")
+_OF_HOST = frozenset(
+    {OLD_COMPILER, CRASHED, KILLED, FULL, NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY, NO_SOURCES}
+)
+# Behind any other error gcc says in a note, or before gcc 10 in a warning, that it does not know
+# some -Wno- option.
+_UNKNOWN_OPTION = (
+    "error: unrecognized command-line option",
+    "error: unrecognized command line option",
+)
 # Words of a line to what they say; the first such line counts.
 _CAUSES = {
     **dict.fromkeys(_UNKNOWN_OPTION, OLD_COMPILER),
@@ -41,12 +55,14 @@ _CAUSES = {
     "sign-file: /var/lib/shim-signed/mok/MOK.": NO_KEY,
     "sign-file: /var/lib/dkms/mok.": NO_KEY,
 }
-# Headers of a newer release than this one bring programs that need its C library (kernels of mainline PPAs).
+# Headers of a newer release than this one bring programs that need its C library (kernels of
+# mainline PPAs).
 _NEWER_LIBRARY = regex(r"/libc\.so\.6: version .GLIBC_[\d.]{1,8}. not found")
 # make, a shell, or env on a program that is not here: `make[3]: gcc-13: No such file or directory`.
 _NO_PROGRAM = regex(
     r"(?:make(?:\[\d{1,2}\])?|(?:/bin/)?sh: (?:line )?\d{1,5}|env|/usr/bin/env): ['\u2018]?"
-    r"((?:[a-z0-9_]{1,16}-linux-gnu-)?(?:gcc|cc|ld|make|bc|flex|bison|pahole)(?:-\d{1,2})?)['\u2019]?: "
+    r"((?:[a-z0-9_]{1,16}-linux-gnu-)?(?:gcc|cc|ld|make|bc|flex|bison"
+    r"|pahole)(?:-\d{1,2})?)['\u2019]?: "
     r"(?:No such file or directory|not found|[Cc]ommand not found)"
 )
 _ERRORS = (
@@ -58,7 +74,8 @@ _ERRORS = (
     *_CAUSES,
 )
 _LONGEST = 160  # characters of a line that are shown
-# x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0; some kernels name plain gcc, with its version behind.
+# x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0; some kernels name plain gcc, with
+# its version behind.
 _GCC = r"(?:[a-z0-9_]{1,16}-linux-gnu-)?gcc(?:-(\d{1,2}))? \([^()\n]{1,80}\) (\d{1,2})\."
 _BUILT_BY = regex(rf"^ {{0,8}}The kernel was built by: {{1,8}}{_GCC}")
 _CONFIGURED = regex(rf'^CONFIG_CC_VERSION_TEXT="{_GCC}')
@@ -70,25 +87,31 @@ class BuildError(Fact):
 
     words: str = ""  # error: implicit declaration of function 'del_timer_sync'
     cause: str = ""  # one of the words above; empty for another
-    compiler: str = ""  # gcc-12, which built the kernel, where an older one built this; of `no tool` what is missing
+    # gcc-12, which built the kernel, where an older one built this; of `no tool` what is missing
+    compiler: str = ""
 
     @property
     def is_of_host(self) -> bool:
-        """Whether this host is the cause, so that another version of the driver fails in the same way."""
+        """Whether this host is the cause, so that another version of the driver fails in the same
+        way.
+        """
         return self.cause in _OF_HOST
 
 
 def error_in(log: str, config: Callable[[], str] = str) -> BuildError:
-    """Why a build failed: the first line with a cause that is known, else the first error. `config`: the text of the
-    kernel's /boot/config, asked for where the log does not say which compiler built the kernel (NVIDIA's makefiles can
-    leave Kbuild's warning out)."""
+    """Why a build failed: the first line with a cause that is known, else the first error.
+    `config`: the text of the kernel's /boot/config, asked for where the log does not say which
+    compiler built the kernel (NVIDIA's makefiles can leave Kbuild's warning out).
+    """
     lines = log.splitlines()
     first = ""
     for line in lines:
         cause = next((cause for word, cause in _CAUSES.items() if word in line), "")
         if cause == OLD_COMPILER:
             built_by = next((found for one in lines if (found := _BUILT_BY.match(one))), None)
-            return BuildError(_cut_to_error(line), cause, _format_match(built_by) or compiler_of(config()))
+            return BuildError(
+                _cut_to_error(line), cause, _format_match(built_by) or compiler_of(config())
+            )
         if cause:
             return BuildError(_cut_to_error(line) or line.strip()[:_LONGEST], cause)
         if (match := _NO_PROGRAM.match(line)) and not (match[1] == "pahole" and " error: " in log):
@@ -110,5 +133,9 @@ def _format_match(match: re.Match[str] | None) -> str:
 
 
 def compiler_of(config: str) -> str:
-    """The compiler that built a kernel, by its /boot/config: gcc-12; empty where that does not tell."""
-    return _format_match(next((found for line in config.splitlines() if (found := _CONFIGURED.match(line))), None))
+    """The compiler that built a kernel, by its /boot/config: gcc-12; empty where that does not
+    tell.
+    """
+    return _format_match(
+        next((found for line in config.splitlines() if (found := _CONFIGURED.match(line))), None)
+    )

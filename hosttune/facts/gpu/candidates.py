@@ -1,8 +1,10 @@
-"""Which driver packages Ubuntu offers for the GPUs of this host: the answers of `ubuntu-drivers`, read with care.
+"""Which driver packages Ubuntu offers for the GPUs of this host: the answers of `ubuntu-drivers`,
+read with care.
 
-Source: github.com/canonical/ubuntu-drivers-common, branches focal to master (0.9.0 to 0.10.10). Its answers are names
-only: it lists identical GPUs once, shows each package under one GPU alone, and never says what is installed; so neither
-GPUs nor what fits which of them are taken from here. It exits 0 whatever happened.
+Source: github.com/canonical/ubuntu-drivers-common, branches focal to master (0.9.0 to 0.10.10). Its
+answers are names only: it lists identical GPUs once, shows each package under one GPU alone, and
+never says what is installed; so neither GPUs nor what fits which of them are taken from here. It
+exits 0 whatever happened.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ TIMEOUT_S = 600.0
 _DEVICE = regex(r"d0000([0-9A-F]{4})sv")
 _DRIVER = regex(r"(\S+) - (distro|third-party) (free|non-free)(.*)")
 
-# Printed beside good answers too: by plugins, by a deprecated call of udevadm (24.04), by packages with an odd header.
+# Printed beside good answers too: by plugins, by a deprecated call of udevadm (24.04), by packages
+# with an odd header.
 _NOISE = regex(r"(?:ERROR|WARNING):root:|udevadm hwdb is deprecated")
 
 
@@ -50,7 +53,9 @@ class Candidate(Fact):
     is_open: bool  # with the open kernel modules
     is_third_party: bool  # from an archive whose origin is not Ubuntu
     is_recommended: bool  # by ubuntu-drivers, which recommends one package per machine
-    modules: str  # the package with its kernel modules: linux-modules-nvidia-..., nvidia-dkms-...; empty if not known
+    # the package with its kernel modules: linux-modules-nvidia-..., nvidia-dkms-...; empty if not
+    # known
+    modules: str
 
     @property
     def needs_dkms(self) -> bool:
@@ -60,24 +65,33 @@ class Candidate(Fact):
 
 @frozen
 class Candidates(Fact):
-    """The offer. `problem` is a sentence where there is none to rely on; `packages` is empty then."""
+    """The offer. `problem` is a sentence where there is none to rely on; `packages` is empty
+    then.
+    """
 
     source: str  # a sentence: which commands answered
     packages: tuple[Candidate, ...]
     problem: str  # why ubuntu-drivers offers nothing; empty otherwise
     is_manual: bool  # ubuntu-drivers sees an nvidia module that none of its packages brought
-    models: Mapping[str, str]  # PCI device (0x2330) -> what ubuntu-drivers calls it (udev's hardware database)
+    # PCI device (0x2330) -> what ubuntu-drivers calls it (udev's hardware database)
+    models: Mapping[str, str]
     way_out: str = SEE  # what a person does about the problem
 
     @classmethod
     def look(cls, reader: Reader, facts: Facts) -> Candidates:
-        """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
+        """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be
+        chosen.
+        """
         return read_at_once(cls, _read_candidates, reader, facts)
 
 
 def models_in(output: str) -> Mapping[str, str]:
     """What the NVIDIA devices of `ubuntu-drivers devices` are called, by PCI device (0x2330)."""
-    found = [(_DEVICE.search(one.modalias), one.model) for one in parse_sections(output) if one.is_nvidia and one.model]
+    found = [
+        (_DEVICE.search(one.modalias), one.model)
+        for one in parse_sections(output)
+        if one.is_nvidia and one.model
+    ]
     return {f"0x{match[1].lower()}": model for match, model in found if match}
 
 
@@ -92,18 +106,26 @@ def parse_devices(output: str) -> tuple[Candidate, ...]:
                 third, best = match[2] == "third-party", "recommended" in match[4].split()
                 known = found.get(candidate.name, candidate)
                 found[candidate.name] = replace(
-                    candidate, is_third_party=third or known.is_third_party, is_recommended=best or known.is_recommended
+                    candidate,
+                    is_third_party=third or known.is_third_party,
+                    is_recommended=best or known.is_recommended,
                 )
     return tuple(found[name] for name in sorted(found))
 
 
 def _parse_candidate(name: str) -> Candidate | None:
     match = PACKAGE.fullmatch(name)
-    return Candidate(name, int(match[1]), bool(match[2]), bool(match[3]), False, False, "") if match else None
+    return (
+        Candidate(name, int(match[1]), bool(match[2]), bool(match[3]), False, False, "")
+        if match
+        else None
+    )
 
 
 def describe_refusal(answer: Completed) -> str:
-    """What `devices` printed instead of sections, as one line; empty if it answered, or printed nothing at all."""
+    """What `devices` printed instead of sections, as one line; empty if it answered, or printed
+    nothing at all.
+    """
     if parse_sections(answer.text):
         return ""
     words = answer.text + ("\n" + answer.errors if answer.status else "")
@@ -114,13 +136,17 @@ def describe_refusal(answer: Completed) -> str:
 
 
 def merge(offered: Iterable[Candidate], providers: dict[str, str]) -> tuple[Candidate, ...]:
-    """The candidates of `devices` with the module packages of `list`; a name that only `list` has counts too."""
+    """The candidates of `devices` with the module packages of `list`; a name that only `list` has
+    counts too.
+    """
     by_name = {candidate.name: candidate for candidate in offered}
     for name in providers:
         candidate = _parse_candidate(name)
         if candidate:
             by_name.setdefault(name, candidate)
-    return tuple(replace(by_name[name], modules=providers.get(name, "")) for name in sorted(by_name))
+    return tuple(
+        replace(by_name[name], modules=providers.get(name, "")) for name in sorted(by_name)
+    )
 
 
 def _read_candidates(reader: Reader, facts: Facts) -> Candidates:
@@ -148,9 +174,10 @@ def _read_candidates(reader: Reader, facts: Facts) -> Candidates:
 
 
 def _in_lists(none: Candidates, facts: Facts) -> Candidates:
-    """What apt's own lists have, where `ubuntu-drivers` is not here, or offers none: it reads the same fields of them.
-    An empty package that leads to another branch does not count.
-    Which of them fit the GPUs is never taken from `ubuntu-drivers`."""
+    """What apt's own lists have, where `ubuntu-drivers` is not here, or offers none: it reads the
+    same fields of them. An empty package that leads to another branch does not count. Which of them
+    fit the GPUs is never taken from `ubuntu-drivers`.
+    """
     try:
         if not facts.os.is_ubuntu:
             return none
@@ -186,18 +213,27 @@ def _make_none(problem: str) -> Candidates:
 
 def _why_missing(facts: Facts) -> Candidates:
     """Ubuntu's images for servers and clouds leave the program out."""
-    problem, install = "`ubuntu-drivers` is not installed", "sudo apt-get install ubuntu-drivers-common"
+    problem, install = (
+        "`ubuntu-drivers` is not installed",
+        "sudo apt-get install ubuntu-drivers-common",
+    )
     try:
         if facts.os.is_ubuntu:
-            return replace(_make_none(f"{problem}: {install}"), way_out=f"sudo apt-get update && {install}")
-        return _make_none(f"`ubuntu-drivers` is Ubuntu's own, and this is {facts.os.name or facts.os.id}")
+            return replace(
+                _make_none(f"{problem}: {install}"), way_out=f"sudo apt-get update && {install}"
+            )
+        return _make_none(
+            f"`ubuntu-drivers` is Ubuntu's own, and this is {facts.os.name or facts.os.id}"
+        )
     except UnknownFact:
         return _make_none(problem)
 
 
 def _why_empty(reader: Reader, facts: Facts) -> Candidates:
     lists = reader.list("/var/lib/apt/lists")
-    if lists is ABSENT or (isinstance(lists, tuple) and not any("_Packages" in name for name in lists)):
+    if lists is ABSENT or (
+        isinstance(lists, tuple) and not any("_Packages" in name for name in lists)
+    ):
         return replace(_make_none(f"apt's package lists are missing: {_UPDATE}"), way_out=_UPDATE)
     offered = "`ubuntu-drivers` offers no package for the GPUs of this host"
     if decided := join_decisions(decisions_about_offer(facts)):
@@ -213,6 +249,10 @@ def _why_empty(reader: Reader, facts: Facts) -> Candidates:
 
 def _why_slow(reader: Reader) -> str:
     lists = reader.list("/var/lib/apt/lists")
-    if isinstance(lists, tuple) and any(name.endswith((".lz4", ".gz", ".xz", ".zst")) for name in lists):
-        return "; apt's package lists are compressed here (Acquire::GzipIndexes), which makes it slow"
+    if isinstance(lists, tuple) and any(
+        name.endswith((".lz4", ".gz", ".xz", ".zst")) for name in lists
+    ):
+        return (
+            "; apt's package lists are compressed here (Acquire::GzipIndexes), which makes it slow"
+        )
     return ""

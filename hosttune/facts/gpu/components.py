@@ -1,7 +1,7 @@
 """The components of Ubuntu's archive that apt has lists of.
 
-Source: `apt-cache policy` without names, the `c=` of each Release line. NVIDIA's drivers are in restricted; Fabric
-Manager, and branches that Ubuntu does not support for long, in multiverse.
+Source: `apt-cache policy` without names, the `c=` of each Release line. NVIDIA's drivers are in
+restricted; Fabric Manager, and branches that Ubuntu does not support for long, in multiverse.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ class Components(Subject):
 
 
 def turn_on(names: tuple[str, ...]) -> str:
-    """What a person does so that apt has lists of these components: a sentence with the commands."""
+    """What a person does so that apt has lists of these components: a sentence with the
+    commands.
+    """
     each = " && ".join(f"sudo add-apt-repository {quote(name)}" for name in names)
     plural = "s" if len(names) > 1 else ""
-    return f"apt has no list of Ubuntu's component{plural} {' and '.join(names)}: {each} && sudo apt-get update"
+    return (
+        f"apt has no list of Ubuntu's component{plural} {' and '.join(names)}: {each} && sudo "
+        "apt-get update"
+    )

@@ -1,8 +1,9 @@
-"""NVIDIA's Data Center GPU Manager, which watches and tests GPUs: its version, and how many of its host engines run.
+"""NVIDIA's Data Center GPU Manager, which watches and tests GPUs: its version, and how many of its
+host engines run.
 
-Source: DCGM user guide (packages datacenter-gpu-manager of version 3, datacenter-gpu-manager-4-core; the host engine
-nv-hostengine, of which one on a host is enough: monitoring of two disturbs each other); its release notes (which GPUs
-and drivers version 4 is for).
+Source: DCGM user guide (packages datacenter-gpu-manager of version 3,
+datacenter-gpu-manager-4-core; the host engine nv-hostengine, of which one on a host is enough:
+monitoring of two disturbs each other); its release notes (which GPUs and drivers version 4 is for).
 """
 
 from __future__ import annotations
@@ -44,5 +45,9 @@ class Dcgm(Subject):
 
 
 def _read_version(facts: Facts) -> str:
-    found = [upstream_of(facts.packages[name].version) for name in facts.packages.names if _PACKAGE.fullmatch(name)]
+    found = [
+        upstream_of(facts.packages[name].version)
+        for name in facts.packages.names
+        if _PACKAGE.fullmatch(name)
+    ]
     return sorted_versions(found)[-1] if found else ""

@@ -1,7 +1,8 @@
-"""The NVIDIA driver as it is: loaded module, libraries, packages, module files; all of it readable without root.
+"""The NVIDIA driver as it is: loaded module, libraries, packages, module files; all of it readable
+without root.
 
-Sources: /proc/driver/nvidia/version (NVIDIA's README, chapter on the /proc interface), /sys/module (kernel:
-Documentation/ABI/stable/sysfs-module), modules.dep(5), Ubuntu's packaging
+Sources: /proc/driver/nvidia/version (NVIDIA's README, chapter on the /proc interface), /sys/module
+(kernel: Documentation/ABI/stable/sysfs-module), modules.dep(5), Ubuntu's packaging
 (github.com/canonical/nvidia-graphics-drivers).
 """
 
@@ -36,7 +37,14 @@ from hosttune.facts.gpu.package_roles import (
     role_of,
 )
 from hosttune.facts.packages import INTERRUPTED, is_unfinished
-from hosttune.facts.reading import all_sure, is_there, read_line, read_text, require_known, require_sure
+from hosttune.facts.reading import (
+    all_sure,
+    is_there,
+    read_line,
+    read_text,
+    require_known,
+    require_sure,
+)
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
@@ -63,38 +71,51 @@ __all__ = [
 ]  # fmt: skip
 
 _VERSION = r"(\d{2,}\.\d+(?:\.\d+)*)"
-_LOADED = regex(rf"^NVRM version:.*?\bKernel Module\b(?: for \S+)?\s+{_VERSION}(?:\s|$)", re.MULTILINE)
+_LOADED = regex(
+    rf"^NVRM version:.*?\bKernel Module\b(?: for \S+)?\s+{_VERSION}(?:\s|$)", re.MULTILINE
+)
 _LIBRARY = regex(rf"/lib(?:nvidia-ml|cuda)\.so\.{_VERSION}$")
-# Ubuntu names the branch in these, and they are never empty steps to another one, as nvidia-driver-570 became.
+# Ubuntu names the branch in these, and they are never empty steps to another one, as
+# nvidia-driver-570 became.
 _REAL = frozenset({
-    "nvidia-kernel-common", "nvidia-utils", "nvidia-compute-utils", "nvidia-dkms", "nvidia-headless-no-dkms",
+    "nvidia-kernel-common", "nvidia-utils", "nvidia-compute-utils", "nvidia-dkms",
+    "nvidia-headless-no-dkms",
 })  # fmt: skip
 # These differ between open and closed.
 _OF_A_KIND = frozenset({
-    "nvidia-driver", "nvidia-headless", "nvidia-headless-no-dkms", "nvidia-dkms", "nvidia-kernel-source",
-    "linux-modules-nvidia",
+    "nvidia-driver", "nvidia-headless", "nvidia-headless-no-dkms", "nvidia-dkms",
+    "nvidia-kernel-source", "linux-modules-nvidia",
 })  # fmt: skip
-# Debian's own names, and those of NVIDIA's archive from 590 on: the branch shows in the version only.
+# Debian's own names, and those of NVIDIA's archive from 590 on: the branch shows in the version
+# only.
 _UNNUMBERED = (
-    "nvidia-kernel-common", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-dkms",
-    "nvidia-dkms-open", "nvidia-driver",
+    "nvidia-kernel-common", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms",
+    "nvidia-kernel-open-dkms", "nvidia-dkms", "nvidia-dkms-open", "nvidia-driver",
 )  # fmt: skip
 _NUMBERED = _REAL | _OF_A_KIND - {"linux-modules-nvidia"}
 _LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")
-_PLAIN_NVML = "libnvidia-ml.so"  # missing from some packages since 560 (leptonai/gpud pull 415, nvidia_oc issue 23)
+# missing from some packages since 560 (leptonai/gpud pull 415, nvidia_oc issue 23)
+_PLAIN_NVML = "libnvidia-ml.so"
 _LIBRARY_FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
-    "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib",
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/lib/aarch64-linux-gnu/nvidia/current",
+    "/usr/lib64", "/usr/lib",
 )  # fmt: skip
 _TRIGGERED = ("initramfs-tools", "dracut", "libc-bin")
 INSTALLER_LOG = "/var/log/nvidia-installer.log"
 _INSTALLER_SAYS = regex(r"^ERROR: ([^\n]{1,200}?)(?:\. {1,4}[A-Z]|\.?$)", re.MULTILINE)
 _RUNFILE = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
-# libcuda makes the device itself for root; for others it starts nvidia-modprobe, which is setuid (nvidia-modprobe(1)).
+# libcuda makes the device itself for root; for others it starts nvidia-modprobe, which is setuid
+# (nvidia-modprobe(1)).
 _UVM, NVIDIA_MODPROBE = "/dev/nvidia-uvm", "/usr/bin/nvidia-modprobe"
 _SETUID = 0o4000
-# Of the host driver of vGPUs, by runfile or .deb (docs.nvidia.com/vgpu; names as in NVIDIA/gpu-operator issue 554).
-_VGPU_MANAGER = ("/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", "/sys/module/nvidia_vgpu_vfio")
+# Of the host driver of vGPUs, by runfile or .deb (docs.nvidia.com/vgpu; names as in
+# NVIDIA/gpu-operator issue 554).
+_VGPU_MANAGER = (
+    "/usr/bin/nvidia-vgpu-mgr",
+    "/usr/bin/nvidia-vgpud",
+    "/sys/module/nvidia_vgpu_vfio",
+)
 
 
 @frozen
@@ -133,7 +154,9 @@ class Driver(Subject):
 
     @fact
     def has_plain_nvml(self) -> bool:
-        """libnvidia-ml.so, the name that Slurm before 24.05.5 loads, and that drivers from 560 on may lack."""
+        """libnvidia-ml.so, the name that Slurm before 24.05.5 loads, and that drivers from 560 on
+        may lack.
+        """
         return any(is_there(self.reader, f"{folder}/{_PLAIN_NVML}") for folder in _LIBRARY_FOLDERS)
 
     @fact
@@ -142,7 +165,11 @@ class Driver(Subject):
         if len(names) > MOST_PACKAGES:
             raise UnknownFact(f"dpkg lists more than {MOST_PACKAGES:,} packages of a driver")
         known = [self.facts.packages[name] for name in sorted(names)]
-        return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
+        return tuple(
+            DriverPackage(p.name, p.version, p.is_held, p.status)
+            for p in known
+            if p.status != "config-files"
+        )
 
     @fact
     def branch(self) -> str:
@@ -164,13 +191,16 @@ class Driver(Subject):
         """The kernels in /lib/modules that have an nvidia.ko."""
         return self._folder.with_module
 
-    nouveau_bound: bool = read_with(lambda self: "nouveau" in self.facts.gpus.drivers)  # nouveau holds a GPU
+    # nouveau holds a GPU
+    nouveau_bound: bool = read_with(lambda self: "nouveau" in self.facts.gpus.drivers)
 
     @fact
     def runfile(self) -> bool:
         """NVIDIA's own installer put a driver here, outside of dpkg."""
         stats = [self.reader.stat(path) for path in _RUNFILE]
-        return any(isinstance(stat, Stat) for stat in stats) or any(require_sure(stat) is not ABSENT for stat in stats)
+        return any(isinstance(stat, Stat) for stat in stats) or any(
+            require_sure(stat) is not ABSENT for stat in stats
+        )
 
     @fact
     def modules(self) -> tuple[DriverModule, ...]:
@@ -204,13 +234,16 @@ class Driver(Subject):
     def is_vgpu_manager(self) -> bool:
         """It shares the GPUs among virtual machines; no archive has such a driver.
 
-        Whether a file of NVIDIA's vGPU manager is there; False if that cannot be read, as few hosts have one.
+        Whether a file of NVIDIA's vGPU manager is there; False if that cannot be read, as few hosts
+        have one.
         """
         return any(isinstance(self.reader.stat(path), Stat) for path in _VGPU_MANAGER)
 
     @fact
     def lacks_uvm(self) -> bool:
-        """/dev/nvidia-uvm, which CUDA needs, is missing, and no nvidia-modprobe makes it for users."""
+        """/dev/nvidia-uvm, which CUDA needs, is missing, and no nvidia-modprobe makes it for
+        users.
+        """
         return not is_there(self.reader, _UVM) and _read_modprobe(self.reader) is not True
 
     @fact
@@ -228,14 +261,19 @@ class Driver(Subject):
 
         The installer builds for the running kernel, unless another one is given.
         """
-        return error_in(_failed_installer(self.reader), lambda: config_of(self.reader, self.facts.kernel.release))
+        return error_in(
+            _failed_installer(self.reader),
+            lambda: config_of(self.reader, self.facts.kernel.release),
+        )
 
     # nvidia-modprobe is here, and does not run as root when a user starts it
     has_plain_modprobe: bool = read_with(lambda self: _read_modprobe(self.reader) is False)
 
     @fact
     def _loaded(self) -> tuple[str, bool]:
-        """Version and openness of the loaded module. A proprietary one taints the kernel, and itself says P."""
+        """Version and openness of the loaded module. A proprietary one taints the kernel, and
+        itself says P.
+        """
         content = attempt(read_text, self.reader, "/proc/driver/nvidia/version")
         if isinstance(content, str) and (found := parse_loaded(content))[0]:
             return found
@@ -270,20 +308,26 @@ class Driver(Subject):
 
     @property
     def is_foreign(self) -> bool:
-        """No package that is known and no installer of NVIDIA's brought it, and it is whole: its libraries are here,
-        and a module of some kernel or DKMS's source of one, as of a cloud's vGPU driver (nvidia-vgpu-kmod)."""
+        """No package that is known and no installer of NVIDIA's brought it, and it is whole: its
+        libraries are here, and a module of some kernel or DKMS's source of one, as of a cloud's
+        vGPU driver (nvidia-vgpu-kmod).
+        """
         if self.branch or self.runfile or not self.userspace_version:
             return False
         return bool(self.kernels_with_module or self.dkms)
 
     @property
     def is_present(self) -> bool:
-        """There is a driver, from wherever: installed, or only loaded (from a container, from an image)."""
+        """There is a driver, from wherever: installed, or only loaded (from a container, from an
+        image).
+        """
         return any_known(lambda name: bool(getattr(self, name)), ("is_installed", "is_loaded"))
 
     @property
     def is_on_disk(self) -> bool:
-        """It is installed; or it is loaded, and its module is in /lib/modules, though no one knows who brought it."""
+        """It is installed; or it is loaded, and its module is in /lib/modules, though no one knows
+        who brought it.
+        """
         return self.is_installed or (self.is_loaded and bool(self.kernels_with_module))
 
     @property
@@ -294,16 +338,22 @@ class Driver(Subject):
     @property
     def is_mismatched(self) -> bool:
         """Loaded module and libraries have different versions: NVML and CUDA refuse to start."""
-        return bool(self.loaded_version and self.userspace_version) and self.loaded_version != self.userspace_version
+        return (
+            bool(self.loaded_version and self.userspace_version)
+            and self.loaded_version != self.userspace_version
+        )
 
     @property
     def is_in_use(self) -> bool:
-        """What is installed is what runs: the module is loaded, in the version of the libraries, and the open one where
-        the module files are of the open one."""
+        """What is installed is what runs: the module is loaded, in the version of the libraries,
+        and the open one where the module files are of the open one.
+        """
         if not self.is_loaded or self.is_mismatched:
             return False
         try:
-            return not self.modules or any(module.is_open == self.is_open for module in self.modules)
+            return not self.modules or any(
+                module.is_open == self.is_open for module in self.modules
+            )
         except UnknownFact:  # modinfo does not tell
             return True
 
@@ -314,7 +364,9 @@ class Driver(Subject):
 
     @property
     def fabricmanager_version(self) -> str:
-        """Of the installed Fabric Manager, as the driver spells its own: 580.126.20; empty without one."""
+        """Of the installed Fabric Manager, as the driver spells its own: 580.126.20; empty without
+        one.
+        """
         found = [upstream_of(one.version) for one in self.packages if is_fabric_manager(one.name)]
         return sorted_versions(found)[-1] if found else ""
 
@@ -326,13 +378,17 @@ class Driver(Subject):
 
     @property
     def is_gone(self) -> bool:
-        """The module is loaded still, and on no disk: of its packages remains are left, and none that brings it."""
+        """The module is loaded still, and on no disk: of its packages remains are left, and none
+        that brings it.
+        """
         if not self.is_loaded or not self.packages or self.runfile or self.kernels_with_module:
             return False
         return not any(role_of(package.name) in BRINGS_MODULES for package in self.packages)
 
     def module_for(self, kernel: str) -> DriverModule | None:
-        """The module of the running or the next kernel; None where that kernel has none, or is another one."""
+        """The module of the running or the next kernel; None where that kernel has none, or is
+        another one.
+        """
         return next((module for module in self.modules if module.kernel == kernel), None)
 
     @property
@@ -342,7 +398,9 @@ class Driver(Subject):
 
 
 def parse_loaded(version: str) -> tuple[str, bool]:
-    """(version, whether it is the open module) of /proc/driver/nvidia/version; ("", False) where it says neither."""
+    """(version, whether it is the open module) of /proc/driver/nvidia/version; ("", False) where it
+    says neither.
+    """
     match = _LOADED.search(version)
     return (match[1], "Open Kernel Module" in match[0]) if match else ("", False)
 
@@ -353,37 +411,52 @@ def library_version(path: str) -> str:
     return match[1] if match else ""
 
 
-def branch_and_flavour(packages: Iterable[tuple[str, str]], is_open: object = None) -> tuple[str, str]:
-    """(branch, flavour) of (name, version) pairs of installed packages; ("", "") where none of them is a driver. Where
-    they are of both kinds `is_open` decides: whether the module that is built or loaded is the open one."""
+def branch_and_flavour(
+    packages: Iterable[tuple[str, str]], is_open: object = None
+) -> tuple[str, str]:
+    """(branch, flavour) of (name, version) pairs of installed packages; ("", "") where none of them
+    is a driver. Where they are of both kinds `is_open` decides: whether the module that is built or
+    loaded is the open one.
+    """
     versions = dict(packages)
     names = [parse_package(name) for name in versions]
-    real = sorted({(int(one.branch), one.is_server) for one in names if one.branch and one.base in _REAL})
+    real = sorted(
+        {(int(one.branch), one.is_server) for one in names if one.branch and one.base in _REAL}
+    )
     if real:
         branch, is_server = real[-1]
         kinds = _find_kinds((str(branch), is_server), names)
         opened = bool(kinds) and (kinds == {True} or (len(kinds) > 1 and is_open is True))
-        return str(branch), "-".join(word for word in ("server" if is_server else "", "open" if opened else "") if word)
+        return str(branch), "-".join(
+            word for word in ("server" if is_server else "", "open" if opened else "") if word
+        )
     for name in _UNNUMBERED:
         if match := re.match(r"(?:\d+:)?(\d{3,})\.", versions.get(name, "")):
-            return match[1], "open" if any(one.role is PackageRole.DKMS and one.is_open for one in names) else ""
+            return match[1], "open" if any(
+                one.role is PackageRole.DKMS and one.is_open for one in names
+            ) else ""
     return "", ""
 
 
 def _find_kinds(wanted: tuple[str, bool], names: Iterable[PackageName]) -> set[bool]:
-    """Whether packages of the open or the closed module are among these. A metapackage without -open whose twin with it
-    is there is an empty step to that one: nvidia-driver-615 depends on nvidia-driver-615-open, and of two that bring
-    something each excludes the other. Modules of both kinds can lie side by side."""
-    found = [one for one in names if one.base in _OF_A_KIND and (one.branch, one.is_server) == wanted]
+    """Whether packages of the open or the closed module are among these. A metapackage without
+    -open whose twin with it is there is an empty step to that one: nvidia-driver-615 depends on
+    nvidia-driver-615-open, and of two that bring something each excludes the other. Modules of both
+    kinds can lie side by side.
+    """
+    found = [
+        one for one in names if one.base in _OF_A_KIND and (one.branch, one.is_server) == wanted
+    ]
     opened = {one.base for one in found if one.is_open and one.role not in PREBUILT}
     return {one.is_open for one in found if one.is_open or one.base not in opened}
 
 
 def find_transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Of (name, version) pairs of installed packages those whose own number is not the branch that they bring: by
-    their version, or because another branch is there, which would exclude them if they brought something
-    (nvidia-driver-550-server 550.163.01 leads to 570-server); and for a modules metapackage, which is versioned as the
-    kernel, by the modules that came with it."""
+    """Of (name, version) pairs of installed packages those whose own number is not the branch that
+    they bring: by their version, or because another branch is there, which would exclude them if
+    they brought something (nvidia-driver-550-server 550.163.01 leads to 570-server); and for a
+    modules metapackage, which is versioned as the kernel, by the modules that came with it.
+    """
     versions = dict(packages)
     real, _ = branch_and_flavour(versions.items())
     names = {name: parse_package(name) for name in versions}
@@ -419,26 +492,37 @@ def _read_modprobe(reader: Reader) -> bool | None:
 
 
 def _built_open(facts: Facts) -> bool | None:
-    """Whether the module that the next boot loads is the open one, or the loaded one where no file tells; None where
-    neither is there."""
+    """Whether the module that the next boot loads is the open one, or the loaded one where no file
+    tells; None where neither is there.
+    """
     modules = attempt(lambda: facts.driver.modules)
     built = get_raw(modules[-1], "is_open") if isinstance(modules, tuple) and modules else None
-    return built if isinstance(built, bool) else facts.driver.is_open if facts.driver.loaded_version else None
+    return (
+        built
+        if isinstance(built, bool)
+        else facts.driver.is_open
+        if facts.driver.loaded_version
+        else None
+    )
 
 
 def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
-    """What the driver's packages have triggered belongs to them: without its new initramfs the next boot has the old
-    module.
+    """What the driver's packages have triggered belongs to them: without its new initramfs the next
+    boot has the old module.
     """
     known = facts.packages
     triggered = [one for one in known.unfinished if one.name in _TRIGGERED] if packages else []
-    left = [f"{one.name} ({one.status})" for one in (*packages, *triggered) if is_unfinished(one.status)]
+    left = [
+        f"{one.name} ({one.status})" for one in (*packages, *triggered) if is_unfinished(one.status)
+    ]
     if left:
         return f"dpkg stopped half-way with {', '.join(left)}"
     return INTERRUPTED if known.is_interrupted else ""
 
 
 def _failed_installer(reader: Reader) -> str:
-    """The log of NVIDIA's installer, which each run writes anew, where that run failed; else empty."""
+    """The log of NVIDIA's installer, which each run writes anew, where that run failed; else
+    empty.
+    """
     log = attempt(read_text, reader, INSTALLER_LOG)
     return log if isinstance(log, str) and "\nERROR: Installation has failed" in log else ""

@@ -1,7 +1,8 @@
-"""The files of NVIDIA's kernel module: for which kernels there is one, who built it, and what DKMS made of it.
+"""The files of NVIDIA's kernel module: for which kernels there is one, who built it, and what DKMS
+made of it.
 
-Sources: modules.dep(5), modinfo(8), dkms(8) and the layout of its tree /var/lib/dkms, Ubuntu's and Debian's packaging
-(Debian calls the module nvidia-current and loads it by that name).
+Sources: modules.dep(5), modinfo(8), dkms(8) and the layout of its tree /var/lib/dkms, Ubuntu's and
+Debian's packaging (Debian calls the module nvidia-current and loads it by that name).
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, lazy, make_shared
 from hosttune.facts.gpu.build_log import NO_PATCH, BuildError, error_in
-from hosttune.facts.reading import all_sure, ask, hint, make_unknown, names_in, read_text, require_known
+from hosttune.facts.reading import (
+    all_sure,
+    ask,
+    hint,
+    make_unknown,
+    names_in,
+    read_text,
+    require_known,
+)
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -30,7 +39,9 @@ _BUILT_OTHER = regex(r"[\w-]{1,64}\.ko(?:\.[a-z0-9]+)?")
 _FIELD = regex(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
 _DKMS = "/var/lib/dkms"
 # nvidia-fs (GPUDirect Storage), nvidia-peermem and others are built by DKMS too, and are no driver.
-_DKMS_NAMES = regex(rf"{_NAMES}(?:-open)?|nvidia-(?:srv|open|srv-open|server|server-open|kernel)(?:-\d+)?|nvidia-\d+")
+_DKMS_NAMES = regex(
+    rf"{_NAMES}(?:-open)?|nvidia-(?:srv|open|srv-open|server|server-open|kernel)(?:-\d+)?|nvidia-\d+"
+)
 _LOG = regex(r"make\.log for \S(?:(?!make\.log).)*? for kernel (\S+)")
 _KERNEL_PACKAGES = ("linux-image-", "linux-modules-")
 _TIMEOUT_S = 20.0
@@ -61,15 +72,20 @@ class DkmsBuild(Fact):
 
     @property
     def log(self) -> str:
-        """Where DKMS keeps the compiler's messages of the last build; its folder where no compiler was started."""
+        """Where DKMS keeps the compiler's messages of the last build; its folder where no compiler
+        was started.
+        """
         folder = f"{_DKMS}/{self.name}/{self.version}/build"
         return folder if self.error.cause == NO_PATCH else f"{folder}/make.log"
 
 
 def module_in(modules_dep: str) -> tuple[str, str]:
-    """(path, module name) of the nvidia.ko that a modules.dep names, compressed or not; ("", "") without one."""
+    """(path, module name) of the nvidia.ko that a modules.dep names, compressed or not; ("", "")
+    without one.
+    """
     found = [(match[1], match[2]) for match in _MODULE.finditer(modules_dep)]
-    first = [one for one in found if one[0].startswith("updates/")]  # depmod.d(5): it goes before the kernel's own
+    # depmod.d(5): it goes before the kernel's own
+    first = [one for one in found if one[0].startswith("updates/")]
     return (first or found or [("", "")])[0]
 
 
@@ -81,21 +97,25 @@ def source_of(path: str) -> str:
 
 
 def parse_modinfo(output: str) -> tuple[str, bool | None]:
-    """(version, whether it is the open module) that `make_modinfo` shows; None for a licence that is neither."""
+    """(version, whether it is the open module) that `make_modinfo` shows; None for a licence that
+    is neither.
+    """
     fields = {match[1]: match[2].strip() for match in reversed(list(_FIELD.finditer(output)))}
     kinds = {"Dual MIT/GPL": True, "NVIDIA": False, "Proprietary": False}
     return fields.get("version", ""), kinds.get(fields.get("license", ""))
 
 
 def kernel_of_log(make_log: str) -> str:
-    """The kernel that a make.log is about, from the line that DKMS begins it with; empty where it does not tell."""
+    """The kernel that a make.log is about, from the line that DKMS begins it with; empty where it
+    does not tell.
+    """
     match = _LOG.search(make_log[:2000])
     return match[1] if match else ""
 
 
 class ModuleFolder:
-    """/lib/modules, or /usr/lib/modules where /lib is no link to /usr/lib, as in some images. Raises UnknownFact where
-    there is neither, though this host has a kernel of its own.
+    """/lib/modules, or /usr/lib/modules where /lib is no link to /usr/lib, as in some images.
+    Raises UnknownFact where there is neither, though this host has a kernel of its own.
     """
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
@@ -121,8 +141,14 @@ class ModuleFolder:
 
     @property
     def with_module(self) -> tuple[str, ...]:
-        """The kernels that have one, by name; a folder without a list of modules is of none that boots."""
-        return tuple(kernel for kernel in self.kernels if self._module(kernel) is not ABSENT and self.has(kernel))
+        """The kernels that have one, by name; a folder without a list of modules is of none that
+        boots.
+        """
+        return tuple(
+            kernel
+            for kernel in self.kernels
+            if self._module(kernel) is not ABSENT and self.has(kernel)
+        )
 
     def _list_of(self, kernel: str) -> str:
         return f"{self.place}/{kernel}/modules.dep"
@@ -135,20 +161,28 @@ class ModuleFolder:
 
 
 def brings_no_kernel(facts: Facts) -> bool:
-    """No kernel is in /boot, and no package of one is installed: a hypervisor starts this machine with one of its own
-    (Firecracker, Kata, cloud-hypervisor, qemu -kernel), and that one brings its modules along.
+    """No kernel is in /boot, and no package of one is installed: a hypervisor starts this machine
+    with one of its own (Firecracker, Kata, cloud-hypervisor, qemu -kernel), and that one brings its
+    modules along.
     """
-    return not facts.boot.kernels and not any(name.startswith(_KERNEL_PACKAGES) for name in facts.packages.brought)
+    return not facts.boot.kernels and not any(
+        name.startswith(_KERNEL_PACKAGES) for name in facts.packages.brought
+    )
 
 
-def modules_of(reader: Reader, folder: ModuleFolder, kernels: tuple[str, ...]) -> tuple[DriverModule, ...]:
+def modules_of(
+    reader: Reader, folder: ModuleFolder, kernels: tuple[str, ...]
+) -> tuple[DriverModule, ...]:
     """The modules of these kernels; `make_modinfo` is asked once for each that has one."""
     found = []
     for kernel in kernels:
         named = attempt(folder.of, kernel)
         if isinstance(named, tuple) and named[0]:
             shown = make_shared(_ask_modinfo, reader, kernel, named[1])
-            version, is_open = lazy(_find_version, shown, kernel, named[1]), lazy(_is_open, shown, kernel, named[1])
+            version, is_open = (
+                lazy(_find_version, shown, kernel, named[1]),
+                lazy(_is_open, shown, kernel, named[1]),
+            )
             found.append(DriverModule(kernel, named[0], source_of(named[0]), version, is_open))
     return tuple(found)
 
@@ -198,7 +232,9 @@ def has_module_for_next(facts: Facts, folder: Callable[[], ModuleFolder]) -> boo
 
 
 def dkms_builds(reader: Reader, folder: Callable[[], ModuleFolder]) -> tuple[DkmsBuild, ...]:
-    """What is below /var/lib/dkms for the driver, by version and kernel; no failure for a kernel that is gone."""
+    """What is below /var/lib/dkms for the driver, by version and kernel; no failure for a kernel
+    that is gone.
+    """
     return _builds(reader, folder, _DKMS_NAMES.fullmatch, _BUILT)
 
 
@@ -209,56 +245,77 @@ def failed_others(reader: Reader, folder: Callable[[], ModuleFolder]) -> tuple[D
 
 
 def _builds(
-    reader: Reader, folder: Callable[[], ModuleFolder], is_wanted: Callable[[str], object], built: re.Pattern[str]
+    reader: Reader,
+    folder: Callable[[], ModuleFolder],
+    is_wanted: Callable[[str], object],
+    built: re.Pattern[str],
 ) -> tuple[DkmsBuild, ...]:
     places = [f"{_DKMS}/{name}" for name in names_in(reader, _DKMS) if is_wanted(name)]
     kernels = attempt(lambda: ("", *folder().kernels)) if places else ()
     return tuple(
         build
         for place in places
-        for version in sorted_versions(name for name in names_in(reader, place) if name[:1].isdecimal())
+        for version in sorted_versions(
+            name for name in names_in(reader, place) if name[:1].isdecimal()
+        )
         for build in _builds_of(reader, place, version, built)
         if not build.failed or isinstance(kernels, Unreadable) or build.kernel in kernels
     )
 
 
 def _builds_of(reader: Reader, place: str, version: str, built: re.Pattern[str]) -> list[DkmsBuild]:
-    """VERSION/KERNEL/ARCH/module holds what was built, and the link kernel-KERNEL-ARCH says that it is installed; a
-    build that ended with an error leaves its make.log in VERSION/build."""
+    """VERSION/KERNEL/ARCH/module holds what was built, and the link kernel-KERNEL-ARCH says that it
+    is installed; a build that ended with an error leaves its make.log in VERSION/build.
+    """
     name, builds = place.rpartition("/")[2], list[DkmsBuild]()
     has_source = _has_source(reader, f"{place}/{version}")
     log = attempt(read_text, reader, f"{place}/{version}/build/make.log")
     broken = kernel_of_log(log) if isinstance(log, str) else None
-    error = error_in(log, lambda: config_of(reader, broken or "")) if isinstance(log, str) else BuildError()
+    error = (
+        error_in(log, lambda: config_of(reader, broken or ""))
+        if isinstance(log, str)
+        else BuildError()
+    )
     folder = f"{place}/{version}/build"
     if log is ABSENT and (refused := _find_refused_patch(reader, folder)):
         broken = ""
-        error = BuildError(f"a patch of its source does not fit: {refused.removeprefix(f'{folder}/')}", NO_PATCH)
-    for kernel in sorted_versions(one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()):
+        error = BuildError(
+            f"a patch of its source does not fit: {refused.removeprefix(f'{folder}/')}", NO_PATCH
+        )
+    for kernel in sorted_versions(
+        one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()
+    ):
         machines = names_in(reader, f"{place}/{version}/{kernel}")
-        modules = [names_in(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
+        modules = [
+            names_in(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines
+        ]
         is_built = any(built.fullmatch(file) for files in modules for file in files)
         links = [reader.link(f"{place}/kernel-{kernel}-{machine}") for machine in machines]
         is_linked = any(isinstance(link, str) and version in link.split("/") for link in links)
         failed = not is_built and broken in ("", kernel)
         why = error if failed else BuildError()
-        builds.append(DkmsBuild(name, version, kernel, is_built and is_linked, failed, has_source, why))
+        builds.append(
+            DkmsBuild(name, version, kernel, is_built and is_linked, failed, has_source, why)
+        )
     if isinstance(broken, str) and all(build.kernel != broken for build in builds):
         builds.append(DkmsBuild(name, version, broken, False, True, has_source, error))
     return builds
 
 
 def _find_refused_patch(reader: Reader, folder: str, depth: int = 2) -> str:
-    """What patch(1) left of a patch in dkms.conf(5) that did not fit, FILE.rej: DKMS ends before it starts make, and
-    leaves no log (pop-os/nvidia-graphics-drivers-470 pull request 27). Empty for none; a build that ended well leaves
-    no folder. No folder of the source has a dot in its name."""
+    """What patch(1) left of a patch in dkms.conf(5) that did not fit, FILE.rej: DKMS ends before it
+    starts make, and leaves no log (pop-os/nvidia-graphics-drivers-470 pull request 27). Empty for
+    none; a build that ended well leaves no folder. No folder of the source has a dot in its name.
+    """
     names = attempt(names_in, reader, folder)
     if not isinstance(names, tuple):
         return ""
     if refused := next((one for one in names if one.endswith(".rej")), ""):
         return f"{folder}/{refused}"
     inner = (f"{folder}/{one}" for one in names if "." not in one) if depth else ()
-    return next((found for one in inner if (found := _find_refused_patch(reader, one, depth - 1))), "")
+    return next(
+        (found for one in inner if (found := _find_refused_patch(reader, one, depth - 1))), ""
+    )
 
 
 def config_of(reader: Reader, kernel: str) -> str:
@@ -267,7 +324,9 @@ def config_of(reader: Reader, kernel: str) -> str:
 
 
 def _has_source(reader: Reader, place: str) -> bool:
-    """Whether the link that dkms(8) follows to the source leads to one; true where that is not known."""
+    """Whether the link that dkms(8) follows to the source leads to one; true where that is not
+    known.
+    """
     source = reader.link(f"{place}/source")
     is_known = isinstance(source, str) and source.startswith("/usr/src/")
     return not is_known or reader.stat(f"{source}/dkms.conf") is not ABSENT

@@ -1,9 +1,10 @@
-"""GDRCopy, by which UCX, NVSHMEM, NCCL and libfabric copy small messages to and from GPU memory with the processor: its
-library, and the kernel module gdrdrv that the library opens.
+"""GDRCopy, by which UCX, NVSHMEM, NCCL and libfabric copy small messages to and from GPU memory
+with the processor: its library, and the kernel module gdrdrv that the library opens.
 
-Sources: github.com/NVIDIA/gdrcopy: src/gdrapi.c (gdr_open opens /dev/gdrdrv to read and write, and refuses a driver of
-another major version), packages/ (names; builds for the closed driver make no device node by themselves); proc(5),
-/proc/devices. A library inside of containers, or that was built by hand, is not seen.
+Sources: github.com/NVIDIA/gdrcopy: src/gdrapi.c (gdr_open opens /dev/gdrdrv to read and write, and
+refuses a driver of another major version), packages/ (names; builds for the closed driver make no
+device node by themselves); proc(5), /proc/devices. A library inside of containers, or that was
+built by hand, is not seen.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ class Gdrcopy(Subject):
     def library(self) -> str:
         """Version of the package with the library: 2.4; empty where none is installed."""
         found = (self.facts.packages[name] for name in _LIBRARIES)
-        return next((upstream_of(one.version).partition("-")[0] for one in found if one.is_installed), "")
+        return next(
+            (upstream_of(one.version).partition("-")[0] for one in found if one.is_installed), ""
+        )
 
     is_loaded: bool = read_with(lambda self: is_there(self.reader, _MODULE))  # gdrdrv
     # version of the loaded module; empty where none is loaded, or it does not tell
-    driver: str = read_with(lambda self: if_absent(read_line(self.reader, f"{_MODULE}/version"), ""))
+    driver: str = read_with(
+        lambda self: if_absent(read_line(self.reader, f"{_MODULE}/version"), "")
+    )
 
     @fact
     def node_problem(self) -> str:
@@ -44,19 +49,30 @@ class Gdrcopy(Subject):
             return ""
         major = major_in(if_absent(read_text(self.reader, "/proc/devices"), ""))
         if major >= 0 and node.major != major:
-            return f"{NODE} is left of another time: it has the number {node.major}, and the driver {major}"
-        return "" if node.mode & 0o006 == 0o006 else f"{NODE} is not open to all users (mode {node.mode:04o})"
+            return (
+                f"{NODE} is left of another time: it has the number {node.major}, and the driver "
+                f"{major}"
+            )
+        return (
+            ""
+            if node.mode & 0o006 == 0o006
+            else f"{NODE} is not open to all users (mode {node.mode:04o})"
+        )
 
     @property
     def fits(self) -> bool:
         """Library and driver have one major version, as far as both tell."""
-        return not (self.library and self.driver) or _parse_major(self.library) == _parse_major(self.driver)
+        return not (self.library and self.driver) or _parse_major(self.library) == _parse_major(
+            self.driver
+        )
 
 
 def major_in(devices: str) -> int:
     """The number of gdrdrv in the text of /proc/devices; -1 where it has none."""
     rows = (row.split() for row in devices.splitlines())
-    return next((parse_digits(row[0], -1) for row in rows if len(row) == 2 and row[1] == "gdrdrv"), -1)
+    return next(
+        (parse_digits(row[0], -1) for row in rows if len(row) == 2 and row[1] == "gdrdrv"), -1
+    )
 
 
 def _parse_major(version: str) -> str:

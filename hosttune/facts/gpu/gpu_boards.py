@@ -1,8 +1,10 @@
-"""Which board of NVIDIA's a PCI function is, or of which one it is a part that a hypervisor lends (vGPU); pure, but for
-the package's own table, hosttune/tables/gpu-boards.tsv, which names its source.
+"""Which board of NVIDIA's a PCI function is, or of which one it is a part that a hypervisor lends
+(vGPU); pure, but for the package's own table, hosttune/tables/gpu-boards.tsv, which names its
+source.
 
-A vGPU has the device id of the card and a subsystem id of its own, so that it is known before any driver is there:
-canonical/ubuntu-drivers-common issue 92 (Azure NVadsA10 v5: 2236, subsystem 10de:14bb; the card is 10de:1482).
+A vGPU has the device id of the card and a subsystem id of its own, so that it is known before any
+driver is there: canonical/ubuntu-drivers-common issue 92 (Azure NVadsA10 v5: 2236, subsystem
+10de:14bb; the card is 10de:1482).
 """
 
 from __future__ import annotations
@@ -25,13 +27,17 @@ class Board:
     name: str  # of the card: NVIDIA A10; empty where the table does not know it
     is_vgpu: bool
     is_listed: (
-        bool  # this very board, or the device alone tells; False for a board of NVIDIA's that is not in the table
+        # this very board, or the device alone tells; False for a board of NVIDIA's that is not in
+        # the table
+        bool
     )
 
 
 @cache
 def _read_table() -> Mapping[str, tuple[tuple[bool, tuple[tuple[int, int], ...], str], ...]]:
-    """Device -> (is it a vGPU, ranges of subsystem devices, name) of each row; no ranges where the device tells."""
+    """Device -> (is it a vGPU, ranges of subsystem devices, name) of each row; no ranges where the
+    device tells.
+    """
     found: dict[str, list[tuple[bool, tuple[tuple[int, int], ...], str]]] = {}
     for kind, device, boards, name in read_own_table(TABLE).rows:
         pairs = () if boards == "*" else tuple(map(_parse_range, boards.split(",")))
@@ -45,7 +51,8 @@ def _parse_range(spelled: str) -> tuple[int, int]:
 
 
 def board_of(device_id: str, subsystem: str) -> Board:
-    """`device_id` as sysfs has it (0x2236), `subsystem` as vendor:device (10de:14bb), empty where it is not known.
+    """`device_id` as sysfs has it (0x2236), `subsystem` as vendor:device (10de:14bb), empty where
+    it is not known.
 
     Cards that other vendors sell have subsystem ids of these vendors, and are never vGPUs.
     """
@@ -58,5 +65,11 @@ def board_of(device_id: str, subsystem: str) -> Board:
             return Board(name, is_vgpu, is_listed=True)
     whole = [(pairs, name) for is_vgpu, pairs, name in rows if not is_vgpu]
     names = {name for _, name in whole}
-    name = next((name for pairs, name in whole if not pairs), names.pop() if len(names) == 1 else "")
-    return Board(name, is_vgpu=False, is_listed=not number or not rows or any(not pairs for pairs, _ in whole))
+    name = next(
+        (name for pairs, name in whole if not pairs), names.pop() if len(names) == 1 else ""
+    )
+    return Board(
+        name,
+        is_vgpu=False,
+        is_listed=not number or not rows or any(not pairs for pairs, _ in whole),
+    )

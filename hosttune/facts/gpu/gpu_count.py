@@ -1,11 +1,13 @@
 """How many GPUs are on the PCI bus, and how many there should be, as far as the host itself says.
 
-Sources: hosttune/tables/gpu-counts.tsv (instance types and systems, with its own sources); SMBIOS' product name, which
-is the instance type on EC2; what cloud-init keeps of Azure's and Oracle's metadata (/run/cloud-init/instance-data.json;
-cloudinit/sources/DataSourceAzure.py, DataSourceOracle.py). Of Google's it keeps no machine type (DataSourceGCE.py), and
-SMBIOS calls all of them alike, so nothing on the host tells it, and the network is not asked. The
-kubelet's checkpoint of devices (kubernetes, pkg/kubelet/cm/devicemanager/checkpoint); NVIDIA's HGX boards, whose GPUs
-and NVSwitches come together (Fabric Manager User Guide). What Slurm's files ask for is in services.
+Sources: hosttune/tables/gpu-counts.tsv (instance types and systems, with its own sources); SMBIOS'
+product name, which is the instance type on EC2; what cloud-init keeps of Azure's and Oracle's
+metadata (/run/cloud-init/instance-data.json; cloudinit/sources/DataSourceAzure.py,
+DataSourceOracle.py). Of Google's it keeps no machine type (DataSourceGCE.py), and SMBIOS calls all
+of them alike, so nothing on the host tells it, and the network is not asked. The kubelet's
+checkpoint of devices (kubernetes, pkg/kubelet/cm/devicemanager/checkpoint); NVIDIA's HGX boards,
+whose GPUs and NVSwitches come together (Fabric Manager User Guide). What Slurm's files ask for is
+in services.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 # Where the type of the machine is in what cloud-init keeps, by cloud.
 TYPE_KEYS = {"azure": ("ds", "meta_data", "imds", "compute", "vmSize"), "oracle": ("ds", "shape")}
 _RESOURCE = "nvidia.com/gpu"
-_DGX_DISPLAY = ("0x1fb0", "10de:1485")  # the card for the screen of a DGX Station, which computes nothing
+# the card for the screen of a DGX Station, which computes nothing
+_DGX_DISPLAY = ("0x1fb0", "10de:1485")
 
 
 @frozen
@@ -50,7 +53,9 @@ class Expected:
 
 @frozen
 class GpuCount(Subject):
-    """GPUs that are on the bus, with any driver, and those that should be. A number is 0 where nothing says it."""
+    """GPUs that are on the bus, with any driver, and those that should be. A number is 0 where
+    nothing says it.
+    """
 
     # NVIDIA's; where there is none, those of AMD and Intel (other_gpus)
     present: int = read_with(lambda self: _count_present(self.facts))
@@ -67,12 +72,18 @@ class GpuCount(Subject):
 
     @fact
     def by_board(self) -> int:
-        """GPUs of a board such as theirs, where there are fewer; in virtual machines of racks only."""
+        """GPUs of a board such as theirs, where there are fewer; in virtual machines of racks
+        only.
+        """
         if not self.facts.gpus.has_gpu:
             return 0
         found = [one for gpu in self.facts.gpus.devices if (one := platform_of(gpu.device_id))]
-        if len({one.name for one in found}) != 1 or (self.facts.host.is_vm and found[0].switches is not Switches.RACK):
-            return 0  # a virtual machine may be given a part of a board; a tray of a rack is always lent whole
+        if len({one.name for one in found}) != 1 or (
+            self.facts.host.is_vm and found[0].switches is not Switches.RACK
+        ):
+            # a virtual machine may be given a part of a board; a tray of a rack is always lent
+            # whole
+            return 0
         return board_of(len(found), found[0], self.facts.gpus.nvswitches)
 
     @fact
@@ -88,11 +99,15 @@ class GpuCount(Subject):
 
 @cache
 def _read_table() -> tuple[Expected, ...]:
-    return tuple(Expected(kind, pattern, int(count)) for kind, pattern, count in read_own_table(TABLE).rows)
+    return tuple(
+        Expected(kind, pattern, int(count)) for kind, pattern, count in read_own_table(TABLE).rows
+    )
 
 
 def expected_of(instance: str, product: str) -> Expected:
-    """The row for an instance type, or else for a product name; both empty where nothing is known."""
+    """The row for an instance type, or else for a product name; both empty where nothing is
+    known.
+    """
     for one in _read_table():
         name = instance if one.kind == "instance" else product
         if name and fits_glob(name, one.name):
@@ -101,8 +116,9 @@ def expected_of(instance: str, product: str) -> Expected:
 
 
 def type_in(instance_data: str, cloud: str) -> str:
-    """The size of an Azure machine (Standard_ND96isr_H100_v5), the shape of one of Oracle's (BM.GPU.H100.8) in what
-    cloud-init keeps; empty where it is not there. Raises ValueError for what is no JSON.
+    """The size of an Azure machine (Standard_ND96isr_H100_v5), the shape of one of Oracle's
+    (BM.GPU.H100.8) in what cloud-init keeps; empty where it is not there. Raises ValueError for
+    what is no JSON.
     """
     value = _parse_json(instance_data, INSTANCE_DATA)
     for key in TYPE_KEYS[cloud]:
@@ -111,8 +127,8 @@ def type_in(instance_data: str, cloud: str) -> str:
 
 
 def registered_in(checkpoint: str) -> int:
-    """The GPUs that the kubelet's checkpoint has as registered: MIG devices are parts of some, and shares of one GPU
-    carry its name and a number (::2). Raises ValueError for what is no JSON.
+    """The GPUs that the kubelet's checkpoint has as registered: MIG devices are parts of some, and
+    shares of one GPU carry its name and a number (::2). Raises ValueError for what is no JSON.
     """
     value = _parse_json(checkpoint, "the kubelet's checkpoint of devices")
     for key in ("Data", "RegisteredDevices", _RESOURCE):
@@ -124,8 +140,8 @@ def registered_in(checkpoint: str) -> int:
 
 
 def board_of(sxm: int, platform: Platform, nvswitches: int) -> int:
-    """How many GPUs a board with these has, where it has fewer; 0 where it has all, or no one knows. One or two GPUs of
-    an SXM board are no board.
+    """How many GPUs a board with these has, where it has fewer; 0 where it has all, or no one
+    knows. One or two GPUs of an SXM board are no board.
     """
     boards, rest = divmod(nvswitches, platform.chips or 1 << 30)
     whole = 8 * boards if boards and not rest else 0

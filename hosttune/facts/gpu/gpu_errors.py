@@ -1,8 +1,8 @@
 """What the Xid and SXid errors in the kernel log mean; pure, but for the package's own table.
 
-The table, hosttune/tables/gpu-errors.tsv, is NVIDIA's catalogue and names its sources; it is read only where an error
-was logged. The form of the lines: kernel_rc.c, gpu.c, nv.c and common_nvswitch.h of
-github.com/NVIDIA/open-gpu-kernel-modules (515 to 595).
+The table, hosttune/tables/gpu-errors.tsv, is NVIDIA's catalogue and names its sources; it is read
+only where an error was logged. The form of the lines: kernel_rc.c, gpu.c, nv.c and
+common_nvswitch.h of github.com/NVIDIA/open-gpu-kernel-modules (515 to 595).
 """
 
 from __future__ import annotations
@@ -21,34 +21,46 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
 # Compiled where they are first needed: most kernel logs hold no error.
 # How nvidia_smi.messages_in hands on a line: when, how often, and what the driver wrote.
-STAMP = r"^(?:(\d{9,}\.\d+) )?(?:\((\d+) times(?: until (\d{9,}\.\d+))?\) )?(?:\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?"
+STAMP = (
+    r"^(?:(\d{9,}\.\d+) )?(?:\((\d+) times(?: until (\d{9,}\.\d+))?\) )?(?:\[ *[\d.]+\] ?)?"
+    r"(?:\[ *[TC]\d+\] )?"
+)
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # With MIG the line names the instance (GPU-I:05 GPU-CI:00); drivers of long ago leave out "PCI:".
 _XID = STAMP + rf"NVRM: Xid \((?:PCI:)?{_BUS}(?: [^)]*)?\): (\d+)(.*)"
 _SXID = STAMP + rf"nvidia-nvswitch\d*: SXid \(PCI:{_BUS}\): (\d+), (Fatal|Non-fatal)\b"
 # The name is a program's own (TASK_COMM_LEN): what it holds is no word of the driver.
-_NVLINK5 = r"(?:, pid=[^,]{1,20}, name=.{0,15})?, \w+\s+(Nonfatal|Fatal)\s[^(]*\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)"
+_NVLINK5 = (
+    r"(?:, pid=[^,]{1,20}, name=.{0,15})?, \w+\s+(Nonfatal"
+    r"|Fatal)\s[^(]*\((0x[0-9A-Fa-f]+)\s+(0x[0-9A-Fa-f]+)"
+)
 _RECOVERY = r"GPU recovery action changed from 0x[0-9a-f]+ \([^)]*\) to 0x([0-9a-f]+) \(([^)]*)\)"
-# After these nothing of before holds: the driver was loaded anew (all GPUs), a switch was set up anew.
+# After these nothing of before holds: the driver was loaded anew (all GPUs), a switch was set up
+# anew.
 _LOADED = "NVRM: loading NVIDIA UNIX"
 _PROBED = STAMP + rf"nvidia-nvswitch\d*: Probing device {_BUS}"
 
-# The resource manager refuses to work until a GPU is reset (0x62: nvstatuscodes.h). Neither line names the GPU. Asserts
-# quote the names of states in their condition, too, without brackets: `(status == NV_ERR_GPU_IN_FULLCHIP_RESET)`.
+# The resource manager refuses to work until a GPU is reset (0x62: nvstatuscodes.h). Neither line
+# names the GPU. Asserts quote the names of states in their condition, too, without brackets:
+# `(status == NV_ERR_GPU_IN_FULLCHIP_RESET)`.
 _WANTS_RESET = (
-    r"NVRM: (?:GPU\d{1,4} )?(?:nv\w{0,20}Assert\w{0,40}: Assertion failed: .{0,200}\[NV_ERR_RESET_REQUIRED\]"
+    r"NVRM: (?:GPU\d{1,4} )?(?:nv\w{0,20}Assert\w{0,40}: Assertion failed: "
+    r".{0,200}\[NV_ERR_RESET_REQUIRED\]"
     r"|rpcRmApi\w{1,20}: GspRm\w{1,20} failed: .{0,400}[; ]status=0x00000062\b)"
 )
 _DAY_S = 86400
-_MANY = 2  # resets for one fault in a day after which the board is suspect (NVSentinel: RepeatedXIDErrorOnSameGPU)
+# resets for one fault in a day after which the board is suspect (NVSentinel:
+# RepeatedXIDErrorOnSameGPU)
+_MANY = 2
 _OFTEN = 3  # times of a fault without a recovery that the driver asks for
 
 _FIRST_V2 = 575  # from this branch on the first word of Xid 144 to 150 is laid out anew
-# NV2080_CTRL_GPU_RECOVERY_ACTION of the log line, and nvidia-smi's words for it (nvmlDeviceGpuRecoveryAction_t)
+# The log line has NV2080_CTRL_GPU_RECOVERY_ACTION, and nvidia-smi words for it, which NVML calls
+# nvmlDeviceGpuRecoveryAction_t.
 _RECOVERIES = {1: "RESET_GPU", 2: "RESTART_BM", 3: "DRAIN_P2P", 4: "DRAIN_RESET", 5: "RECOVER_IMEX"}
 ACTIONS = {
-    "Reset": "RESET_GPU", "Reboot": "RESTART_BM", "Drain P2P": "DRAIN_P2P", "Drain and Reset": "DRAIN_RESET",
-    "Recover IMEX Domain": "RECOVER_IMEX",
+    "Reset": "RESET_GPU", "Reboot": "RESTART_BM", "Drain P2P": "DRAIN_P2P",
+    "Drain and Reset": "DRAIN_RESET", "Recover IMEX Domain": "RECOVER_IMEX",
 }  # fmt: skip
 
 
@@ -58,17 +70,21 @@ class GpuError(Fact):
 
     number: int  # of the Xid or SXid
     words: str  # what it is: the GPU has fallen off the bus
-    action: str  # what NVIDIA says is to be done at once: RESET_GPU, RESTART_APP ...; - where it says nothing
+    # what NVIDIA says is to be done at once: RESET_GPU, RESTART_APP ...; - where it says nothing
+    action: str
     investigate: str  # and afterwards: CONTACT_SUPPORT, CHECK_APP/CUDA ...
-    # fault, later (at the next idle moment), watch (if it comes again), quiet (a program's own, corrected, or no harm)
+    # fault, later (at the next idle moment), watch (if it comes again), quiet (a program's own,
+    # corrected, or no harm)
     weight: str  # fault | later | watch | quiet
     count: int  # lines of it in the log
     age_s: float  # since the last one; -1 where the log does not tell
     is_settled: bool  # the GPU was reset since, or the driver asks for no recovery from it
     is_back: bool  # it came before a reset too
-    is_waived: bool = False  # a fault since the last reset from which the driver asks for no recovery; one to watch
+    # a fault since the last reset from which the driver asks for no recovery; one to watch
+    is_waived: bool = False
     resets: int = 0  # how often the GPU was reset after it in the last day
-    first_age_s: float = -1.0  # since the first one that such a reset followed; -1 if the log does not tell
+    # since the first one that such a reset followed; -1 if the log does not tell
+    first_age_s: float = -1.0
 
     @property
     def is_reported(self) -> bool:
@@ -87,8 +103,12 @@ class GpuError(Fact):
 
     @property
     def repeated_resets(self) -> str:
-        """It was reset 4 times in a day after Xid 95 (uncontained ECC error), the first time 3 hours ago."""
-        first = f", the first time {describe_ago(self.first_age_s)}" if self.first_age_s >= 0 else ""
+        """It was reset 4 times in a day after Xid 95 (uncontained ECC error), the first time 3
+        hours ago.
+        """
+        first = (
+            f", the first time {describe_ago(self.first_age_s)}" if self.first_age_s >= 0 else ""
+        )
         return f"it was reset {self.resets} times in a day after {self.name}{first}"
 
     @property
@@ -101,8 +121,12 @@ class GpuError(Fact):
         """Xid 79 (the GPU has fallen off the bus), 3 times, the last 2 hours ago."""
         since = " since a reset or a reload of the driver, and before it" if self.is_back else ""
         often = f", {self.count} times{since}" if self.count > 1 else ""
-        when = f", {'the last ' if often else ''}{describe_ago(self.age_s)}" if self.age_s >= 0 else ""
-        back = ", again after a reset or a reload of the driver" if self.is_back and not often else ""
+        when = (
+            f", {'the last ' if often else ''}{describe_ago(self.age_s)}" if self.age_s >= 0 else ""
+        )
+        back = (
+            ", again after a reset or a reload of the driver" if self.is_back and not often else ""
+        )
         return f"{self.name}{often}{when}{back}"
 
 
@@ -175,21 +199,29 @@ def _parse_number(spelled: str) -> int:
 
 
 def slot_of(domain: str, bus: str, device: str, function: str | None = "0") -> str:
-    """The name in sysfs of what nvidia-smi (eight digits of domain, capitals) and Xid lines (no function) call it."""
+    """The name in sysfs of what nvidia-smi (eight digits of domain, capitals) and Xid lines (no
+    function) call it.
+    """
     return f"{int(domain, 16):04x}:{bus.lower()}:{device.lower()}.{function or '0'}"
 
 
 def kind_of(message: str) -> str:
-    """What errors are counted by: device, number, and of those that say more in their words (144 to 150) these; empty
-    for another line, and `reset` for one after which the count begins anew.
+    """What errors are counted by: device, number, and of those that say more in their words (144 to
+    150) these; empty for another line, and `reset` for one after which the count begins anew.
     """
     if "Xid" not in message:
         if _is_wanting_reset(message):
             return "reset required"
-        return "reset" if is_load(message) or ("Probing" in message and re.match(_PROBED, message)) else ""
+        return (
+            "reset"
+            if is_load(message) or ("Probing" in message and re.match(_PROBED, message))
+            else ""
+        )
     if xid := xid_of(message):
         slot, number, text = xid
-        return "reset" if number == 154 else f"{slot} {number} {text if 144 <= number <= 150 else ''}"
+        return (
+            "reset" if number == 154 else f"{slot} {number} {text if 144 <= number <= 150 else ''}"
+        )
     if match := re.match(_SXID, message):
         return f"{slot_of(*match.group(4, 5, 6, 7))} {match[8]} {match[9]}"
     return ""
@@ -202,13 +234,19 @@ def xid_of(message: str) -> tuple[str, int, str] | None:
 
 
 def resets_asked(messages: Iterable[str]) -> Mapping[str, int]:
-    """The number of the last Xid of each GPU since the driver was loaded last, by slot, where NVIDIA's catalogue has a
-    reset of the GPU follow. Lines that only tell of another one (45, 154) change nothing."""
+    """The number of the last Xid of each GPU since the driver was loaded last, by slot, where
+    NVIDIA's catalogue has a reset of the GPU follow. Lines that only tell of another one (45, 154)
+    change nothing.
+    """
     rows, asked = read_table().rows, dict[str, int]()
     for message in messages:
         if is_load(message):
             asked.clear()
-        elif (xid := xid_of(message)) and (row := rows.get(("xid", xid[1]))) and row.weight == "fault":
+        elif (
+            (xid := xid_of(message))
+            and (row := rows.get(("xid", xid[1])))
+            and row.weight == "fault"
+        ):
             asked[xid[0]] = xid[1] if row.action == "RESET_GPU" else 0
     return {slot: number for slot, number in asked.items() if number}
 
@@ -219,7 +257,9 @@ def is_load(message: str) -> bool:
 
 
 def wants_reset(messages: Iterable[str]) -> bool:
-    """The driver refuses to work until some GPU is reset, and was not loaded, nor a GPU reset, since then."""
+    """The driver refuses to work until some GPU is reset, and was not loaded, nor a GPU reset,
+    since then.
+    """
     wants = False
     for message in messages:
         if not wants:
@@ -240,12 +280,15 @@ def _is_recovered(number: int, text: str) -> bool:
 
 
 def xids_in(
-    messages: Iterable[str], version: str = "", now: float = 0.0, recoveries: Mapping[str, str] | None = None
+    messages: Iterable[str],
+    version: str = "",
+    now: float = 0.0,
+    recoveries: Mapping[str, str] | None = None,
 ) -> Mapping[str, tuple[GpuError, ...]]:
     """The Xid errors by GPU, each kind once, in the order in which they came first.
 
-    `version` of the driver that runs, `now` in seconds since the epoch, and by slot what the driver says today of the
-    recovery that it asks for (`None` for none).
+    `version` of the driver that runs, `now` in seconds since the epoch, and by slot what the driver
+    says today of the recovery that it asks for (`None` for none).
     """
     branch = _parse_number(version.partition(".")[0])
     lines: dict[str, list[_Line]] = {}
@@ -260,15 +303,27 @@ def xids_in(
             epochs[slot] = epochs.get(slot, 0) + 1
             continue
         at = float(match[3] or match[1] or 0)
-        found = _Line(slot, number, match[9], int(match[2] or 1), at, loads + epochs.get(slot, 0), float(match[1] or 0))
+        found = _Line(
+            slot,
+            number,
+            match[9],
+            int(match[2] or 1),
+            at,
+            loads + epochs.get(slot, 0),
+            float(match[1] or 0),
+        )
         lines.setdefault(slot, []).append(found)
     return {
-        slot: _make_errors(own, branch, now, loads + epochs.get(slot, 0), (recoveries or {}).get(slot, ""))
+        slot: _make_errors(
+            own, branch, now, loads + epochs.get(slot, 0), (recoveries or {}).get(slot, "")
+        )
         for slot, own in lines.items()
     }
 
 
-def _make_errors(lines: list[_Line], branch: int, now: float, epoch: int, recovery: str) -> tuple[GpuError, ...]:
+def _make_errors(
+    lines: list[_Line], branch: int, now: float, epoch: int, recovery: str
+) -> tuple[GpuError, ...]:
     groups: dict[tuple[int, str, str], list[_Line]] = {}
     meanings: dict[tuple[int, str, str], _Row] = {}
     last_wish = max((place for place, line in enumerate(lines) if line.number == 154), default=-1)
@@ -279,17 +334,23 @@ def _make_errors(lines: list[_Line], branch: int, now: float, epoch: int, recove
         key = (line.number, row.words, row.weight)
         meanings[key] = row
         groups.setdefault(key, []).append(line)
-    return tuple(_make_error(key[0], meanings[key], own, now, epoch, branch, recovery) for key, own in groups.items())
+    return tuple(
+        _make_error(key[0], meanings[key], own, now, epoch, branch, recovery)
+        for key, own in groups.items()
+    )
 
 
 def _make_error(
     number: int, row: _Row, lines: list[_Line], now: float, epoch: int, branch: int, recovery: str
 ) -> GpuError:
     fresh = [line for line in lines if line.epoch == epoch]
-    # The driver tells when it wants a reset after this one, and wants none; a GPU that was gone is another matter.
+    # The driver tells when it wants a reset after this one, and wants none; a GPU that was gone is
+    # another matter.
     is_over = recovery == "None" and 0 < row.followed <= branch and row.action != "RESTART_BM"
     at = max(line.at for line in fresh or lines)
-    is_watched = row.weight == "watch" and recovery not in ACTIONS and not (at and now - at > _DAY_S)
+    is_watched = (
+        row.weight == "watch" and recovery not in ACTIONS and not (at and now - at > _DAY_S)
+    )
     is_fault = row.weight in {"fault", "later"}
     is_rate = row.weight == "watch" and at > 0  # how often it comes in a day is what counts
     counts = [
@@ -297,7 +358,9 @@ def _make_error(
         for line in fresh or lines
         if not is_rate or now - line.at <= _DAY_S
     ]
-    recent = [line for line in lines if line.epoch < epoch and not (line.at and now - line.at > _DAY_S)]
+    recent = [
+        line for line in lines if line.epoch < epoch and not (line.at and now - line.at > _DAY_S)
+    ]
     first = min((line.at for line in recent), default=0.0)
     return GpuError(
         number=number,
@@ -320,7 +383,9 @@ def _find_meaning(line: _Line, branch: int) -> _Row:
     number = known.aliases.get((line.number, branch), line.number)
     row = known.rows.get(("xid", number))
     if row is None:
-        return _Row("fault", "-", "-", 0, f"not in NVIDIA's catalogue of {known.as_of}, see {CATALOGUE}")
+        return _Row(
+            "fault", "-", "-", 0, f"not in NVIDIA's catalogue of {known.as_of}, see {CATALOGUE}"
+        )
     if row.weight == "decode":
         return _decode_nvlink(number, row, line.text, branch)
     if row.weight == "recovery":
@@ -332,14 +397,25 @@ def _find_meaning(line: _Line, branch: int) -> _Row:
 
 
 def _decode_nvlink(number: int, row: _Row, text: str, branch: int) -> _Row:
-    """What an NVLink error of Blackwell and newer means: by its first two words, else by Fatal or Nonfatal alone."""
+    """What an NVLink error of Blackwell and newer means: by its first two words, else by Fatal or
+    Nonfatal alone.
+    """
     match = re.match(_NVLINK5, text)
     if match is None:
-        return _Row("fault", row.action, row.investigate, row.followed, f"{row.words}, in words that are not known")
+        return _Row(
+            "fault",
+            row.action,
+            row.investigate,
+            row.followed,
+            f"{row.words}, in words that are not known",
+        )
     first, second = f"{int(match[2], 16) & 0xFFFFFFFF:032b}", int(match[3], 16)
     for pattern in read_table().patterns.get(number, ()) if branch else ():
-        if _fits(first, pattern.bits[branch >= _FIRST_V2]) and second in (pattern.statuses or (second,)):
-            # Where the catalogue waits for a 154, a line that calls itself fatal is not passed over.
+        if _fits(first, pattern.bits[branch >= _FIRST_V2]) and second in (
+            pattern.statuses or (second,)
+        ):
+            # Where the catalogue waits for a 154, a line that calls itself fatal is not passed
+            # over.
             is_open = pattern.action == "XID_154_EVAL" and match[1] == "Fatal"
             action = "RESET_GPU" if is_open else pattern.action
             weight = "fault" if action == "RESET_GPU" else "quiet"
@@ -365,10 +441,14 @@ def sxids_in(messages: Iterable[str], now: float = 0.0) -> Mapping[str, tuple[Gp
             groups = {key: lines for key, lines in groups.items() if key[0] != slot}
         elif match := re.match(_SXID, message):
             key = (slot_of(*match.group(4, 5, 6, 7)), int(match[8]), match[9])
-            groups.setdefault(key, []).append((int(match[2] or 1), float(match[3] or match[1] or 0)))
+            groups.setdefault(key, []).append(
+                (int(match[2] or 1), float(match[3] or match[1] or 0))
+            )
     found: dict[str, tuple[GpuError, ...]] = {}
     for (slot, number, word), lines in groups.items():
-        row = read_table().rows.get(("sxid", number)) or _Row("by word", "-", "-", 0, "not in the table")
+        row = read_table().rows.get(("sxid", number)) or _Row(
+            "by word", "-", "-", 0, "not in the table"
+        )
         is_fatal = row.weight == "fatal" or (row.weight != "quiet" and word == "Fatal")
         weight = "fault" if is_fatal else "later" if row.weight == "stalls" else "quiet"
         at = max(moment for _, moment in lines)

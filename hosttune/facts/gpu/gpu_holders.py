@@ -1,8 +1,10 @@
-"""Which kernel drivers other than NVIDIA's hold GPUs of this host, and whether they come back at the next boot.
+"""Which kernel drivers other than NVIDIA's hold GPUs of this host, and whether they come back at
+the next boot.
 
-Sources: sysfs (kernel: Documentation/ABI/testing/sysfs-bus-pci; the link `module` of a driver, sysfs-module),
-modprobe.d(5), drivers/gpu/nova-core and drivers/gpu/drm/nova of Linux 7.0 (LP bug 2150845: Ubuntu's first 7.0 kernels
-have them), kernel-open/nvidia/nv-pci.c of github.com/NVIDIA/open-gpu-kernel-modules for the sentence of the log.
+Sources: sysfs (kernel: Documentation/ABI/testing/sysfs-bus-pci; the link `module` of a driver,
+sysfs-module), modprobe.d(5), drivers/gpu/nova-core and drivers/gpu/drm/nova of Linux 7.0 (LP bug
+2150845: Ubuntu's first 7.0 kernels have them), kernel-open/nvidia/nv-pci.c of
+github.com/NVIDIA/open-gpu-kernel-modules for the sentence of the log.
 """
 
 from __future__ import annotations
@@ -28,27 +30,33 @@ if TYPE_CHECKING:
 _DRIVERS = "/sys/bus/pci/drivers"
 # By the name of the driver: the modules that load it for a GPU, or make use of it.
 _MODULES: Mapping[str, tuple[str, ...]] = {
-    "nouveau": ("nouveau",), "novacore": ("nova_core", "nova_drm", "nova"), "nvidiafb": ("nvidiafb",),
-    "rivafb": ("rivafb",),
+    "nouveau": ("nouveau",), "novacore": ("nova_core", "nova_drm", "nova"),
+    "nvidiafb": ("nvidiafb",), "rivafb": ("rivafb",),
 }  # fmt: skip
 # They drive nothing: a person sets a device aside with them, for a virtual machine or a program.
 _RESERVING = frozenset({"pci_stub", "pciback", "xen_pciback", "uio_pci_generic", "igb_uio"})
 _BOUND = regex(
-    r"NVRM: GPU ([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7]) is already bound to ([\w-]{1,40})\.?\s*"
+    r"NVRM: GPU ([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7]) is already bound to "
+    r"([\w-]{1,40})\.?\s*"
 )
 
 
 @frozen
 class GpuHolder(Fact):
-    """A kernel driver that holds GPUs, and is neither NVIDIA's nor one for virtual machines (vfio)."""
+    """A kernel driver that holds GPUs, and is neither NVIDIA's nor one for virtual machines
+    (vfio).
+    """
 
     name: str  # as sysfs calls it: nouveau, NovaCore, pci-stub
-    modules: tuple[str, ...]  # that have to stay out for the GPU to be free; none of a driver that sets devices aside
+    # that have to stay out for the GPU to be free; none of a driver that sets devices aside
+    modules: tuple[str, ...]
     slots: tuple[str, ...]  # PCI addresses of the GPUs that it holds
     is_reserving: bool  # it sets devices aside, and drives none
-    kept_out_by: str  # the file of modprobe.d that keeps these modules out from the next boot on; empty for none
+    # the file of modprobe.d that keeps these modules out from the next boot on; empty for none
+    kept_out_by: str
     is_of_log: bool  # the kernel log names it, and sysfs shows no driver of these GPUs
-    is_image_newer: bool = False  # the initial RAM disk of the next kernel was made after that file was written
+    # the initial RAM disk of the next kernel was made after that file was written
+    is_image_newer: bool = False
 
     @property
     def is_packaged(self) -> bool:
@@ -57,7 +65,9 @@ class GpuHolder(Fact):
 
     @property
     def is_out_at_boot(self) -> bool:
-        """The next boot keeps it out: what loads modules before the root is mounted has that file, too."""
+        """The next boot keeps it out: what loads modules before the root is mounted has that file,
+        too.
+        """
         return bool(self.kept_out_by) and (
             self.is_packaged or self.is_image_newer or self.kept_out_by.endswith(ON_COMMAND_LINE)
         )
@@ -82,8 +92,9 @@ def bound_in(messages: Iterable[str]) -> Mapping[str, str]:
 
 
 def find_holders(reader: Reader, facts: Facts) -> tuple[GpuHolder, ...]:
-    """Those that hold GPUs now. The log counts for a GPU of which sysfs shows no driver, while NVIDIA's is not loaded:
-    what had it is there again after the next boot."""
+    """Those that hold GPUs now. The log counts for a GPU of which sysfs shows no driver, while
+    NVIDIA's is not loaded: what had it is there again after the next boot.
+    """
     slots: dict[str, list[str]] = {}
     free = []
     for gpu in facts.gpus.devices:
@@ -100,25 +111,48 @@ def find_holders(reader: Reader, facts: Facts) -> tuple[GpuHolder, ...]:
             if name := bound.get(slot, ""):
                 of_log.setdefault(name, []).append(slot)
     seen = [_make_holder(reader, facts, name, own, is_of_log=False) for name, own in slots.items()]
-    return (*seen, *(_make_holder(reader, facts, name, own, is_of_log=True) for name, own in of_log.items()))
+    return (
+        *seen,
+        *(_make_holder(reader, facts, name, own, is_of_log=True) for name, own in of_log.items()),
+    )
 
 
-def _make_holder(reader: Reader, facts: Facts, name: str, slots: list[str], *, is_of_log: bool) -> GpuHolder:
+def _make_holder(
+    reader: Reader, facts: Facts, name: str, slots: list[str], *, is_of_log: bool
+) -> GpuHolder:
     key = normalize_module(name).lower()
     is_reserving = key in _RESERVING
-    modules = _MODULES.get(key.replace("_", "")) or (() if is_reserving else (_module_of(reader, name),))
+    modules = _MODULES.get(key.replace("_", "")) or (
+        () if is_reserving else (_module_of(reader, name),)
+    )
     kept_out = attempt(kept_out_at_boot, facts)
-    files = [kept_out.get(module, "") for module in modules[:1]] if isinstance(kept_out, Mapping) else []
+    files = (
+        [kept_out.get(module, "") for module in modules[:1]]
+        if isinstance(kept_out, Mapping)
+        else []
+    )
     file = next(iter(files), "")
-    return GpuHolder(name, modules, tuple(slots), is_reserving, file, is_of_log, _is_image_newer(reader, facts, file))
+    return GpuHolder(
+        name,
+        modules,
+        tuple(slots),
+        is_reserving,
+        file,
+        is_of_log,
+        _is_image_newer(reader, facts, file),
+    )
 
 
 def _is_image_newer(reader: Reader, facts: Facts, file: str) -> bool:
     """False where it is not known, as on a host without /boot."""
     kernel = attempt(lambda: facts.boot.next_kernel)
-    image = reader.stat(f"/boot/initrd.img-{kernel}") if isinstance(kernel, str) and kernel else None
+    image = (
+        reader.stat(f"/boot/initrd.img-{kernel}") if isinstance(kernel, str) and kernel else None
+    )
     written = reader.stat(file) if file.startswith("/") else None
-    return isinstance(image, Stat) and isinstance(written, Stat) and image.mtime_ns >= written.mtime_ns
+    return (
+        isinstance(image, Stat) and isinstance(written, Stat) and image.mtime_ns >= written.mtime_ns
+    )
 
 
 def _module_of(reader: Reader, name: str) -> str:

@@ -1,11 +1,13 @@
 """The memory of each GPU, and the window through which the bus reaches it (BAR1).
 
-The sizes are those of `nvidia-smi -q -d MEMORY`. Without an answer of it (no driver, an older record), the memory is
-what the name of the GPU says. sysfs shows the window without any driver, too; of two sizes the smaller one counts.
+The sizes are those of `nvidia-smi -q -d MEMORY`. Without an answer of it (no driver, an older
+record), the memory is what the name of the GPU says. sysfs shows the window without any driver,
+too; of two sizes the smaller one counts.
 
-Sources: nvidia-smi(1) (FB Memory Usage, BAR1 Memory Usage); kernel, Documentation/PCI/sysfs-pci.rst (resource); outputs
-that utkuozdemir/nvidia_gpu_exporter keeps: A10G 23,028 MiB behind 32,768, H100 81,559 MiB behind 131,072. With unified
-memory (GH200, GB10) BAR1 is N/A (hashicorp/nomad-device-nvidia, pull request 87).
+Sources: nvidia-smi(1) (FB Memory Usage, BAR1 Memory Usage); kernel, Documentation/PCI/sysfs-pci.rst
+(resource); outputs that utkuozdemir/nvidia_gpu_exporter keeps: A10G 23,028 MiB behind 32,768, H100
+81,559 MiB behind 131,072. With unified memory (GH200, GB10) BAR1 is N/A
+(hashicorp/nomad-device-nvidia, pull request 87).
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class GpuMemory(Fact):
     slot: str  # 0000:1b:00.0
     bytes: int  # 0 if it is not known; also of a vGPU
     window_bytes: int  # 0 if it is not known
-    is_judged: bool  # its window reaches all of its memory by design: a card for servers, from Ampere on
+    # its window reaches all of its memory by design: a card for servers, from Ampere on
+    is_judged: bool
 
 
 @frozen
@@ -64,7 +67,10 @@ class GpuMemories(Subject):
 
     @fact
     def gpus(self) -> tuple[GpuMemory, ...]:
-        return keep_known(lambda gpu: (_read_memory(self.reader, gpu, lambda: self._sizes),), self.facts.gpus.devices)
+        return keep_known(
+            lambda gpu: (_read_memory(self.reader, gpu, lambda: self._sizes),),
+            self.facts.gpus.devices,
+        )
 
     @fact
     def _sizes(self) -> Mapping[str, MemorySizes]:
@@ -77,18 +83,20 @@ class GpuMemories(Subject):
 
     @property
     def windows(self) -> tuple[GpuMemory, ...]:
-        """GPUs whose window has to reach all of their memory. Others may have a small one on purpose (a T4, a GeForce
-        without resizable BAR, a card for workstations, a vGPU).
+        """GPUs whose window has to reach all of their memory. Others may have a small one on
+        purpose (a T4, a GeForce without resizable BAR, a card for workstations, a vGPU).
         """
         return keep_known(lambda gpu: (gpu,) if gpu.is_judged and gpu.bytes else (), self.gpus)
 
 
 def window_in(resource: str) -> int:
-    """The size of the largest of the six BARs: a line of each with its first and last address and flags, zeros for one
-    that is not there.
+    """The size of the largest of the six BARs: a line of each with its first and last address and
+    flags, zeros for one that is not there.
     """
     rows = re.findall(r"^0x([0-9a-f]+) 0x([0-9a-f]+) 0x[0-9a-f]+$", resource, re.MULTILINE)[:6]
-    return max((int(last, 16) - int(first, 16) + 1 for first, last in rows if int(last, 16)), default=0)
+    return max(
+        (int(last, 16) - int(first, 16) + 1 for first, last in rows if int(last, 16)), default=0
+    )
 
 
 def sizes_in(output: str) -> Mapping[str, MemorySizes]:
@@ -103,12 +111,19 @@ def sizes_in(output: str) -> Mapping[str, MemorySizes]:
             section = title[1] if (title := _SECTION.fullmatch(row.rstrip())) else ""
         elif section and (total := _TOTAL.fullmatch(row.rstrip())):
             found[slot].setdefault(section, int(total[1]) << 20)
-    return {slot: MemorySizes(sizes.get("FB", 0), sizes.get("BAR1", 0)) for slot, sizes in found.items()}
+    return {
+        slot: MemorySizes(sizes.get("FB", 0), sizes.get("BAR1", 0)) for slot, sizes in found.items()
+    }
 
 
 def is_whole_by_design(gpu: Gpu) -> bool:
     """Whether the window of a GPU has to reach all of its memory."""
-    return gpu.generation in _GENERATIONS and gpu.ships_with_ecc and not gpu.is_vgpu and not has_grace(gpu.device_id)
+    return (
+        gpu.generation in _GENERATIONS
+        and gpu.ships_with_ecc
+        and not gpu.is_vgpu
+        and not has_grace(gpu.device_id)
+    )
 
 
 def _ask(reader: Reader, facts: Facts) -> Mapping[str, MemorySizes]:
@@ -120,7 +135,9 @@ def _ask(reader: Reader, facts: Facts) -> Mapping[str, MemorySizes]:
     return sizes_in(answer.text) if isinstance(answer, Completed) else {}
 
 
-def _read_memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, MemorySizes]]) -> GpuMemory:
+def _read_memory(
+    reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, MemorySizes]]
+) -> GpuMemory:
     def ask_sizes() -> MemorySizes:
         return sizes().get(gpu.slot, MemorySizes(0, 0))
 
@@ -133,8 +150,12 @@ def _read_memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, Memo
 
 
 def _read_window(reader: Reader, slot: str, reported: int) -> int:
-    """The window that sysfs shows, or that nvidia-smi reports. Raises UnknownFact if neither can be read."""
-    shown = attempt(lambda: window_in(if_absent(read_text(reader, f"{DEVICES}/{slot}/resource"), "")))
+    """The window that sysfs shows, or that nvidia-smi reports. Raises UnknownFact if neither can be
+    read.
+    """
+    shown = attempt(
+        lambda: window_in(if_absent(read_text(reader, f"{DEVICES}/{slot}/resource"), ""))
+    )
     if isinstance(shown, Unreadable):
         if not reported:
             raise UnknownFact(shown.reason)

@@ -1,7 +1,8 @@
-"""NVIDIA GPUs and NVSwitches as the PCI bus shows them in sysfs: no driver is needed, and none is asked.
+"""NVIDIA GPUs and NVSwitches as the PCI bus shows them in sysfs: no driver is needed, and none is
+asked.
 
-Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes from the PCI Code and ID Assignment Specification: 0300 VGA,
-0302 3D controller, 0680 other bridge (an NVSwitch).
+Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes from the PCI Code and ID Assignment
+Specification: 0300 VGA, 0302 3D controller, 0680 other bridge (an NVSwitch).
 """
 
 from __future__ import annotations
@@ -53,36 +54,46 @@ class Gpu(Fact):
     subsystem: str  # 10de:16c1, vendor and device of the board
     class_id: str  # 0x030200
     generation: str  # fermi kepler maxwell pascal volta turing ampere ada hopper blackwell unknown
-    name: str  # NVIDIA H100 80GB HBM3 from a loaded driver or our table, GH100 [H100 SXM5 80GB] from pci.ids
+    # NVIDIA H100 80GB HBM3 from a loaded driver or our table, GH100 [H100 SXM5 80GB] from pci.ids
+    name: str
     driver: str  # the kernel driver that has it: nvidia, nouveau, vfio-pci ...; empty for none
     numa_node: int  # -1 where the firmware does not say
     link_width: int  # lanes in use now; a GPU at rest may use fewer
     max_link_width: int  # lanes that the GPU can use
     link_speed: str  # 32.0 GT/s PCIe; a GPU at rest runs slower
     max_link_speed: str  # the highest that the GPU can do: 32.0 GT/s PCIe
-    is_vgpu: bool  # a part of a card, lent by a hypervisor: its subsystem id is one of NVIDIA's vGPU profiles
-    is_listed: bool  # False for a board of NVIDIA's own that is of a known GPU and in no list: new, or a new profile
+    # a part of a card, lent by a hypervisor: its subsystem id is one of NVIDIA's vGPU profiles
+    is_vgpu: bool
+    # False for a board of NVIDIA's own that is of a known GPU and in no list: new, or a new profile
+    is_listed: bool
 
     @property
     def ships_with_ecc(self) -> bool:
-        """Its model comes with ECC switched on: cards with HBM, and those for servers, by their names. Cards for
-        workstations have it off, where they have it (RTX A6000, RTX PRO 6000, RTX 4090); so had the Tesla M60, and
-        those for mining (CMP) and cars (DRIVE) have none.
+        """Its model comes with ECC switched on: cards with HBM, and those for servers, by their
+        names. Cards for workstations have it off, where they have it (RTX A6000, RTX PRO 6000, RTX
+        4090); so had the Tesla M60, and those for mining (CMP) and cars (DRIVE) have none.
         """
-        return bool(self.name) and self.generation != "maxwell" and not _OPTIONAL_ECC.search(self.name)
+        return (
+            bool(self.name) and self.generation != "maxwell" and not _OPTIONAL_ECC.search(self.name)
+        )
 
     @property
     def named_bytes(self) -> int:
-        """The memory that its name has (80GB HBM3), else 0. The name of a GH200 counts the memory of its CPU."""
+        """The memory that its name has (80GB HBM3), else 0. The name of a GH200 counts the memory
+        of its CPU.
+        """
         match = None if "GH200" in self.name else re.search(r"(?<!\d)(\d{1,6}) ?GB\b", self.name)
         return int(match[1]) << 30 if match else 0
 
     @property
     def modalias(self) -> str:
-        """What the kernel calls it, and packages name it by: pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00."""
+        """What the kernel calls it, and packages name it by:
+        pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00.
+        """
         vendor, _, board = self.subsystem.partition(":")
         device, one, other = (
-            f"{max(_parse_number(f'0x{part}'), 0):08X}" for part in (self.device_id[2:], vendor, board)
+            f"{max(_parse_number(f'0x{part}'), 0):08X}"
+            for part in (self.device_id[2:], vendor, board)
         )
         kind = self.class_id.removeprefix("0x").upper().rjust(6, "0")
         return f"pci:v000010DEd{device}sv{one}sd{other}bc{kind[:2]}sc{kind[2:4]}i{kind[4:]}"
@@ -91,7 +102,8 @@ class Gpu(Fact):
     def title(self) -> str:
         """What to call it: its name, else its device id."""
         title = self.name or f"NVIDIA device {self.device_id} ({self.generation} generation)"
-        is_vgpu = attempt(lambda: self.is_vgpu) is True  # a GPU that fell off the bus does not say what it is a part of
+        # a GPU that fell off the bus does not say what it is a part of
+        is_vgpu = attempt(lambda: self.is_vgpu) is True
         return f"vGPU of {title}" if is_vgpu and not re.search(r"-\d+[A-Z]", title) else title
 
 
@@ -105,12 +117,18 @@ class Gpus(Subject):
 
     @fact
     def nvswitches(self) -> int:
-        """NVSwitch functions on the PCI bus; the switches of HGX B200 and newer do not show there."""
-        return sum(_is_switch(self.reader, one.slot) for one in _of_class(self._functions, _SWITCH_CLASS))
+        """NVSwitch functions on the PCI bus; the switches of HGX B200 and newer do not show
+        there.
+        """
+        return sum(
+            _is_switch(self.reader, one.slot) for one in _of_class(self._functions, _SWITCH_CLASS)
+        )
 
     @fact
     def most(self) -> int:
-        """The GPUs and the PCI functions that may be one, of which vendor or class could not be read."""
+        """The GPUs and the PCI functions that may be one, of which vendor or class could not be
+        read.
+        """
         return sum(map(_may_be_gpu, self._functions))
 
     @fact
@@ -145,16 +163,21 @@ class Gpus(Subject):
 
     @property
     def open_alone(self) -> tuple[str, ...]:
-        """What here has no closed kernel module (NVIDIA's driver installation guide, "Kernel Modules")."""
+        """What here has no closed kernel module (NVIDIA's driver installation guide, "Kernel
+        Modules").
+        """
         grace = "hopper" in self.generations and self.is_on_grace
         blackwell = ("Blackwell",) if "blackwell" in self.generations else ()
         return (*(("Grace Hopper",) if grace else ()), *blackwell)
 
     @property
     def ours(self) -> tuple[Gpu, ...]:
-        """Those that a driver of this host has to drive, by slot: without the ones that are held for virtual machines,
-        unless all are."""
-        ours = keep_known(lambda gpu: () if is_vfio(str(get_raw(gpu, "driver"))) else (gpu,), self.devices)
+        """Those that a driver of this host has to drive, by slot: without the ones that are held
+        for virtual machines, unless all are.
+        """
+        ours = keep_known(
+            lambda gpu: () if is_vfio(str(get_raw(gpu, "driver"))) else (gpu,), self.devices
+        )
         return ours or self.devices
 
     @property
@@ -185,7 +208,11 @@ class Gpus(Subject):
     @property
     def unlisted(self) -> tuple[str, ...]:
         """Those of a known GPU whose board is in no list, with their PCI ids."""
-        return tuple(f"{gpu.title} ({gpu.device_id}, {gpu.subsystem})" for gpu in self.devices if not gpu.is_listed)
+        return tuple(
+            f"{gpu.title} ({gpu.device_id}, {gpu.subsystem})"
+            for gpu in self.devices
+            if not gpu.is_listed
+        )
 
     @property
     def summary(self) -> str:
@@ -204,7 +231,9 @@ def name_in(pci_ids: bytes, device: str, vendor: str = "10de") -> str:
     if start < 0:
         return ""
     end = re.compile(rb"\n[0-9a-fC]").search(pci_ids, start + 1)
-    found = pci_ids.find(b"\n\t" + device.encode() + b"  ", start, end.start() if end else len(pci_ids))
+    found = pci_ids.find(
+        b"\n\t" + device.encode() + b"  ", start, end.start() if end else len(pci_ids)
+    )
     if found < 0:
         return ""
     stop = pci_ids.find(b"\n", found + 1)
@@ -212,7 +241,9 @@ def name_in(pci_ids: bytes, device: str, vendor: str = "10de") -> str:
 
 
 def model_in(information: str) -> str:
-    """The model in /proc/driver/nvidia/gpus/SLOT/information, which is "Unknown" until a program opens the GPU."""
+    """The model in /proc/driver/nvidia/gpus/SLOT/information, which is "Unknown" until a program
+    opens the GPU.
+    """
     match = re.search(r"^Model:[ \t]*(\S(?:.*\S)?)[ \t]*$", information, re.MULTILINE)
     return match[1] if match and match[1] != "Unknown" else ""
 
@@ -247,7 +278,9 @@ def _is_switch(reader: Reader, slot: str) -> bool:
 
 
 def _read_gpus(reader: Reader, functions: Iterable[_Function]) -> tuple[Gpu, ...]:
-    """Without virtual functions: each is a part of a GPU that this host lends (vGPU); nvidia-smi does not list it."""
+    """Without virtual functions: each is a part of a GPU that this host lends (vGPU); nvidia-smi
+    does not list it.
+    """
     found = keep_known(
         lambda one: () if isinstance(reader.link(f"{DEVICES}/{one.slot}/physfn"), str) else (one,),
         _of_class(functions, *_GPU_CLASSES),
@@ -257,7 +290,10 @@ def _read_gpus(reader: Reader, functions: Iterable[_Function]) -> tuple[Gpu, ...
 
 
 def _read_gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str, str]]) -> Gpu:
-    device, subsystem = make_shared(read_pci, reader, slot, "device"), make_shared(_read_subsystem, reader, slot)
+    device, subsystem = (
+        make_shared(read_pci, reader, slot, "device"),
+        make_shared(_read_subsystem, reader, slot),
+    )
     board = make_shared(lambda: board_of(device(), subsystem()))
     return Gpu(
         slot=slot,
@@ -278,12 +314,17 @@ def _read_gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict
 
 
 def _read_subsystem(reader: Reader, slot: str) -> str:
-    vendor, board = (read_pci(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
+    vendor, board = (
+        read_pci(reader, slot, f"subsystem_{part}").removeprefix("0x")
+        for part in ("vendor", "device")
+    )
     return f"{vendor}:{board}" if vendor and board else ""
 
 
 def is_vfio(driver: str) -> bool:
-    """It holds a device for a virtual machine: vfio-pci, or one of its kin (nvgrace-gpu-vfio-pci)."""
+    """It holds a device for a virtual machine: vfio-pci, or one of its kin
+    (nvgrace-gpu-vfio-pci).
+    """
     return "vfio" in driver
 
 
@@ -298,21 +339,29 @@ def _read_node(reader: Reader, slot: str) -> int:
 
 
 def _read_names(reader: Reader, functions: Iterable[_Function]) -> dict[str, str]:
-    """Names by slot: from the loaded driver, else from the PCI ID list that is installed (our table knows more)."""
+    """Names by slot: from the loaded driver, else from the PCI ID list that is installed (our table
+    knows more).
+    """
     slots = known_items(one.slot for one in functions)
-    names = {slot: model_in(hint(reader, f"/proc/driver/nvidia/gpus/{slot}/information")) for slot in slots}
+    names = {
+        slot: model_in(hint(reader, f"/proc/driver/nvidia/gpus/{slot}/information"))
+        for slot in slots
+    }
     if all(names.values()):
         return names
     lists = (reader.read(path) for path in NAME_LISTS)
     known = next((content for content in lists if isinstance(content, bytes)), b"")
     for slot in slots:
-        names[slot] = names[slot] or name_in(known, read_pci(reader, slot, "device").removeprefix("0x"))
+        names[slot] = names[slot] or name_in(
+            known, read_pci(reader, slot, "device").removeprefix("0x")
+        )
     return names
 
 
 def read_pci(reader: Reader, slot: str, name: str) -> str:
-    """What sysfs has of a PCI function; empty where it has no such file, and of no function. Raises UnknownFact for one
-    that cannot be read: what is judged by it must not be judged by its absence."""
+    """What sysfs has of a PCI function; empty where it has no such file, and of no function. Raises
+    UnknownFact for one that cannot be read: what is judged by it must not be judged by its absence.
+    """
     return if_absent(read_line(reader, f"{DEVICES}/{slot}/{name}"), "") if slot else ""
 
 

@@ -1,10 +1,12 @@
 """nvidia-imex, which shares GPU memory between the nodes of an NVL rack (GB200, GB300).
 
-Sources: NVIDIA, IMEX Service Guide (the service checks the version of the loaded driver; IMEX_NODE_CONFIG_FILE of
-/etc/nvidia-imex/config.cfg names the list of the addresses of all nodes, one a line; a list can be for the whole NVLink
-domain, or written for each job); NVIDIA, GPU Operator documentation, ComputeDomains (pods run it, and the service of
-the host is switched off). Prologs of Slurm that write the list and restart the service: aws-parallelcluster-cookbook.
-Addresses of this host: /proc/net/fib_trie and /proc/net/if_inet6 (kernel: net/ipv4/fib_trie.c, net/ipv6/addrconf.c).
+Sources: NVIDIA, IMEX Service Guide (the service checks the version of the loaded driver;
+IMEX_NODE_CONFIG_FILE of /etc/nvidia-imex/config.cfg names the list of the addresses of all nodes,
+one a line; a list can be for the whole NVLink domain, or written for each job); NVIDIA, GPU
+Operator documentation, ComputeDomains (pods run it, and the service of the host is switched off).
+Prologs of Slurm that write the list and restart the service: aws-parallelcluster-cookbook.
+Addresses of this host: /proc/net/fib_trie and /proc/net/if_inet6 (kernel: net/ipv4/fib_trie.c,
+net/ipv6/addrconf.c).
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class Imex(Subject):
     """The service of this host."""
 
     # the GPUs are joined to those of other nodes by NVLinks
-    is_of_rack: bool = read_with(lambda self: any(is_of_rack(gpu.device_id) for gpu in self.facts.gpus.devices))
+    is_of_rack: bool = read_with(
+        lambda self: any(is_of_rack(gpu.device_id) for gpu in self.facts.gpus.devices)
+    )
     is_installed: bool = read_with(lambda self: bool(_find_versions(self.facts)))  # its package is
 
     @fact
@@ -58,14 +62,17 @@ class Imex(Subject):
         """`active`, failed, inactive ..."""
         return _read_state(self.reader, attempt(lambda: self._unit))
 
-    starts_at_boot: bool = read_with(lambda self: IMEX in self.facts.units.enabled)  # its unit is enabled
+    # its unit is enabled
+    starts_at_boot: bool = read_with(lambda self: IMEX in self.facts.units.enabled)
 
     @fact
     def is_per_job(self) -> bool:
         """Something starts it for each job: pods of Kubernetes, or a prolog of Slurm."""
         if self.facts.managers.kubelet or self.facts.managers.gpu_operator:
             return True
-        paths = [f"{folder}/{name}" for folder in _PROLOGS for name in names_in(self.reader, folder)]
+        paths = [
+            f"{folder}/{name}" for folder in _PROLOGS for name in names_in(self.reader, folder)
+        ]
         for _, content in read_texts(self.reader, SLURM_CONF):
             paths += [one for one in _SLURM_PROLOG.findall(content) if one.startswith("/")]
         return any("nvidia-imex" in content for _, content in read_texts(self.reader, paths))
@@ -99,7 +106,11 @@ class Imex(Subject):
     @property
     def is_set_up(self) -> bool:
         """It runs, is meant to, or has a list of nodes."""
-        return self.state in {"active", "failed", "activating"} or self.starts_at_boot or bool(self.nodes)
+        return (
+            self.state in {"active", "failed", "activating"}
+            or self.starts_at_boot
+            or bool(self.nodes)
+        )
 
 
 def parse_addresses(fib_trie: str, if_inet6: str) -> frozenset[str]:
@@ -147,15 +158,23 @@ def _names_this_host(reader: Reader, facts: Facts, nodes: Iterable[str]) -> bool
     if listed & names:
         return True
     if any(not _parse_address(one) for one in listed):
-        raise UnknownFact("the list of nodes has names, and which addresses these have is not asked")
-    own = attempt(lambda: parse_addresses(*(if_absent(read_text(reader, path), "") for path in (FIB_TRIE, IF_INET6))))
+        raise UnknownFact(
+            "the list of nodes has names, and which addresses these have is not asked"
+        )
+    own = attempt(
+        lambda: parse_addresses(
+            *(if_absent(read_text(reader, path), "") for path in (FIB_TRIE, IF_INET6))
+        )
+    )
     if isinstance(own, frozenset) and own:
         return bool(listed & own)
     if listed & ipv4_of_roce(reader):
         return True
     # Each address is in a subnet that a route reaches directly, or in a table of RoCE.
     subnets = derive(if_absent(read_text(reader, ROUTES), ""), ROUTES, parse_routes).values()
-    reached = {ip_network(subnet, strict=False) for own_subnets in subnets for subnet in own_subnets}
+    reached = {
+        ip_network(subnet, strict=False) for own_subnets in subnets for subnet in own_subnets
+    }
     sizes = {subnet.prefixlen for subnet in reached}
     around = (ip_network((one, size), strict=False) for one in listed for size in sizes)
     if not reached or not reached.isdisjoint(around):

@@ -1,7 +1,7 @@
 """What the NVIDIA driver itself says: nvidia-smi, and its lines in the kernel log of this boot.
 
-nvidia-smi loads the kernel module when it is not loaded, so it is asked only when it is, and never without a GPU on the
-PCI bus. What the two print is read in facts/gpu/nvidia_smi.py.
+nvidia-smi loads the kernel module when it is not loaded, so it is asked only when it is, and never
+without a GPU on the PCI bus. What the two print is read in facts/gpu/nvidia_smi.py.
 """
 
 from __future__ import annotations
@@ -53,11 +53,13 @@ OLD_JOURNAL = (
 )  # fmt: skip
 # A GPU that is about to be lost answers slowly, or never.
 _SMI_TIMEOUT_S = 30.0
-_NOT_ASKED = "nvidia-smi is not asked"  # begins the reason of a live host, where it would load or make something
+# begins the reason of a live host, where it would load or make something
+_NOT_ASKED = "nvidia-smi is not asked"
 HANGS = "nvidia-smi did not end within"  # host/process.py of a program that ran into its time limit
 # The control group of a job, which may have a part of the devices (ConstrainDevices).
 _JOB = regex(r"/slurm(?:(?!/slurm)\S)*/job_\d+")
-_TEGRA = "nvidia,tegra"  # in the names of a device tree (kernel: Documentation/devicetree/bindings/arm/tegra.yaml)
+# in the names of a device tree (kernel: Documentation/devicetree/bindings/arm/tegra.yaml)
+_TEGRA = "nvidia,tegra"
 _GRIDD = (
     "/usr/bin/nvidia-gridd", "/usr/lib/systemd/system/nvidia-gridd.service",
     "/lib/systemd/system/nvidia-gridd.service",
@@ -71,12 +73,16 @@ class Nvidia(Subject):
 
     @fact
     def smi(self) -> str:
-        """`answers` | refused | hangs | absent (no such program) | not asked (no GPU, or no module is loaded)."""
+        """`answers` | refused | hangs | absent (no such program) | not asked (no GPU, or no module
+        is loaded).
+        """
         return self._asked.smi
 
     @fact
     def smi_status(self) -> int:
-        """Its exit status: 0, or NVML's code (9 not loaded, 18 mismatch ...); -1 where it was not run."""
+        """Its exit status: 0, or NVML's code (9 not loaded, 18 mismatch ...); -1 where it was not
+        run.
+        """
         return self._asked.status
 
     @fact
@@ -86,7 +92,9 @@ class Nvidia(Subject):
 
     @fact
     def refusal(self) -> str:
-        """`not loaded`, mismatch, no devices, no library, gpu lost, no permission, other; empty for none."""
+        """`not loaded`, mismatch, no devices, no library, gpu lost, no permission, other; empty for
+        none.
+        """
         return self._asked.answer.refusal
 
     @fact
@@ -108,7 +116,8 @@ class Nvidia(Subject):
     def messages(self) -> tuple[str, ...]:
         """NVRM, Xid, SXid and nouveau lines of this boot's kernel log, newest last, 200 at most.
 
-        Raises UnknownFact with why they may not, or cannot, be read; without a GPU no one misses them.
+        Raises UnknownFact with why they may not, or cannot, be read; without a GPU no one misses
+        them.
         """
         if not _may_have_gpu(self.reader, self.facts):
             found = attempt(self.facts.kernel_log.lines, messages_in)
@@ -116,7 +125,9 @@ class Nvidia(Subject):
         try:
             return self.facts.kernel_log.certain(self.facts.kernel_log.lines(messages_in))
         except UnknownFact as unknown:
-            old = self.reader.query(OLD_JOURNAL) if unknown.reason.startswith(NOT_RECORDED) else None
+            old = (
+                self.reader.query(OLD_JOURNAL) if unknown.reason.startswith(NOT_RECORDED) else None
+            )
             if isinstance(old, Completed) and (found := messages_in(old.text)):
                 return found
             raise
@@ -128,7 +139,9 @@ class Nvidia(Subject):
 
     @fact
     def all_lost(self) -> str:
-        """What says that this host had GPUs in this boot, of which none is left; empty where it does not."""
+        """What says that this host had GPUs in this boot, of which none is left; empty where it
+        does not.
+        """
         return _all_lost(self.reader, self.facts, lambda: self.messages)
 
     @fact
@@ -158,7 +171,9 @@ class Nvidia(Subject):
 
     @fact
     def loses_links(self) -> bool:
-        """It asks for links of NVLink that its firmware tells nothing of, as before a known hang."""
+        """It asks for links of NVLink that its firmware tells nothing of, as before a known
+        hang.
+        """
         return any(LINKS_LOST in message for message in self.messages)
 
     @fact
@@ -174,11 +189,15 @@ class Nvidia(Subject):
     @fact
     def misfit(self) -> tuple[str, str]:
         """Why the kernel did not take the module, as `misfit_in`."""
-        return ("", "") if get_raw(self.facts.driver, "loaded_version") else misfit_in(self.messages)
+        return (
+            ("", "") if get_raw(self.facts.driver, "loaded_version") else misfit_in(self.messages)
+        )
 
     @fact
     def refused(self) -> str:
-        """Why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is loaded."""
+        """Why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is
+        loaded.
+        """
         return "" if get_raw(self.facts.driver, "loaded_version") else why_refused(self.messages)
 
     @fact
@@ -212,8 +231,9 @@ def _has_gpu(reader: Reader, facts: Facts) -> bool:
 
 
 def _may_have_gpu(reader: Reader, facts: Facts) -> bool:
-    """Whether nvidia-smi and the log are worth asking: a loaded driver is reason enough where the list of PCI devices
-    cannot be read."""
+    """Whether nvidia-smi and the log are worth asking: a loaded driver is reason enough where the
+    list of PCI devices cannot be read.
+    """
     try:
         return _has_gpu(reader, facts)
     except UnknownFact:
@@ -228,9 +248,18 @@ def _ask_smi(reader: Reader, facts: Facts) -> _Asked:
         return _Asked("not asked", -1, nothing, "there is no NVIDIA GPU")
     is_loaded = get_raw(facts.driver, "loaded_version") != ""
     # On a host it would load the module. A support file may hold its answer.
-    answer = reader.query(QUERY, timeout_s=_SMI_TIMEOUT_S) if is_loaded or reader.kind == "record" else ABSENT
+    answer = (
+        reader.query(QUERY, timeout_s=_SMI_TIMEOUT_S)
+        if is_loaded or reader.kind == "record"
+        else ABSENT
+    )
     if not is_loaded and not isinstance(answer, Completed):
-        return _Asked("not asked", -1, nothing, "nvidia-smi is not asked: the NVIDIA kernel module is not loaded")
+        return _Asked(
+            "not asked",
+            -1,
+            nothing,
+            "nvidia-smi is not asked: the NVIDIA kernel module is not loaded",
+        )
     if answer is ABSENT:
         return _Asked("absent", -1, nothing, _why_no_smi(facts))
     if isinstance(answer, Unreadable) and answer.reason.startswith(_NOT_ASKED):
@@ -249,21 +278,28 @@ def _why_no_smi(facts: Facts) -> str:
     try:
         if facts.managers.gpu_operator:
             return (
-                "the GPU Operator brings the driver, and no container of it shows nvidia-smi below /run/nvidia/driver"
+                "the GPU Operator brings the driver, and no container of it shows nvidia-smi below "
+                "/run/nvidia/driver"
             )
         if facts.managers.kubelet:
-            return "nvidia-smi is not here: what brings the driver of this Kubernetes node brings it too"
+            return (
+                "nvidia-smi is not here: what brings the driver of this Kubernetes node brings it "
+                "too"
+            )
     except UnknownFact:
         pass
     package = attempt(smi_package, facts)
     return (
-        f"nvidia-smi is not installed ({package if isinstance(package, str) and package else 'Ubuntu: nvidia-utils-N'})"
+        "nvidia-smi is not installed "
+        f"({package if isinstance(package, str) and package else 'Ubuntu: nvidia-utils-N'})"
     )
 
 
 def smi_package(facts: Facts) -> str:
-    """The package with nvidia-smi, of the archive that the installed driver is from; empty without packages. Names as
-    in package_roles.py; that NVIDIA's for Debian is nvidia-driver-cuda is from memory."""
+    """The package with nvidia-smi, of the archive that the installed driver is from; empty without
+    packages. Names as in package_roles.py; that NVIDIA's for Debian is nvidia-driver-cuda is from
+    memory.
+    """
     driver, home = facts.driver, home_of(facts)
     if not driver.branch:
         return ""
@@ -277,28 +313,38 @@ def smi_package(facts: Facts) -> str:
 
 
 def _find_silent(
-    reader: Reader, facts: Facts, asked: Callable[[], _Asked], messages: Callable[[], tuple[str, ...]]
+    reader: Reader,
+    facts: Facts,
+    asked: Callable[[], _Asked],
+    messages: Callable[[], tuple[str, ...]],
 ) -> tuple[SilentGpu, ...]:
-    """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are reported elsewhere."""
+    """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are
+    reported elsewhere.
+    """
     _has_gpu(reader, facts)  # raises where no driver runs
     devices = known_items(facts.gpus.devices)
     held = {gpu.slot for gpu in devices if get_raw(gpu, "driver") == "nvidia"}
     on_bus = {gpu.slot for gpu in devices}
     answer = attempt(lambda: asked().answer)
     if lacking_of(facts.gpus.devices) and isinstance(answer, SmiAnswer):
-        # What nvidia-smi lists is a GPU, also where the class of that PCI function could not be read.
+        # What nvidia-smi lists is a GPU, also where the class of that PCI function could not be
+        # read.
         shown = {gpu.slot for gpu in answer.gpus} & {*names_in(reader, DEVICES)}
         held, on_bus = held | shown, on_bus | shown
     return silent_gpus(answer, attempt(messages), held, on_bus, why_narrowed(reader, facts))
 
 
 def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
-    """Those that are held for virtual machines are none of this host. In a container what the log and /proc say is of
-    its host. That the driver is loaded tells nothing beside NVSwitches, for which it may be there, on a Tegra (Jetson),
-    whose GPU is no PCI device, and where people sit: they unplug a GPU, or switch that of a laptop off.
+    """Those that are held for virtual machines are none of this host. In a container what the log
+    and /proc say is of its host. That the driver is loaded tells nothing beside NVSwitches, for
+    which it may be there, on a Tegra (Jetson), whose GPU is no PCI device, and where people sit:
+    they unplug a GPU, or switch that of a laptop off.
     """
     devices = facts.gpus.devices
-    if not all(is_vfio(gpu.driver) for gpu in devices) or get_raw(facts.host, "is_container") is True:
+    if (
+        not all(is_vfio(gpu.driver) for gpu in devices)
+        or get_raw(facts.host, "is_container") is True
+    ):
         return ""
     log = attempt(messages)
     gone = find_gone(log)[0] if isinstance(log, tuple) else {}
@@ -310,11 +356,16 @@ def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ..
         return ""
     if _TEGRA in hint(reader, "/proc/device-tree/compatible") or _is_of_people(facts):
         return ""
-    return f"no GPU is left on the PCI bus, and there was one: the NVIDIA driver {loaded} does not load without"
+    return (
+        f"no GPU is left on the PCI bus, and there was one: the NVIDIA driver {loaded} does not "
+        "load without"
+    )
 
 
 def _is_of_people(facts: Facts) -> bool:
-    return attempt(lambda: facts.role.is_desktop) is True or get_raw(facts.role, "chassis") == "laptop"
+    return (
+        attempt(lambda: facts.role.is_desktop) is True or get_raw(facts.role, "chassis") == "laptop"
+    )
 
 
 def why_narrowed(reader: Reader, facts: Facts) -> str:
@@ -326,22 +377,33 @@ def why_narrowed(reader: Reader, facts: Facts) -> str:
     return ""
 
 
-def _is_vgpu(reader: Reader, facts: Facts, asked: Callable[[], _Asked], words: Callable[[], str]) -> bool:
-    """The PCI ids are those of a profile, NVIDIA's licence daemon is set up, the GPUs are called after a profile, or in
-    a virtual machine the driver does not know a GPU of a generation that it drives, and its board is in no list: a
-    listed one is a whole card that was passed through."""
+def _is_vgpu(
+    reader: Reader, facts: Facts, asked: Callable[[], _Asked], words: Callable[[], str]
+) -> bool:
+    """The PCI ids are those of a profile, NVIDIA's licence daemon is set up, the GPUs are called
+    after a profile, or in a virtual machine the driver does not know a GPU of a generation that it
+    drives, and its board is in no list: a listed one is a whole card that was passed through.
+    """
     if attempt(_has_gpu, reader, facts) is False:
         return False
     answer, is_profile = attempt(lambda: asked().answer), attempt(lambda: facts.gpus.is_vgpu)
     gpus = answer.gpus if isinstance(answer, SmiAnswer) else ()
-    if is_profile is True or any(is_vgpu_name(gpu.name) for gpu in gpus) or _is_set_up(reader, facts):
+    if (
+        is_profile is True
+        or any(is_vgpu_name(gpu.name) for gpu in gpus)
+        or _is_set_up(reader, facts)
+    ):
         return True
     if not _may_be_vm(facts):
         return False
     if not_in_release(words()) and _is_known_in_vm(facts):
         return True
-    if attempt(lambda: all(gpu.subsystem and gpu.is_listed for gpu in facts.gpus.devices)) is not True:
-        all_sure((is_profile, answer))  # a board that is in no list may be a vGPU, by what could not be read
+    if (
+        attempt(lambda: all(gpu.subsystem and gpu.is_listed for gpu in facts.gpus.devices))
+        is not True
+    ):
+        # a board that is in no list may be a vGPU, by what could not be read
+        all_sure((is_profile, answer))
     return False
 
 

@@ -1,8 +1,10 @@
-"""Which GPUs do not answer, and what says so: the kernel log, nvidia-smi, or that it leaves them out; pure.
+"""Which GPUs do not answer, and what says so: the kernel log, nvidia-smi, or that it leaves them
+out; pure.
 
 Sentences of the log: osapi.c and osinit.c in src/nvidia/arch/nvalloc/unix/src of
-github.com/NVIDIA/open-gpu-kernel-modules. At the probe the driver breaks them over three lines, and the first alone
-names the GPU (NVIDIA/NVSentinel issue 155); a module probes before it says that it is loaded (kernel-open/nvidia/nv.c).
+github.com/NVIDIA/open-gpu-kernel-modules. At the probe the driver breaks them over three lines, and
+the first alone names the GPU (NVIDIA/NVSentinel issue 155); a module probes before it says that it
+is loaded (kernel-open/nvidia/nv.c).
 """
 
 from __future__ import annotations
@@ -21,13 +23,19 @@ from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 _BUS = r"(?:PCI:)?([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
-_SENTENCE = regex(rf"NVRM: *GPU (?:at )?{_BUS}:? .*?(fallen off the bus|(?:RmInitA|rm_init_a)dapter failed.*)")
+_SENTENCE = regex(
+    rf"NVRM: *GPU (?:at )?{_BUS}:? .*?(fallen off the bus|(?:RmInitA|rm_init_a)dapter failed.*)"
+)
 _BEGINS = regex(rf"NVRM: *The NVIDIA GPU {_BUS}(?![0-9A-Fa-f])(.*)")
 # How what begins so may end: fallen off the bus, or a GPU that this driver does not take.
-_ENDS = regex(r"(fallen off the bus)|requires use of the|not supported by|supported through|will ignore")
+_ENDS = regex(
+    r"(fallen off the bus)|requires use of the|not supported by|supported through|will ignore"
+)
 # kernel_gsp.c, which numbers the GPU in its own way: GPU6 does not mean a slot.
 # The name of a program, which a user chooses, has 15 characters.
-_FIRMWARE_HANGS = regex(r"NVRM: (?!Xid ).{0,200}(?:heartbeat timed out|\*{5} GSP Timeout \*{5})", re.IGNORECASE)
+_FIRMWARE_HANGS = regex(
+    r"NVRM: (?!Xid ).{0,200}(?:heartbeat timed out|\*{5} GSP Timeout \*{5})", re.IGNORECASE
+)
 _XID = 79
 _GONE = "has fallen off the bus, as the kernel log says"
 
@@ -38,8 +46,8 @@ class SilentGpu(Fact):
 
     slot: str  # 0000:1b:00.0
     why: str  # what says so, as the rest of a sentence: has fallen off the bus (Xid 79)
-    # log (the kernel's), smi (nvidia-smi names it), left out (nvidia-smi shows others), firmware (the same, and the log
-    # has a firmware that hangs), not known (whether)
+    # log (the kernel's), smi (nvidia-smi names it), left out (nvidia-smi shows others), firmware
+    # (the same, and the log has a firmware that hangs), not known (whether)
     sign: str  # log | smi | left out | firmware | not known
     asks_reset: bool = False  # the last errors in the log are such that a reset of the GPU follows
 
@@ -50,16 +58,23 @@ class SilentGpu(Fact):
 
     @property
     def is_off_bus(self) -> bool:
-        """It is not reached any more; one of which nvidia-smi prints errors only may have hung by its firmware."""
-        return self.action != "RESET_GPU" and (self.sign not in {"smi", "firmware"} or says_lost(self.why))
+        """It is not reached any more; one of which nvidia-smi prints errors only may have hung by
+        its firmware.
+        """
+        return self.action != "RESET_GPU" and (
+            self.sign not in {"smi", "firmware"} or says_lost(self.why)
+        )
 
 
 def find_gone(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """By slot how the log has GPUs as gone from the bus since the driver was loaded last, and as not to be set up."""
+    """By slot how the log has GPUs as gone from the bus since the driver was loaded last, and as
+    not to be set up.
+    """
     gone: dict[str, str] = {}
     failed: dict[str, str] = {}
     at_probe: set[str] = set()  # gone at the probe of the load that comes next
-    begun: deque[str] = deque()  # GPUs whose sentence has not ended yet; the lines of two may be mixed
+    # GPUs whose sentence has not ended yet; the lines of two may be mixed
+    begun: deque[str] = deque()
     for message in messages:
         if is_load(message):
             gone = dict.fromkeys(at_probe, _GONE)
@@ -88,7 +103,9 @@ def _hangs_in_firmware(messages: Iterable[str]) -> bool:
     """The driver waited in vain for the processor of a GPU since it was loaded last."""
     hangs = False
     for message in messages:
-        hangs = not is_load(message) and (hangs or _FIRMWARE_HANGS.match(split_stamp(message)[1]) is not None)
+        hangs = not is_load(message) and (
+            hangs or _FIRMWARE_HANGS.match(split_stamp(message)[1]) is not None
+        )
     return hangs
 
 
@@ -99,20 +116,26 @@ def silent_gpus(
     on_bus: Collection[str],
     narrowed: str,
 ) -> tuple[SilentGpu, ...]:
-    """The GPUs that do not answer. One that does is not among them, whatever the log says of before.
+    """The GPUs that do not answer. One that does is not among them, whatever the log says of
+    before.
 
-    `expected` are the slots that the driver holds, `narrowed` is why nvidia-smi may show fewer of them to this process,
-    or empty. Raises UnknownFact if nothing is known of any.
+    `expected` are the slots that the driver holds, `narrowed` is why nvidia-smi may show fewer of
+    them to this process, or empty. Raises UnknownFact if nothing is known of any.
     """
     gone, failed = find_gone(messages) if isinstance(messages, tuple) else ({}, {})
     asked = resets_asked(messages) if isinstance(messages, tuple) else {}
     answering = {gpu.slot for gpu in answer.gpus} if isinstance(answer, SmiAnswer) else set()
-    found = {slot: SilentGpu(slot, why, "log") for slot, why in gone.items() if slot not in answering}
+    found = {
+        slot: SilentGpu(slot, why, "log") for slot, why in gone.items() if slot not in answering
+    }
     for slot, words in answer.lost.items() if isinstance(answer, SmiAnswer) else ():
         if slot not in answering:
             xid = asked.get(slot, 0) if not says_lost(words) else 0
             after = f", after Xid {xid}" if xid else ""
-            found.setdefault(slot, SilentGpu(slot, f"does not answer nvidia-smi: {words}{after}", "smi", bool(xid)))
+            found.setdefault(
+                slot,
+                SilentGpu(slot, f"does not answer nvidia-smi: {words}{after}", "smi", bool(xid)),
+            )
     if not isinstance(answer, SmiAnswer) or not answering:
         if not found:
             require_sure(messages)
@@ -121,7 +144,9 @@ def silent_gpus(
         unknown = f"nvidia-smi says {words} of the GPU at {slot}, and answers in part"
         found.setdefault(slot, SilentGpu(slot, unknown, "not known"))
     why_not = (
-        "" if answering <= set(on_bus) else "nvidia-smi calls GPUs otherwise than the PCI bus does, and shows fewer"
+        ""
+        if answering <= set(on_bus)
+        else "nvidia-smi calls GPUs otherwise than the PCI bus does, and shows fewer"
     )
     if why_not and len(answering) >= len(expected):
         expected = ()
@@ -131,7 +156,9 @@ def silent_gpus(
             found[slot] = SilentGpu(slot, unknown, "not known")
         else:
             lists = f"nvidia-smi lists {len(answering)} of {len(expected)}"
-            hangs = slot not in failed and isinstance(messages, tuple) and _hangs_in_firmware(messages)
+            hangs = (
+                slot not in failed and isinstance(messages, tuple) and _hangs_in_firmware(messages)
+            )
             why = "the firmware of a GPU hangs (GSP timeout)" if hangs else failed.get(slot, "")
             words = f"{lists}; kernel log: {why}" if why else lists
             sign = "firmware" if hangs else "left out"

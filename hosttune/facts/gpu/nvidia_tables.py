@@ -1,8 +1,9 @@
-"""What no machine tells by itself: GPU generations by PCI device id. Branches are in hosttune.facts.gpu.branch_table.
+"""What no machine tells by itself: GPU generations by PCI device id. Branches are in
+hosttune.facts.gpu.branch_table.
 
-Source: the PCI ID Project's list (pci-ids.ucw.cz), version 2026.08.22, vendor 10de, by the chip's code name;
-NVIDIA numbers a chip's products in one block. Only display and 3D controllers (class 03) are looked up: audio, USB and
-bridge functions of a card lie in other blocks.
+Source: the PCI ID Project's list (pci-ids.ucw.cz), version 2026.08.22, vendor 10de, by the chip's
+code name; NVIDIA numbers a chip's products in one block. Only display and 3D controllers (class 03)
+are looked up: audio, USB and bridge functions of a card lie in other blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Final
 
 # Oldest first. `fermi` means Fermi and everything before it; `unknown` is not in the order.
 GENERATIONS: Final = (
-    "fermi", "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell",
+    "fermi", "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper",
+    "blackwell",
 )  # fmt: skip
 
 # (first device id, last device id, generation), in order.

@@ -1,4 +1,5 @@
-"""What apt would install of the driver packages that `ubuntu-drivers` lists: their versions, and whose they are.
+"""What apt would install of the driver packages that `ubuntu-drivers` lists: their versions, and
+whose they are.
 
 A subject of its own, because it waits for `ubuntu-drivers`, and most hosts have no need of it.
 """
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 @frozen
 class Offers(Subject):
-    """The candidates (candidates.packages), the packages with their modules, and those with the modules of the running
-    kernel, by name, as apt knows them."""
+    """The candidates (candidates.packages), the packages with their modules, and those with the
+    modules of the running kernel, by name, as apt knows them.
+    """
 
     @fact
     def packages(self) -> Mapping[str, Offer]:
@@ -46,19 +48,26 @@ class Offers(Subject):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The version that apt would install, by package; what apt does not know or cannot install is not in it."""
-        return MappingProxyType({name: offer.candidate for name, offer in self.packages.items() if offer.candidate})
+        """The version that apt would install, by package; what apt does not know or cannot install
+        is not in it.
+        """
+        return MappingProxyType(
+            {name: offer.candidate for name, offer in self.packages.items() if offer.candidate}
+        )
 
 
 def _name_modules(candidate: str, release: str) -> str:
-    """The package with the prebuilt modules for one kernel, or the metapackage of a flavour of kernels:
-    linux-modules-nvidia-580-server-open-6.8.0-60-generic."""
+    """The package with the prebuilt modules for one kernel, or the metapackage of a flavour of
+    kernels: linux-modules-nvidia-580-server-open-6.8.0-60-generic.
+    """
     return f"linux-modules-nvidia-{candidate.removeprefix('nvidia-driver-')}-{release}"
 
 
 def _list_names(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
     """Their packages, and those with their modules."""
-    names = [name for candidate in candidates for name in (candidate.name, candidate.modules) if name]
+    names = [
+        name for candidate in candidates for name in (candidate.name, candidate.modules) if name
+    ]
     with suppress(UnknownFact):  # of an image no kernel runs
         names += [_name_modules(candidate.name, facts.kernel.release) for candidate in candidates]
     return names
@@ -74,9 +83,16 @@ def _at_next_boot(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
 
 
 def _find_unlisted(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
-    """The metapackages of prebuilt modules that candidates would have of which `ubuntu-drivers` tells no modules."""
+    """The metapackages of prebuilt modules that candidates would have of which `ubuntu-drivers`
+    tells no modules.
+    """
     try:
         kernels = select_metapackages(facts.packages.brought, facts.kernel.flavour)
     except UnknownFact:
         return []
-    return [_name_modules(one.name, kernel) for one in candidates if not one.modules for kernel in kernels]
+    return [
+        _name_modules(one.name, kernel)
+        for one in candidates
+        if not one.modules
+        for kernel in kernels
+    ]

@@ -1,12 +1,12 @@
-"""GPUs and accelerators of AMD and Intel, as the PCI bus shows them. The rules for GPUs are about NVIDIA's; of these
-only the driver that holds them and, of AMD's, the errors of memory are reported.
+"""GPUs and accelerators of AMD and Intel, as the PCI bus shows them. The rules for GPUs are about
+NVIDIA's; of these only the driver that holds them and, of AMD's, the errors of memory are reported.
 
-Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator), of which Intel's own
-are NPUs (drivers/accel/ivpu) and FPGAs; Gaudi is of Habana Labs. Graphics that a processor brings are left out: of the
-display classes 0300 and 0380 the models below count, and what has 8 GiB of its own (mem_info_vram_total of amdgpu).
-Errors: ras/umc_err_count (Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`. Memory in use: mem_info_vram_used
-(driver-misc.rst).
-Names are those of the models below, else of pci.ids(5).
+Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator), of
+which Intel's own are NPUs (drivers/accel/ivpu) and FPGAs; Gaudi is of Habana Labs. Graphics that a
+processor brings are left out: of the display classes 0300 and 0380 the models below count, and what
+has 8 GiB of its own (mem_info_vram_total of amdgpu). Errors: ras/umc_err_count
+(Documentation/gpu/amdgpu/ras.rst), `ue: 0` and `ce: 0`. Memory in use: mem_info_vram_used
+(driver-misc.rst). Names are those of the models below, else of pci.ids(5).
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ _DISPLAY, _3D, _ACCELERATOR = ("0x0300", "0x0380"), "0x0302", "0x1200"
 _OWN_MEMORY_BYTES = 8 << 30
 _NODES = ("/dev/kfd", "/dev/dri/")  # what programs compute and draw through on AMD's GPUs
 _MODELS = {
-    "0x738c": "Instinct MI100", "0x738e": "Instinct MI100", "0x7408": "Instinct MI250X", "0x740c": "Instinct MI250X",
-    "0x740f": "Instinct MI210", "0x74a0": "Instinct MI300A", "0x74a1": "Instinct MI300X", "0x74a2": "Instinct MI308X",
-    "0x74a5": "Instinct MI325X", "0x74b5": "Instinct MI300X VF", "0x74b9": "Instinct MI325X VF",
-    "0x75a0": "Instinct MI350X", "0x75a3": "Instinct MI355X", "0x0bd5": "Data Center GPU Max 1550",
-    "0x0bda": "Data Center GPU Max 1100", "0x56c0": "Data Center GPU Flex 170", "0x56c1": "Data Center GPU Flex 140",
-    "0x1020": "Gaudi 2", "0x1060": "Gaudi 3",
+    "0x738c": "Instinct MI100", "0x738e": "Instinct MI100", "0x7408": "Instinct MI250X",
+    "0x740c": "Instinct MI250X", "0x740f": "Instinct MI210", "0x74a0": "Instinct MI300A",
+    "0x74a1": "Instinct MI300X", "0x74a2": "Instinct MI308X", "0x74a5": "Instinct MI325X",
+    "0x74b5": "Instinct MI300X VF", "0x74b9": "Instinct MI325X VF", "0x75a0": "Instinct MI350X",
+    "0x75a3": "Instinct MI355X", "0x0bd5": "Data Center GPU Max 1550",
+    "0x0bda": "Data Center GPU Max 1100", "0x56c0": "Data Center GPU Flex 170",
+    "0x56c1": "Data Center GPU Flex 140", "0x1020": "Gaudi 2", "0x1060": "Gaudi 3",
 }  # fmt: skip
 _ERRORS = regex(r"ue: (\d{1,20})\s+ce: (\d{1,20})\s+(?:de: \d+\s*)?")
 
@@ -63,7 +64,8 @@ class OtherGpu(Fact):
     uncorrected: int  # errors of its memory since the driver was loaded; 0 where none are counted
     corrected: int  # the same of errors that were corrected
     memory_used_mib: int = 0  # of its own; 0 where the driver does not tell
-    fault: str = ""  # what its driver wrote to the kernel log and did not take back: a reset that failed ...
+    # what its driver wrote to the kernel log and did not take back: a reset that failed ...
+    fault: str = ""
 
 
 @frozen
@@ -119,16 +121,29 @@ def _find_gone(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
     faults = attempt(lambda: facts.device_log.amd_faults)
     there = names_in(reader, DEVICES) if isinstance(faults, Mapping) and faults else ()
     return tuple(
-        OtherGpu(slot, "AMD", "", "AMD GPU, which is on the PCI bus no more,", "amdgpu", 0, 0, fault=fault)
+        OtherGpu(
+            slot,
+            "AMD",
+            "",
+            "AMD GPU, which is on the PCI bus no more,",
+            "amdgpu",
+            0,
+            0,
+            fault=fault,
+        )
         for slot, fault in (faults.items() if isinstance(faults, Mapping) else ())
         if slot not in there
     )
 
 
 def _read_devices(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
-    vendors = {slot: read_line(reader, f"{DEVICES}/{slot}/vendor") for slot in names_in(reader, DEVICES)}
+    vendors = {
+        slot: read_line(reader, f"{DEVICES}/{slot}/vendor") for slot in names_in(reader, DEVICES)
+    }
     found = {
-        slot: _VENDORS[vendor] for slot, vendor in vendors.items() if isinstance(vendor, str) and vendor in _VENDORS
+        slot: _VENDORS[vendor]
+        for slot, vendor in vendors.items()
+        if isinstance(vendor, str) and vendor in _VENDORS
     }
     return tuple(
         _read_gpu(reader, facts, slot, vendor, str(vendors[slot]))
@@ -161,14 +176,16 @@ def _read_gpu(reader: Reader, facts: Facts, slot: str, vendor: str, vendor_id: s
         driver=lazy(driver_of, reader, slot),
         uncorrected=lazy(lambda: errors()[0]),
         corrected=lazy(lambda: errors()[1]),
-        memory_used_mib=lazy(lambda: if_absent(read_integer(reader, f"{DEVICES}/{slot}/mem_info_vram_used"), 0) >> 20),
+        memory_used_mib=lazy(
+            lambda: if_absent(read_integer(reader, f"{DEVICES}/{slot}/mem_info_vram_used"), 0) >> 20
+        ),
         fault=lazy(_find_fault, reader, facts, slot),
     )
 
 
 def _find_fault(reader: Reader, facts: Facts, slot: str) -> str:
-    """One that a virtual machine has now (vfio-pci) is that machine's. That the driver could not set it up counts where
-    it has not got it since; and that it has none is proven without the log.
+    """One that a virtual machine has now (vfio-pci) is that machine's. That the driver could not
+    set it up counts where it has not got it since; and that it has none is proven without the log.
     """
     driver = driver_of(reader, slot)
     if driver == "amdgpu":

@@ -1,11 +1,13 @@
-"""What Ubuntu's packages say of NVIDIA's driver branches: of which kind each is, and which of the GPUs here each
-package drives. Where they say nothing, the table counts (hosttune.facts.gpu.branches).
+"""What Ubuntu's packages say of NVIDIA's driver branches: of which kind each is, and which of the
+GPUs here each package drives. Where they say nothing, the table counts
+(hosttune.facts.gpu.branches).
 
-Source: the control fields `Support:` (LTSB, PB, NFB, Legacy) and `Modaliases:` (deb-control(5) knows neither; Ubuntu's
-nvidia-graphics-drivers writes them, and ubuntu-drivers-common, UbuntuDrivers/detect.py, reads them so), as `apt-cache
-show` prints them: of the version that apt would install. A driver package without Modaliases is an empty step to the
-one that it depends on (nvidia-driver-615, nvidia-driver-570-server). Modaliases tell what a branch drives, not with
-which kind of module: those of the closed 580 name Blackwell, which has no closed module.
+Source: the control fields `Support:` (LTSB, PB, NFB, Legacy) and `Modaliases:` (deb-control(5)
+knows neither; Ubuntu's nvidia-graphics-drivers writes them, and ubuntu-drivers-common,
+UbuntuDrivers/detect.py, reads them so), as `apt-cache show` prints them: of the version that apt
+would install. A driver package without Modaliases is an empty step to the one that it depends on
+(nvidia-driver-615, nvidia-driver-570-server). Modaliases tell what a branch drives, not with which
+kind of module: those of the closed 580 name Blackwell, which has no closed module.
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Completed, Reader
 
-QUERY: Final = ("apt-cache", "--no-all-versions", "show", "nvidia-driver-*", "nvidia-fabricmanager-*")
+QUERY: Final = (
+    "apt-cache",
+    "--no-all-versions",
+    "show",
+    "nvidia-driver-*",
+    "nvidia-fabricmanager-*",
+)
 _TIMEOUT_S = 60.0  # apt reads all of its lists for it
 _LONGEST = 256  # characters of one alias: a modalias has some 60
 _DRIVER = regex(r"nvidia-driver-(\d{3})(-server)?(-open)?")
@@ -37,7 +45,9 @@ _WILD = regex(r"[*?\[]")
 
 @frozen
 class BranchPackage(Fact):
-    """A driver package, or a Fabric Manager, as apt's lists have the version that it would install."""
+    """A driver package, or a Fabric Manager, as apt's lists have the version that it would
+    install.
+    """
 
     name: str  # nvidia-driver-580-server-open
     branch: int  # 580, 570 ...
@@ -66,12 +76,18 @@ class Packaging(Fact):
 
     def of(self, number: int) -> tuple[BranchPackage, ...]:
         """The driver packages of a branch that are no empty steps, by name."""
-        found = (one for one in self.packages.values() if one.branch == number and _DRIVER.fullmatch(one.name))
+        found = (
+            one
+            for one in self.packages.values()
+            if one.branch == number and _DRIVER.fullmatch(one.name)
+        )
         return tuple(sorted((one for one in found if one.tells), key=lambda one: one.name))
 
 
 def parse_stanzas(shown: str) -> Iterator[dict[str, str]]:
-    """The fields of each stanza that `apt-cache show` prints; lines that go on (deb-control(5)) are joined."""
+    """The fields of each stanza that `apt-cache show` prints; lines that go on (deb-control(5)) are
+    joined.
+    """
     for block in re.split(r"\n[ \t]*\n", shown):
         fields: dict[str, str] = {}
         name, parts = "", list[str]()
@@ -97,20 +113,24 @@ def aliases_in(field: str) -> tuple[str, ...]:
 
 
 def match_devices(aliases: tuple[str, ...], devices: Mapping[str, str]) -> tuple[str, ...]:
-    """The slots of the devices (slot -> modalias) that one of these patterns names, whatever the case. Compiling a
-    pattern takes long, so only those are tried whose beginning fits."""
+    """The slots of the devices (slot -> modalias) that one of these patterns names, whatever the
+    case. Compiling a pattern takes long, so only those are tried whose beginning fits.
+    """
     wanted = {slot: modalias.lower() for slot, modalias in devices.items()}
     patterns = [(one := alias.lower(), _WILD.split(one, maxsplit=1)[0]) for alias in aliases]
     return tuple(
         slot
         for slot, modalias in wanted.items()
-        if any(modalias.startswith(start) and fits_glob(modalias, alias) for alias, start in patterns)
+        if any(
+            modalias.startswith(start) and fits_glob(modalias, alias) for alias, start in patterns
+        )
     )
 
 
 def parse_show(shown: str, devices: Mapping[str, str]) -> Mapping[str, BranchPackage]:
-    """The packages that `apt-cache show` prints, by name; `devices` is slot -> modalias. The first stanza of a name
-    counts; names that are no driver's are passed over."""
+    """The packages that `apt-cache show` prints, by name; `devices` is slot -> modalias. The first
+    stanza of a name counts; names that are no driver's are passed over.
+    """
     found: dict[str, BranchPackage] = {}
     for fields in parse_stanzas(shown):
         name = fields.get("Package", "")
@@ -135,9 +155,13 @@ def parse_show(shown: str, devices: Mapping[str, str]) -> Mapping[str, BranchPac
 
 
 def _step(depends: str) -> str:
-    """The package that an empty step leads to: another of its kind, and the only one that it depends on."""
+    """The package that an empty step leads to: another of its kind, and the only one that it
+    depends on.
+    """
     name = depends.partition(" ")[0]
-    return name if "," not in depends and (_DRIVER.fullmatch(name) or _FABRIC.fullmatch(name)) else ""
+    return (
+        name if "," not in depends and (_DRIVER.fullmatch(name) or _FABRIC.fullmatch(name)) else ""
+    )
 
 
 def _find_branch_packages(reader: Reader, facts: Facts) -> Mapping[str, BranchPackage]:
@@ -153,5 +177,6 @@ def _find_branch_packages(reader: Reader, facts: Facts) -> Mapping[str, BranchPa
 def _why_nothing(answer: Completed) -> str:
     error = next((line for line in answer.errors.splitlines() if line.startswith("E: ")), "")
     return (
-        f"apt's lists have no driver of NVIDIA's{f' ({error})' if error and 'No packages found' not in error else ''}"
+        "apt's lists have no driver of "
+        f"NVIDIA's{f' ({error})' if error and 'No packages found' not in error else ''}"
     )

@@ -1,4 +1,5 @@
-"""Parameters of the NVIDIA kernel modules: those in force, and the files that set them at the next load.
+"""Parameters of the NVIDIA kernel modules: those in force, and the files that set them at the next
+load.
 
 Sources: those of `module_options`, which knows them for any module, and NVIDIA's README.
 """
@@ -43,7 +44,8 @@ class ModuleOption(Fact):
     path: str  # the file that sets it
     live: str  # what is in force; empty where the driver does not tell
     wins: bool  # no later file sets the same parameter
-    way_over: str  # what a person does so that it counts, where another file sets the same parameter later
+    # what a person does so that it counts, where another file sets the same parameter later
+    way_over: str
 
     @property
     def is_in_force(self) -> bool:
@@ -108,8 +110,12 @@ class Parameters(Subject):
 
     @fact
     def hmm(self) -> bool:
-        """The uvm module lets GPUs use any memory of a process (Heterogeneous Memory Management)."""
-        is_off = attempt(read_text, self.reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
+        """The uvm module lets GPUs use any memory of a process (Heterogeneous Memory
+        Management).
+        """
+        is_off = attempt(
+            read_text, self.reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm"
+        )
         if not isinstance(is_off, str):
             raise UnknownFact("the nvidia_uvm module does not tell")
         return is_off.strip() in {"N", "0"}
@@ -135,7 +141,9 @@ class Parameters(Subject):
     @property
     def overruled(self) -> tuple[str, ...]:
         """What a later file says otherwise."""
-        return tuple(f"{one.shown} is overruled by {by.path} ({by.value})" for one, by in self._contested)
+        return tuple(
+            f"{one.shown} is overruled by {by.path} ({by.value})" for one, by in self._contested
+        )
 
     @property
     def ways_out(self) -> tuple[str, ...]:
@@ -155,7 +163,11 @@ def _way_over(option: OptionLine, by: OptionLine, facts: Facts) -> str:
     """An administrator's own two lines need no third one."""
     line = f"`options {option.module} {option.key}={option.given.value}`"
     owners = facts.file_owners
-    return "leave one of the two lines" if owners[by.given.path].decides else way_over(by.given, MODPROBE, owners, line)
+    return (
+        "leave one of the two lines"
+        if owners[by.given.path].decides
+        else way_over(by.given, MODPROBE, owners, line)
+    )
 
 
 def _read_live(reader: Reader, option: OptionLine) -> str:

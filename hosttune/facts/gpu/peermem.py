@@ -1,7 +1,9 @@
-"""Whether network cards can read and write GPU memory (GPUDirect RDMA): by DMA-BUF, or by nvidia_peermem.
+"""Whether network cards can read and write GPU memory (GPUDirect RDMA): by DMA-BUF, or by
+nvidia_peermem.
 
-Sources: /sys/class/infiniband (kernel: Documentation/ABI/stable/sysfs-class-infiniband), modules-load.d(5),
-modules.dep(5); NVIDIA's GPU Operator and CUDA documentation (DMA-BUF needs Linux 5.12, the open module and CUDA 11.7).
+Sources: /sys/class/infiniband (kernel: Documentation/ABI/stable/sysfs-class-infiniband),
+modules-load.d(5), modules.dep(5); NVIDIA's GPU Operator and CUDA documentation (DMA-BUF needs Linux
+5.12, the open module and CUDA 11.7).
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _CLASS = "/sys/class/infiniband"
-_UMAD = ("/sys/module/ib_umad", "/sys/class/infiniband_mad")  # the class is there also where it is built in
+# the class is there also where it is built in
+_UMAD = ("/sys/module/ib_umad", "/sys/class/infiniband_mad")
 _MLX5 = "/sys/module/mlx5_ib"
 _NAME = regex(r"nvidia[-_]peermem|nv_peer_mem")
 _MODULES = ("nvidia_peermem", "nv_peer_mem")
 _FILE = regex(r"/([\w-]{1,64})\.ko(?=[.:\s]|$)", re.MULTILINE)
-IB_MODULES = ("mlx5_ib", "ib_umad")  # Fabric Manager opens the umad and issm devices of the mlx5 functions
+# Fabric Manager opens the umad and issm devices of the mlx5 functions
+IB_MODULES = ("mlx5_ib", "ib_umad")
 _FIRST_DMABUF = (5, 12)
 
 
@@ -44,16 +48,21 @@ class Peermem(Subject):
 
     devices: tuple[RdmaDevice, ...] = read_with(lambda self: _read_devices(self.reader))  # by name
     # nvidia_peermem, or the older nv_peer_mem
-    is_loaded: bool = read_with(lambda self: any(is_there(self.reader, f"/sys/module/{name}") for name in _MODULES))
+    is_loaded: bool = read_with(
+        lambda self: any(is_there(self.reader, f"/sys/module/{name}") for name in _MODULES)
+    )
 
     @fact
     def is_used(self) -> bool:
         """ib_core, which the cards' drivers share, has taken it.
 
-        `holders` of a module are those that use it (kernel: sysfs of modules); where ib_core is built in it has none.
+        `holders` of a module are those that use it (kernel: sysfs of modules); where ib_core is
+        built in it has none.
         """
         holders = self.reader.list("/sys/module/ib_core/holders")
-        return holders is ABSENT or any(name in require_known(holders, "the holders of ib_core") for name in _MODULES)
+        return holders is ABSENT or any(
+            name in require_known(holders, "the holders of ib_core") for name in _MODULES
+        )
 
     # the file that has it loaded at boot; empty for none
     at_boot: str = read_with(lambda self: _at_boot(self.reader))
@@ -61,13 +70,17 @@ class Peermem(Subject):
     @fact
     def is_available(self) -> bool:
         """The running kernel has the module."""
-        listed = if_absent(read_text(self.reader, f"/lib/modules/{self.facts.kernel.release}/modules.dep"), "")
+        listed = if_absent(
+            read_text(self.reader, f"/lib/modules/{self.facts.kernel.release}/modules.dep"), ""
+        )
         return re.search(r"/nvidia[-_]peermem\.ko[.\w]*:", listed) is not None
 
     @fact
     def has_mlx5(self) -> bool:
         """mlx5_ib, which makes RDMA devices of ConnectX functions."""
-        return is_there(self.reader, _MLX5) or any(one.driver.startswith("mlx5") for one in _read_devices(self.reader))
+        return is_there(self.reader, _MLX5) or any(
+            one.driver.startswith("mlx5") for one in _read_devices(self.reader)
+        )
 
     # ib_umad, by which Fabric Manager reaches the NVSwitches of HGX B200 and newer
     has_umad: bool = read_with(lambda self: any(is_there(self.reader, path) for path in _UMAD))
@@ -94,12 +107,19 @@ class Peermem(Subject):
     @property
     def mellanox(self) -> tuple[str, ...]:
         """The names of the cards that nvidia_peermem works with."""
-        return tuple(device.name for device in self.devices if device.driver.startswith(("mlx4", "mlx5")))
+        return tuple(
+            device.name for device in self.devices if device.driver.startswith(("mlx4", "mlx5"))
+        )
 
 
 def _read_devices(reader: Reader) -> tuple[RdmaDevice, ...]:
-    links = ((name, reader.link(f"{_CLASS}/{name}/device/driver")) for name in names_in(reader, _CLASS))
-    return tuple(RdmaDevice(name, link.rsplit("/", 1)[-1] if isinstance(link, str) else "") for name, link in links)
+    links = (
+        (name, reader.link(f"{_CLASS}/{name}/device/driver")) for name in names_in(reader, _CLASS)
+    )
+    return tuple(
+        RdmaDevice(name, link.rsplit("/", 1)[-1] if isinstance(link, str) else "")
+        for name, link in links
+    )
 
 
 def _at_boot(reader: Reader) -> str:

@@ -1,10 +1,13 @@
-"""The boards on which NVLinks join GPUs, one row for each kind: its links, its NVSwitches, its sizes, its daemons.
+"""The boards on which NVLinks join GPUs, one row for each kind: its links, its NVSwitches, its
+sizes, its daemons.
 
-All that differs between these generations is here, so a new one is one row. `tests/unit/test_facts_platforms.py` fails
-if a row lacks a daemon, a size, a machine of gpu-counts.tsv or a board of gpu-boards.tsv.
+All that differs between these generations is here, so a new one is one row.
+`tests/unit/test_facts_platforms.py` fails if a row lacks a daemon, a size, a machine of
+gpu-counts.tsv or a board of gpu-boards.tsv.
 
-Sources: PCI ID Project (ids); NVIDIA, Fabric Manager User Guide (NVSwitches of HGX boards, nvlsm since B200); NVIDIA,
-IMEX Service Guide (GB200 NVL72); links and speeds as in hosttune.facts.gpu.nvlink.
+Sources: PCI ID Project (ids); NVIDIA, Fabric Manager User Guide (NVSwitches of HGX boards, nvlsm
+since B200); NVIDIA, IMEX Service Guide (GB200 NVL72); links and speeds as in
+hosttune.facts.gpu.nvlink.
 """
 
 from __future__ import annotations
@@ -50,25 +53,52 @@ PLATFORMS: Final = (
     Platform("HGX-2", ("0x1db8",), 6, 25.781, Switches.PCI, (8, 16), 6, _MANAGED),
     Platform("HGX A100", ("0x20b0", "0x20b2"), 12, 25.0, Switches.PCI, (4, 8, 16), 6, _MANAGED),
     # A100 of 64 GB that was made to order; A800
-    Platform("HGX A800", ("0x20b3", "0x20bd", "0x20f3"), 0, 0.0, Switches.PCI, (4, 8, 16), 6, _MANAGED),
-    Platform("HGX H100", ("0x2330", "0x2335", "0x2339"), 18, 26.562, Switches.PCI, (4, 8), 4, _MANAGED),
+    Platform(
+        "HGX A800", ("0x20b3", "0x20bd", "0x20f3"), 0, 0.0, Switches.PCI, (4, 8, 16), 6, _MANAGED
+    ),
+    Platform(
+        "HGX H100", ("0x2330", "0x2335", "0x2339"), 18, 26.562, Switches.PCI, (4, 8), 4, _MANAGED
+    ),
     # H800, H20, H20-3e, H100 of 64 GB
-    Platform("HGX H20", ("0x2324", "0x2329", "0x232c", "0x2337"), 0, 0.0, Switches.PCI, (4, 8), 4, _MANAGED),
+    Platform(
+        "HGX H20",
+        ("0x2324", "0x2329", "0x232c", "0x2337"),
+        0,
+        0.0,
+        Switches.PCI,
+        (4, 8),
+        4,
+        _MANAGED,
+    ),
     Platform("GH200", ("0x2342",), 0, 0.0, Switches.NONE, (4,), has_grace=True),
-    Platform("HGX B200", ("0x2901",), 18, 53.125, Switches.BRIDGES, (8,), 0, (FABRIC_MANAGER, NVLSM)),
-    Platform("HGX B300", ("0x3182",), 18, 53.125, Switches.BRIDGES, (8,), 0, (FABRIC_MANAGER, NVLSM)),
-    Platform("GB200 NVL72", ("0x2941",), 18, 53.125, Switches.RACK, (4,), 0, (IMEX,), has_grace=True),
-    Platform("GB300 NVL72", ("0x31c2",), 18, 53.125, Switches.RACK, (4,), 0, (IMEX,), has_grace=True),
-)  # fmt: skip
-_BY_DEVICE: Final[Mapping[str, Platform]] = {device: one for one in PLATFORMS for device in one.devices}
-# GPUs with Grace that are on none of these boards, or whose board is not known: GH200 of 144 GB, more of GB300.
+    Platform(
+        "HGX B200", ("0x2901",), 18, 53.125, Switches.BRIDGES, (8,), 0, (FABRIC_MANAGER, NVLSM)
+    ),
+    Platform(
+        "HGX B300", ("0x3182",), 18, 53.125, Switches.BRIDGES, (8,), 0, (FABRIC_MANAGER, NVLSM)
+    ),
+    Platform(
+        "GB200 NVL72", ("0x2941",), 18, 53.125, Switches.RACK, (4,), 0, (IMEX,), has_grace=True
+    ),
+    Platform(
+        "GB300 NVL72", ("0x31c2",), 18, 53.125, Switches.RACK, (4,), 0, (IMEX,), has_grace=True
+    ),
+)
+_BY_DEVICE: Final[Mapping[str, Platform]] = {
+    device: one for one in PLATFORMS for device in one.devices
+}
+# GPUs with Grace that are on none of these boards, or whose board is not known: GH200 of 144 GB,
+# more of GB300.
 _MORE_GRACE: Final = frozenset({"0x2345", "0x2348", "0x31c3"})
-# GB100 and GB110 (PCI ID Project): B200, B300 and their kin, which come with NVSwitches. Also those of no row yet.
+# GB100 and GB110 (PCI ID Project): B200, B300 and their kin, which come with NVSwitches. Also those
+# of no row yet.
 _SWITCHED: Final = ((0x2900, 0x29FF), (0x3180, 0x31FF))
 
 
 def platform_of(device_id: str) -> Platform | None:
-    """The board of a GPU by its PCI device id (0x2330); None for a card, and for what is not known."""
+    """The board of a GPU by its PCI device id (0x2330); None for a card, and for what is not
+    known.
+    """
     return _BY_DEVICE.get(device_id.lower())
 
 
@@ -79,7 +109,9 @@ def has_grace(device_id: str) -> bool:
 
 
 def is_switched(device_id: str) -> bool:
-    """Whether a GPU of this PCI device id (0x2901) comes with NVSwitches that do not show on the PCI bus as such."""
+    """Whether a GPU of this PCI device id (0x2901) comes with NVSwitches that do not show on the
+    PCI bus as such.
+    """
     number = int(device_id, 16) if device_id.startswith("0x") and device_id[2:].isalnum() else -1
     return any(first <= number <= last for first, last in _SWITCHED)
 
@@ -87,9 +119,15 @@ def is_switched(device_id: str) -> bool:
 def is_of_rack(device_id: str) -> bool:
     """Whether the NVSwitches of a GPU of this PCI device id are in trays of their own."""
     found = platform_of(device_id)
-    return found.switches is Switches.RACK if found else is_switched(device_id) and has_grace(device_id)
+    return (
+        found.switches is Switches.RACK
+        if found
+        else is_switched(device_id) and has_grace(device_id)
+    )
 
 
 def is_bridged(device_id: str) -> bool:
-    """Whether a host reaches the NVSwitches of a GPU of this PCI device id through ConnectX functions."""
+    """Whether a host reaches the NVSwitches of a GPU of this PCI device id through ConnectX
+    functions.
+    """
     return is_switched(device_id) and not is_of_rack(device_id)

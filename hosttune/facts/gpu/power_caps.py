@@ -1,8 +1,9 @@
-"""What sets the power limit of GPUs at boot: a unit, a script that a unit starts, a crontab of root's, rc.local, or the
-configuration of LACT.
+"""What sets the power limit of GPUs at boot: a unit, a script that a unit starts, a crontab of
+root's, rc.local, or the configuration of LACT.
 
-Sources: nvidia-smi(1), -pl and --power-limit; `dcgmi config --set -P` of the DCGM user guide; systemd.service(5),
-ExecStart=; crontab(5); power_cap of LACT's configuration (github.com/ilya-zlobintsev/LACT, docs/CONFIG.md).
+Sources: nvidia-smi(1), -pl and --power-limit; `dcgmi config --set -P` of the DCGM user guide;
+systemd.service(5), ExecStart=; crontab(5); power_cap of LACT's configuration
+(github.com/ilya-zlobintsev/LACT, docs/CONFIG.md).
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class PowerCap(Fact):
 class PowerCaps(Subject):
     """All that is found; what cannot be read is left out."""
 
-    all: tuple[PowerCap, ...] = read_with(lambda self: tuple(dict.fromkeys(_find(self.reader, self.facts))))
+    all: tuple[PowerCap, ...] = read_with(
+        lambda self: tuple(dict.fromkeys(_find(self.reader, self.facts)))
+    )
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -60,8 +63,8 @@ class PowerCaps(Subject):
 
 
 def caps_in(content: str) -> tuple[int, ...]:
-    """The limits, in watts, that commands of a text set; 0 for one of a variable, or for some GPUs only.
-    Comments set none.
+    """The limits, in watts, that commands of a text set; 0 for one of a variable, or for some GPUs
+    only. Comments set none.
     """
     lines = (line for line in content.splitlines() if not line.lstrip().startswith("#"))
     found = (one for line in lines for one in _SETS.finditer(line))
@@ -69,7 +72,10 @@ def caps_in(content: str) -> tuple[int, ...]:
 
 
 def _find(reader: Reader, facts: Facts) -> Iterator[PowerCap]:
-    for one in (*boot_commands(reader, facts, _started_units(facts)), *_cron_commands(reader, facts)):
+    for one in (
+        *boot_commands(reader, facts, _started_units(facts)),
+        *_cron_commands(reader, facts),
+    ):
         yield from (PowerCap(one.path, watts) for watts in caps_in(one.text))
     for line in hint(reader, _LACT).splitlines():
         if found := _OF_LACT.match(line):
@@ -80,7 +86,9 @@ def _started_units(facts: Facts) -> frozenset[str]:
     """The services that a boot starts, by themselves or by a timer of their name."""
     enabled = attempt(lambda: facts.units.enabled)
     names = enabled if isinstance(enabled, frozenset) else frozenset[str]()
-    return names | {f"{name.removesuffix('.timer')}.service" for name in names if name.endswith(".timer")}
+    return names | {
+        f"{name.removesuffix('.timer')}.service" for name in names if name.endswith(".timer")
+    }
 
 
 def _cron_commands(reader: Reader, facts: Facts) -> Iterator[StartedText]:

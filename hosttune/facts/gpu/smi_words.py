@@ -1,8 +1,9 @@
 """The words that nvidia-smi has in the place of a value, for every reader of its output; pure.
 
-Sources: the texts of nvmlErrorString for nvmlReturn_t (NVML API reference; nvidia-ml-py, NVMLError), which nvidia-smi
-prints in brackets in CSV and bare elsewhere; ERR! in its table and of a lost GPU; `GPU requires reset` is how newer
-drivers spell `GPU requires restart`. A driver may spell others: what is in brackets is a word, whatever it says.
+Sources: the texts of nvmlErrorString for nvmlReturn_t (NVML API reference; nvidia-ml-py,
+NVMLError), which nvidia-smi prints in brackets in CSV and bare elsewhere; ERR! in its table and of
+a lost GPU; `GPU requires reset` is how newer drivers spell `GPU requires restart`. A driver may
+spell others: what is in brackets is a word, whatever it says.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ _ABSENT = frozenset({
 })  # fmt: skip
 _DENIED = frozenset({"insufficient permissions", "the operating system has blocked the request"})
 _ERRORS = frozenset({
-    "err!", "unknown error", "uninitialized", "invalid argument", "already initialized", "not found",
-    "insufficient size", "insufficient external power", "driver not loaded", "timeout", "interrupt request issue",
-    "nvml shared library not found", "function not found", "corrupted inforom",
-    "rm has detected an nvml/rm version mismatch", "driver/library version mismatch", "in use by another client",
-    "insufficient memory", "no data", "insufficient resources", "frequency not supported", "argument version mismatch",
-    "not ready", "the system is not ready for the request", "gpu not found", "no gpus were found", "invalid state",
-    "reset type not supported", "unknown internal error", "internal error",
+    "err!", "unknown error", "uninitialized", "invalid argument", "already initialized",
+    "not found", "insufficient size", "insufficient external power", "driver not loaded", "timeout",
+    "interrupt request issue", "nvml shared library not found", "function not found",
+    "corrupted inforom", "rm has detected an nvml/rm version mismatch",
+    "driver/library version mismatch", "in use by another client", "insufficient memory", "no data",
+    "insufficient resources", "frequency not supported", "argument version mismatch", "not ready",
+    "the system is not ready for the request", "gpu not found", "no gpus were found",
+    "invalid state", "reset type not supported", "unknown internal error", "internal error",
 })  # fmt: skip
 _LOST = regex(r"gpu (?:is|has been) lost\b|fallen off the bus")
 _RESET = regex(r"requires? (?:a )?(?:reset|restart)\b|reset (?:is )?required")
@@ -65,8 +67,9 @@ def is_supported(spelled: str) -> bool:
 
 
 def worst_of(cells: Iterable[str]) -> str:
-    """Of the cells of a row the one that says most of why there is no value; empty where each holds one, or tells that
-    there is none."""
+    """Of the cells of a row the one that says most of why there is no value; empty where each holds
+    one, or tells that there is none.
+    """
     order = (SmiWord.LOST, SmiWord.RESET, SmiWord.ERROR, SmiWord.DENIED)
     found = [(order.index(word), cell) for cell in cells if (word := word_of(cell)) in order]
     return min(found, key=lambda pair: pair[0])[1] if found else ""

@@ -1,9 +1,10 @@
 """Who built the packages of the driver, and which of them do not belong to the rest of it.
 
-Archives keep their newest versions, so apt knows no origin of many an installed one; then name and revision tell.
-Sources: Ubuntu's nvidia-graphics-drivers-N (580.95.05-0ubuntu0.24.04.1, in the archive of a new release 0ubuntu1), the
-graphics-drivers PPA (560.35.03-0ubuntu0~gpu20.04.4), Debian's (535.247.01-1~deb12u1); NVIDIA's driver installation
-guide, "Ubuntu 590 and later packages" (names without a branch); 1ubuntu1 and 0ubuntu1 of NVIDIA's archive as in
+Archives keep their newest versions, so apt knows no origin of many an installed one; then name and
+revision tell. Sources: Ubuntu's nvidia-graphics-drivers-N (580.95.05-0ubuntu0.24.04.1, in the
+archive of a new release 0ubuntu1), the graphics-drivers PPA (560.35.03-0ubuntu0~gpu20.04.4),
+Debian's (535.247.01-1~deb12u1); NVIDIA's driver installation guide, "Ubuntu 590 and later packages"
+(names without a branch); 1ubuntu1 and 0ubuntu1 of NVIDIA's archive as in
 GoogleCloudPlatform/cluster-toolkit#5285 and ZaidQureshi/bam#41.
 """
 
@@ -35,11 +36,13 @@ _LOOKS: Final = (
     (regex(r"[~+](?:deb|bpo)\d+"), "Debian"),
     (regex(r"^[1-9]\d*ubuntu\d+$"), "NVIDIA"),
 )
-# NVIDIA's archives for Debian have names of their own; Debian's own package is nvidia-open-kernel-dkms.
+# NVIDIA's archives for Debian have names of their own; Debian's own package is
+# nvidia-open-kernel-dkms.
 _OF_NVIDIA: Final = frozenset({"nvidia-kernel-open-dkms", "nvidia-driver-cuda"})
 _FIRST_OF_A_RELEASE = regex(r"0ubuntu\d+")  # Ubuntu's for a new release, and NVIDIA's up to 580
 _DRIVER_VERSION = regex(r"\d{3}\.\d+(?:\.\d+)*")
-_FIRMWARE = regex(r"nvidia-firmware-\d{3}(?:-server)?-(\d{3}\.[\d.]+)")  # one package for each version, side by side
+# one package for each version, side by side
+_FIRMWARE = regex(r"nvidia-firmware-\d{3}(?:-server)?-(\d{3}\.[\d.]+)")
 _OTHER_DRIVER = regex(r"-(?:legacy|tesla)-")  # Debian has these beside the newest one
 _BESIDE_MODULE = (PackageRole.DKMS, PackageRole.KERNEL_COMMON)
 
@@ -50,7 +53,8 @@ class DriverMember(Fact):
 
     name: str
     version: str
-    maker: str  # Ubuntu, Debian, NVIDIA, or what the archive calls itself (`Offer`); empty where nothing tells
+    # Ubuntu, Debian, NVIDIA, or what the archive calls itself (`Offer`); empty where nothing tells
+    maker: str
     is_held: bool = False
 
     @property
@@ -63,7 +67,9 @@ class DriverMember(Fact):
     def text(self) -> str:
         """libnvidia-compute 590.44.01-1ubuntu1 (NVIDIA's archive)."""
         return (
-            f"{self.name} {self.version} ({name_archive(self.maker)})" if self.maker else f"{self.name} {self.version}"
+            f"{self.name} {self.version} ({name_archive(self.maker)})"
+            if self.maker
+            else f"{self.name} {self.version}"
         )
 
 
@@ -85,7 +91,11 @@ class Mixture(Fact):
 
 def name_archive(maker: str) -> str:
     """An archive as words: NVIDIA's archive."""
-    words = {"NVIDIA": "NVIDIA's archive", GRAPHICS_PPA: "the graphics-drivers PPA", "": "no archive that is known"}
+    words = {
+        "NVIDIA": "NVIDIA's archive",
+        GRAPHICS_PPA: "the graphics-drivers PPA",
+        "": "no archive that is known",
+    }
     return words.get(maker, maker if maker in _DISTRIBUTIONS else f"the archive {maker}")
 
 
@@ -95,8 +105,10 @@ def is_of_kernel(name: str) -> bool:
 
 
 def maker_of(name: str, version: str, origin: str) -> str:
-    """Who built this version. `origin` is apt's word for the archive, empty where none has it. Where that is none of
-    the known makers, it may be a mirror of theirs, so that the version decides, where it does."""
+    """Who built this version. `origin` is apt's word for the archive, empty where none has it.
+    Where that is none of the known makers, it may be a mirror of theirs, so that the version
+    decides, where it does.
+    """
     if origin in (*_DISTRIBUTIONS, "NVIDIA") or origin.startswith(_PPA):
         return origin
     return _by_look(name, version) or origin
@@ -110,23 +122,35 @@ def _by_look(name: str, version: str) -> str:
     revision = version.rpartition("-")[2]
     if found := next((maker for look, maker in _LOOKS if look.search(revision)), ""):
         return found
-    return "NVIDIA" if _FIRST_OF_A_RELEASE.fullmatch(revision) and not parse_package(name).branch else ""
+    return (
+        "NVIDIA"
+        if _FIRST_OF_A_RELEASE.fullmatch(revision) and not parse_package(name).branch
+        else ""
+    )
 
 
 def mixture_of(facts: Facts) -> Mixture:
-    """What the installed packages of the driver are together; where apt's lists are not known, by their look."""
+    """What the installed packages of the driver are together; where apt's lists are not known, by
+    their look.
+    """
     members = _list_members(facts)
     version = _find_commonest(members, facts)
     of_version = tuple(
-        one for one in members if not _FIRMWARE.fullmatch(one.name) and one.upstream not in ("", version)
+        one
+        for one in members
+        if not _FIRMWARE.fullmatch(one.name) and one.upstream not in ("", version)
     )
     rest = _exclude_members(members, of_version)
     maker = _find_home(rest)
-    of_maker = tuple(one for one in rest if one.maker != maker and one.maker and _meets_rest(one, version, facts))
+    of_maker = tuple(
+        one for one in rest if one.maker != maker and one.maker and _meets_rest(one, version, facts)
+    )
     return Mixture(version, maker, members, of_version, of_maker, _exclude_members(rest, of_maker))
 
 
-def _exclude_members(members: Iterable[DriverMember], others: Iterable[DriverMember]) -> tuple[DriverMember, ...]:
+def _exclude_members(
+    members: Iterable[DriverMember], others: Iterable[DriverMember]
+) -> tuple[DriverMember, ...]:
     names = {one.name for one in others}
     return tuple(one for one in members if one.name not in names)
 
@@ -137,7 +161,9 @@ def home_of(facts: Facts) -> str:
 
 
 def strangers_of(facts: Facts) -> tuple[DriverMember, ...]:
-    """The packages that do not belong to the rest of the driver: of another version, or of another archive."""
+    """The packages that do not belong to the rest of the driver: of another version, or of another
+    archive.
+    """
     return mixture_of(facts).strangers
 
 
@@ -147,51 +173,70 @@ def _list_members(facts: Facts) -> tuple[DriverMember, ...]:
     except UnknownFact:
         offers = {}
     found = []
-    # An empty step to another branch has a version of its old one, and keeps the rest from `apt autoremove`.
+    # An empty step to another branch has a version of its old one, and keeps the rest from `apt
+    # autoremove`.
     steps = find_transitional((one.name, one.version) for one in facts.driver.packages)
     for one in facts.driver.packages:
         if one.name in steps:
             continue
         if not BESIDE.fullmatch(one.name) and not _OTHER_DRIVER.search(one.name):
             origin = offers[one.name].installed_from if one.name in offers else ""
-            found.append(DriverMember(one.name, one.version, maker_of(one.name, one.version, origin), one.is_held))
+            found.append(
+                DriverMember(
+                    one.name, one.version, maker_of(one.name, one.version, origin), one.is_held
+                )
+            )
     known = {one.version: one.maker for one in found if one.maker}
     return tuple(
-        DriverMember(one.name, one.version, one.maker or known.get(one.version, ""), one.is_held) for one in found
+        DriverMember(one.name, one.version, one.maker or known.get(one.version, ""), one.is_held)
+        for one in found
     )
 
 
 def _find_commonest(members: Iterable[DriverMember], facts: Facts) -> str:
-    """The version of most packages. The module on the disk, the loaded one and DKMS' sources count as one each, for
-    they show what the driver was before a package of another version came."""
-    counts = Counter(one.upstream for one in members if one.upstream and not _FIRMWARE.fullmatch(one.name))
+    """The version of most packages. The module on the disk, the loaded one and DKMS' sources count
+    as one each, for they show what the driver was before a package of another version came.
+    """
+    counts = Counter(
+        one.upstream for one in members if one.upstream and not _FIRMWARE.fullmatch(one.name)
+    )
     if len(counts) > 1:
         counts.update(one for one in evidence_of(facts).values() if one in counts)
     return max(reversed(sorted_versions(counts)), key=lambda version: counts[version], default="")
 
 
 def evidence_of(facts: Facts) -> Mapping[str, str]:
-    """What tells of the driver's version besides its packages: words for it -> version; what is not known is left
-    out."""
+    """What tells of the driver's version besides its packages: words for it -> version; what is not
+    known is left out.
+    """
     found = {
         "the loaded module": attempt(lambda: facts.driver.loaded_version),
-        "the module on the disk": attempt(lambda: facts.driver.modules[-1].version if facts.driver.modules else ""),
-        "DKMS": attempt(lambda: next((one.version for one in facts.driver.dkms if one.is_installed), "")),
+        "the module on the disk": attempt(
+            lambda: facts.driver.modules[-1].version if facts.driver.modules else ""
+        ),
+        "DKMS": attempt(
+            lambda: next((one.version for one in facts.driver.dkms if one.is_installed), "")
+        ),
     }
-    return {word: version for word, version in found.items() if isinstance(version, str) and version}
+    return {
+        word: version for word, version in found.items() if isinstance(version, str) and version
+    }
 
 
 def _find_home(members: Iterable[DriverMember]) -> str:
     known = [one for one in members if one.maker]
-    of_driver = [one for one in known if one.upstream and not _FIRMWARE.fullmatch(one.name)] or known
+    of_driver = [
+        one for one in known if one.upstream and not _FIRMWARE.fullmatch(one.name)
+    ] or known
     counts = Counter(one.maker for one in of_driver)
     modules = Counter(one.maker for one in of_driver if role_of(one.name) in _BESIDE_MODULE)
     return max(sorted(counts), key=lambda maker: (counts[maker], modules[maker]), default="")
 
 
 def _meets_rest(member: DriverMember, version: str, facts: Facts) -> bool:
-    """Whether a package of another archive meets the rest of the driver: firmware of the same version has the same
-    files, and prebuilt modules count where a kernel would load them."""
+    """Whether a package of another archive meets the rest of the driver: firmware of the same
+    version has the same files, and prebuilt modules count where a kernel would load them.
+    """
     if firmware := _FIRMWARE.fullmatch(member.name):
         return firmware[1] == version
     if not is_of_kernel(member.name):

@@ -1,18 +1,21 @@
-"""What a person does about a GPU that has to be reset, started anew or replaced: steps, in the order in which they work
-on this host.
+"""What a person does about a GPU that has to be reset, started anew or replaced: steps, in the
+order in which they work on this host.
 
-A way out is a text with a step on each line: a sentence, and the command behind its colon. Which program holds the GPU
-decides what comes before a reset (nvidia-smi(1): -r needs a GPU that no other process uses): nv-hostengine, exporters
-and the display do, and on Kubernetes the device plugin and DCGM's pods. nvidia-persistenced does not where nvidia-smi
-sees its socket, by which it asks it to let go; in a container without it the reset is refused.
+A way out is a text with a step on each line: a sentence, and the command behind its colon. Which
+program holds the GPU decides what comes before a reset (nvidia-smi(1): -r needs a GPU that no other
+process uses): nv-hostengine, exporters and the display do, and on Kubernetes the device plugin and
+DCGM's pods. nvidia-persistenced does not where nvidia-smi sees its socket, by which it asks it to
+let go; in a container without it the reset is refused.
 
-Sources: NVIDIA/NVSentinel issues 126, 1243 and 1690; NVIDIA/mig-parted (reconfigure-mig.sh: the labels by which the
-GPU Operator takes its pods from a node); IBM/CAST issue 551; NVIDIA's catalogue of Xid errors for the actions.
+Sources: NVIDIA/NVSentinel issues 126, 1243 and 1690; NVIDIA/mig-parted (reconfigure-mig.sh: the
+labels by which the GPU Operator takes its pods from a node); IBM/CAST issue 551; NVIDIA's catalogue
+of Xid errors for the actions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import attempt
@@ -35,21 +38,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RUN_REPORT = "run nvidia-bug-report.sh and save its output"
-SUPPORT = "if it comes again, ask NVIDIA's or your vendor's support whether the board has to be replaced"
+SUPPORT = (
+    "if it comes again, ask NVIDIA's or your vendor's support whether the board has to be replaced"
+)
 _HELD = "if the reset is refused, see what holds the GPU: sudo fuser -v /dev/nvidia*"
 _REBOOT = "if that does not help, reboot: sudo reboot"
 _DRAINS = regex(r"\bdrain the (?:node|host)\b|\bdrained (?:node|host)\b")
 _SOCKET = "/run/nvidia-persistenced/socket"
 _MONITORS = (
     "nvidia-dcgm*.service", "dcgm*.service", "snap.dcgm.*.service", "*nvidia*exporter*.service",
-    "*gpu*exporter*.service", "gpud.service", "all-smi.service", "netdata.service", "telegraf.service", "nvsm*.service",
+    "*gpu*exporter*.service", "gpud.service", "all-smi.service", "netdata.service",
+    "telegraf.service", "nvsm*.service",
 )  # fmt: skip
 _DISPLAYS = (
-    "display-manager.service", "gdm.service", "gdm3.service", "lightdm.service", "sddm.service", "xdm.service",
-    "greetd.service",
+    "display-manager.service", "gdm.service", "gdm3.service", "lightdm.service", "sddm.service",
+    "xdm.service", "greetd.service",
 )  # fmt: skip
-_IN_CONTAINERS = ("nv-hostengine", "dcgm-exporter")  # programs that a container may bring, besides those services
-_OPERANDS = ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter")  # of the GPU Operator, that open GPUs
+# programs that a container may bring, besides those services
+_IN_CONTAINERS = ("nv-hostengine", "dcgm-exporter")
+# of the GPU Operator, that open GPUs
+_OPERANDS = ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter")
 
 
 @frozen
@@ -68,7 +76,8 @@ class RecoveryPlace:
     contained: tuple[str, ...] = ()  # programs that hold GPUs, and that no service here has started
     is_persistence_kept: bool = False  # nvidia-persistenced runs, and its socket is not seen
     has_report: bool = False  # what is read is a report of nvidia-bug-report.sh
-    driver_root: str = ""  # of a driver in a container, or beside the host's programs, where the host has none of its
+    # of a driver in a container, or beside the host's programs, where the host has none of its
+    driver_root: str = ""
 
     def prefix(self, command: str) -> str:
         """A command of the driver's, as it is typed here."""
@@ -76,7 +85,9 @@ class RecoveryPlace:
             variable, smi = words_beside()
             path = f"{smi.removesuffix('nvidia-smi')}{command}"
             return f"sudo env {quote(variable)} {path}"
-        return f"sudo chroot {self.driver_root} {command}" if self.driver_root else f"sudo {command}"
+        return (
+            f"sudo chroot {self.driver_root} {command}" if self.driver_root else f"sudo {command}"
+        )
 
 
 def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
@@ -84,18 +95,28 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
     services = sorted(_know_or(lambda: running_services(reader), frozenset[str]()))
 
     def running(patterns: Iterable[str]) -> tuple[str, ...]:
-        return tuple(name for name in services if any(fits_glob(name, pattern) for pattern in patterns))
+        return tuple(
+            name for name in services if any(fits_glob(name, pattern) for pattern in patterns)
+        )
 
     monitors = running(_MONITORS)
     has_operator = _know_or(lambda: facts.managers.gpu_operator, False)
     is_kubernetes = has_operator or _know_or(lambda: facts.managers.kubelet, False)
-    contained = tuple(name for name in _IN_CONTAINERS if _know_or(lambda name=name: _is_running(facts, name), False))  # type: ignore[misc]
+    contained = tuple(
+        name for name in _IN_CONTAINERS if _know_or(partial(_is_running, facts, name), False)
+    )
     is_kept = "nvidia-persistenced.service" not in services and _know_or(
         lambda: _is_running(facts, "nvidia-persistenced") and not is_there(reader, _SOCKET), False
     )
     has_own = _know_or(lambda: is_there(reader, "/usr/bin/nvidia-smi"), True)
-    is_contained = not has_own and _know_or(lambda: is_there(reader, f"{ROOT}/usr/bin/nvidia-smi"), False)
-    is_beside = not has_own and not is_contained and _is_of_root(reader, words_beside()[1], f"{BESIDE}/lib64")
+    is_contained = not has_own and _know_or(
+        lambda: is_there(reader, f"{ROOT}/usr/bin/nvidia-smi"), False
+    )
+    is_beside = (
+        not has_own
+        and not is_contained
+        and _is_of_root(reader, words_beside()[1], f"{BESIDE}/lib64")
+    )
     return RecoveryPlace(
         host=_know_or(lambda: facts.host.hostname, ""),
         has_report=source_of(reader).startswith("nvidia-bug-report.sh"),
@@ -114,7 +135,9 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
 
 
 def _is_of_root(reader: Reader, *paths: str) -> bool:
-    """Whether these are there and only root can change them, from / on: no step runs what a user could put there."""
+    """Whether these are there and only root can change them, from / on: no step runs what a user
+    could put there.
+    """
     places = dict.fromkeys(place for path in paths for place in (*folders_above(path), path))
     stats = (reader.stat(place, follow=False) for place in places)
     return all(isinstance(one, Stat) and one.uid == 0 and not one.mode & 0o022 for one in stats)
@@ -138,8 +161,9 @@ def _slurm_name(host: str) -> str:
 
 
 def take_again(way_out: str, facts: Facts) -> str:
-    """The step that lets a node take work again, after a way out that drains it; empty for another one, and where no
-    scheduler is known whose command that is."""
+    """The step that lets a node take work again, after a way out that drains it; empty for another
+    one, and where no scheduler is known whose command that is.
+    """
     if not _DRAINS.search(way_out) or "State=RESUME" in way_out or "kubectl uncordon" in way_out:
         return ""
     host = _know_or(lambda: facts.host.hostname, "")
@@ -176,12 +200,23 @@ def _test(place: RecoveryPlace) -> list[str]:
 def _reset(place: RecoveryPlace, slot: str) -> list[str]:
     """What holds the GPU lets go of it, it is reset, and what was stopped is started again."""
     if place.is_vgpu:
-        return ["restart the virtual machine, because a vGPU cannot be reset from inside: sudo reboot"]
+        return [
+            "restart the virtual machine, because a vGPU cannot be reset from inside: sudo reboot"
+        ]
     before, after = _let_go(place, slot)
     which = f" -i {quote(slot)}" if slot else ""
-    test = ["test the GPU before it takes work again: sudo dcgmi diag -r 3"] if place.has_dcgm else []
+    test = (
+        ["test the GPU before it takes work again: sudo dcgmi diag -r 3"] if place.has_dcgm else []
+    )
     what = "the GPU" if slot else "all GPUs of this host together"
-    return [*before, f"reset {what}: {place.prefix(f'nvidia-smi -r{which}')}", _HELD, _REBOOT, *after, *test]
+    return [
+        *before,
+        f"reset {what}: {place.prefix(f'nvidia-smi -r{which}')}",
+        _HELD,
+        _REBOOT,
+        *after,
+        *test,
+    ]
 
 
 def _let_go(place: RecoveryPlace, slot: str) -> tuple[list[str], list[str]]:
@@ -189,33 +224,54 @@ def _let_go(place: RecoveryPlace, slot: str) -> tuple[list[str], list[str]]:
     before, after = [], []
     if place.has_operator:
         node = _kubernetes_name(place.host)
-        off, on = (" ".join(f"nvidia.com/gpu.deploy.{one}={word}" for one in _OPERANDS) for word in ("false", "true"))
-        before.append(f"take the GPU Operator's pods from the node: kubectl label node {node} --overwrite {off}")
+        off, on = (
+            " ".join(f"nvidia.com/gpu.deploy.{one}={word}" for one in _OPERANDS)
+            for word in ("false", "true")
+        )
+        before.append(
+            f"take the GPU Operator's pods from the node: kubectl label node {node} --overwrite "
+            f"{off}"
+        )
         after.append(f"let them come again: kubectl label node {node} --overwrite {on}")
     elif place.is_kubernetes:
         before.append(
-            "delete the pods of the device plugin and of DCGM on this node: kubectl get pods -A -o wide shows them"
+            "delete the pods of the device plugin and of DCGM on this node: kubectl get pods -A -o "
+            "wide shows them"
         )
     if place.monitors:
-        before.append(f"stop what watches the GPU: sudo systemctl stop {' '.join(map(quote, place.monitors))}")
+        before.append(
+            f"stop what watches the GPU: sudo systemctl stop {' '.join(map(quote, place.monitors))}"
+        )
         after.append(f"start it again: sudo systemctl start {' '.join(map(quote, place.monitors))}")
     if place.contained:
-        before.append(f"stop the container that runs {' and '.join(place.contained)}, and start it after the reset")
+        before.append(
+            f"stop the container that runs {' and '.join(place.contained)}, and start it after the "
+            "reset"
+        )
     if place.displays:
-        before.append(f"end the desktop and its sessions: sudo systemctl stop {' '.join(map(quote, place.displays))}")
-        after.append(f"start the desktop again: sudo systemctl start {' '.join(map(quote, place.displays))}")
+        before.append(
+            "end the desktop and its sessions: sudo systemctl stop "
+            f"{' '.join(map(quote, place.displays))}"
+        )
+        after.append(
+            f"start the desktop again: sudo systemctl start {' '.join(map(quote, place.displays))}"
+        )
     if place.is_persistence_kept:
         which = f" -i {quote(slot)}" if slot else ""
         before.append(
-            f"switch persistence mode off, as a container has its daemon: {place.prefix(f'nvidia-smi{which} -pm 0')}"
+            "switch persistence mode off, as a container has its daemon: "
+            f"{place.prefix(f'nvidia-smi{which} -pm 0')}"
         )
-        after.append(f"switch persistence mode on again: {place.prefix(f'nvidia-smi{which} -pm 1')}")
+        after.append(
+            f"switch persistence mode on again: {place.prefix(f'nvidia-smi{which} -pm 1')}"
+        )
     return before, after
 
 
 def _restart(place: RecoveryPlace, slot: str) -> list[str]:
     cold = (
-        "if the GPU is still missing, stop the instance and start it again, which may give another board"
+        "if the GPU is still missing, stop the instance and start it again, which may give another "
+        "board"
         if place.is_vm
         else "if the GPU is still missing, power the host off and on"
     )
@@ -243,46 +299,72 @@ def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
     ]  # fmt: skip
 
 
-# What a person does about NVIDIA's action; what asks for most comes first, and counts where there are several.
+# What a person does about NVIDIA's action; what asks for most comes first, and counts where there
+# are several.
 WAYS: Mapping[str, Callable[[RecoveryPlace, str], list[str]]] = {
     "REPLACE_BOARD": _replace,
     "SUSPECT_BOARD": lambda place, slot: [
-        *_drain(place, slot), *_test(place), *list_report(place),
+        *_drain(place, slot),
+        *_test(place),
+        *list_report(place),
         "ask NVIDIA's or your vendor's support whether the board has to be replaced",
     ],
     "RESTART_BM": _restart,
     "RESET_FABRIC": _reset_fabric,
     "CHECK_MECHANICALS": lambda place, slot: [
-        *_drain(place, slot), "power the host off: sudo poweroff",
+        *_drain(place, slot),
+        "power the host off: sudo poweroff",
         "see that the power cables of the board are connected",
     ],
-    "RESTART_VM": lambda place, slot: [*_drain(place, slot), "restart the virtual machine: sudo reboot", SUPPORT],
-    "RESET_GPU": lambda place, slot: [*_drain(place, slot), *list_report(place), *_reset(place, slot), SUPPORT],
+    "RESTART_VM": lambda place, slot: [
+        *_drain(place, slot),
+        "restart the virtual machine: sudo reboot",
+        SUPPORT,
+    ],
+    "RESET_GPU": lambda place, slot: [
+        *_drain(place, slot),
+        *list_report(place),
+        *_reset(place, slot),
+        SUPPORT,
+    ],
     "RESTART_APP": lambda place, slot: [
-        "restart the affected program", "wait until the GPU is idle", *_reset(place, slot),
+        "restart the affected program",
+        "wait until the GPU is idle",
+        *_reset(place, slot),
         "keep the board: it is not to be replaced for this error",
     ],
     "DRAIN_RESET": lambda place, slot: [
-        "let no new job start on this GPU", "wait until the running ones have ended", *_reset(place, slot),
+        "let no new job start on this GPU",
+        "wait until the running ones have ended",
+        *_reset(place, slot),
     ],
-    "DRAIN_P2P": lambda place, slot: ["end the jobs on this GPU that talk to other GPUs: the other jobs can go on"],  # noqa: ARG005
+    "DRAIN_P2P": lambda place, slot: [  # noqa: ARG005
+        "end the jobs on this GPU that talk to other GPUs: the other jobs can go on"
+    ],
     "RECOVER_IMEX": lambda place, slot: [  # noqa: ARG005
-        "stop the jobs of this NVLink domain", "on each of its nodes: sudo systemctl restart nvidia-imex.service",
+        "stop the jobs of this NVLink domain",
+        "on each of its nodes: sudo systemctl restart nvidia-imex.service",
     ],
     "CONTACT_SUPPORT": lambda place, slot: [  # noqa: ARG005
-        *list_report(place), "ask NVIDIA's or your vendor's support: no other way is published",
+        *list_report(place),
+        "ask NVIDIA's or your vendor's support: no other way is published",
     ],
     "UPDATE_SWFW": lambda place, slot: [  # noqa: ARG005
-        "bring the driver of this guest and that of its hypervisor to one release of NVIDIA's vGPU software",
+        (
+            "bring the driver of this guest and that of its hypervisor to one release of NVIDIA's "
+            "vGPU software"
+        ),
     ],
     "WATCH": lambda place, slot: [
-        "watch it, and go on only if jobs on this GPU hang or fail", *WAYS["LATER"](place, slot),
+        "watch it, and go on only if jobs on this GPU hang or fail",
+        *WAYS["LATER"](place, slot),
     ],
     "LATER": lambda place, slot: ["wait until the GPU is idle", *_reset(place, slot), SUPPORT],
-}  # fmt: skip
+}
 _AS = {
-    "WORKFLOW_XID_48": "RESET_GPU", "WORKFLOW_NVLINK_ERR": "RESET_GPU", "WORKFLOW_NVLINK5_ERR": "RESET_GPU",
-    "CHECK_UVM": "RESET_GPU", "IGNORE": "LATER", "-": "CONTACT_SUPPORT",
+    "WORKFLOW_XID_48": "RESET_GPU", "WORKFLOW_NVLINK_ERR": "RESET_GPU",
+    "WORKFLOW_NVLINK5_ERR": "RESET_GPU", "CHECK_UVM": "RESET_GPU", "IGNORE": "LATER",
+    "-": "CONTACT_SUPPORT",
 }  # fmt: skip
 
 
@@ -297,8 +379,8 @@ def reset_all(facts: Facts) -> str:
 
 
 def way_of(actions: Iterable[str], slot: str, place: RecoveryPlace) -> str:
-    """What a person does about these actions of NVIDIA's, by the one that asks for most: a step on each line; empty for
-    none. With an empty `slot`, of all GPUs.
+    """What a person does about these actions of NVIDIA's, by the one that asks for most: a step on
+    each line; empty for none. With an empty `slot`, of all GPUs.
     """
     wanted = {_AS.get(action, action) for action in actions}
     best = next((name for name in WAYS if name in wanted), "CONTACT_SUPPORT" if wanted else "")

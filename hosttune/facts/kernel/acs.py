@@ -1,9 +1,10 @@
 """PCIe Access Control Services on the bridges around GPUs, from their configuration space.
 
-With P2P Request Redirect or Completion Redirect a switch sends what one GPU writes to another device below it up to the
-root complex, in place of straight across. Source: PCI Express Base Specification, 6.12 (ACS) and 7.7.8 (the extended
-capability), 7.5.3.2 (device/port type); the kernel's include/uapi/linux/pci_regs.h has the same numbers. Beyond the
-first 64 bytes the file is root's alone.
+With P2P Request Redirect or Completion Redirect a switch sends what one GPU writes to another
+device below it up to the root complex, in place of straight across. Source: PCI Express Base
+Specification, 6.12 (ACS) and 7.7.8 (the extended capability), 7.5.3.2 (device/port type); the
+kernel's include/uapi/linux/pci_regs.h has the same numbers. Beyond the first 64 bytes the file is
+root's alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 _HEADER = 64
 _EXPRESS = 0x10
 _ACS = 0x000D
-_PORT_TYPES = {4: "root port", 5: "upstream port", 6: "downstream port", 7: "bridge to PCI", 8: "bridge from PCI"}
+_PORT_TYPES = {
+    4: "root port",
+    5: "upstream port",
+    6: "downstream port",
+    7: "bridge to PCI",
+    8: "bridge from PCI",
+}
 REQUEST_REDIRECT, COMPLETION_REDIRECT = 0x4, 0x8
 
 
@@ -36,21 +43,28 @@ class AcsPort(Fact):
 
     slot: str  # 0000:4c:00.0
     model: str  # 10b5:9749, vendor and device
-    port: str  # root port | upstream port | downstream port | bridge to PCI | bridge from PCI; empty for another
+    # root port | upstream port | downstream port | bridge to PCI | bridge from PCI; empty for
+    # another
+    port: str
     has_acs: bool  # Access Control Services
     control: int  # the ACS control register; 0 without ACS
 
     @property
     def redirects(self) -> bool:
         """It sends transfers between devices below its switch up to the root complex."""
-        return self.port == "downstream port" and bool(self.control & (REQUEST_REDIRECT | COMPLETION_REDIRECT))
+        return self.port == "downstream port" and bool(
+            self.control & (REQUEST_REDIRECT | COMPLETION_REDIRECT)
+        )
 
 
 @frozen
 class Acs(Subject):
-    """The bridges above GPUs, and above cards and disks behind the same switch; each once, by slot."""
+    """The bridges above GPUs, and above cards and disks behind the same switch; each once, by
+    slot.
+    """
 
-    ports: tuple[AcsPort, ...] = read_with(lambda self: _read_ports(self.reader, self.facts))  # by slot
+    # by slot
+    ports: tuple[AcsPort, ...] = read_with(lambda self: _read_ports(self.reader, self.facts))
 
     @property
     def redirecting(self) -> tuple[AcsPort, ...]:
@@ -106,7 +120,9 @@ def _read_port(reader: Reader, slot: str) -> AcsPort:
 
 
 def _read_model(reader: Reader, slot: str) -> str:
-    vendor, device = (read_line(reader, f"{DEVICES}/{slot}/{name}") for name in ("vendor", "device"))
+    vendor, device = (
+        read_line(reader, f"{DEVICES}/{slot}/{name}") for name in ("vendor", "device")
+    )
     return "" if vendor is ABSENT or device is ABSENT else f"{vendor[2:]}:{device[2:]}"
 
 

@@ -1,8 +1,8 @@
 """What this boot has lost of what was there before it: mounts, units, addresses, links and GPUs.
 
-Before a boot that hosttune makes or asks for, it keeps how the host is (`actions/gate/before_boot.py`). Here that is
-held against the host as it is now, as after a boot on trial (losses.py), for a day.
-What comes late in a boot has its time.
+Before a boot that hosttune makes or asks for, it keeps how the host is
+(`actions/gate/before_boot.py`). Here that is held against the host as it is now, as after a boot on
+trial (losses.py), for a day. What comes late in a boot has its time.
 """
 
 from __future__ import annotations
@@ -37,13 +37,26 @@ SMI_S = 30.0
 _DAY_S = 86400.0
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # One entry of a boot, with no field that a user writes.
-_ENTRY = ("journalctl", "--lines=1", "--output=export", "--output-fields=_BOOT_ID", "--no-pager", "--quiet")
+_ENTRY = (
+    "journalctl",
+    "--lines=1",
+    "--output=export",
+    "--output-fields=_BOOT_ID",
+    "--no-pager",
+    "--quiet",
+)
 _IDENTITY = regex(r"^_BOOT_ID=([0-9a-f]{32})$", re.MULTILINE)
 _UPTIME = regex(r"\d+\.?\d*")
 _UNITS = frozenset({Aspect.FAILED_UNIT, Aspect.SERVICE})
 _ASPECTS = _UNITS | {
-    Aspect.MOUNT, Aspect.ROUTE, Aspect.ADDRESS, Aspect.LINK, Aspect.RDMA_PORT, Aspect.GPU, Aspect.DRIVER,
-}  # fmt: skip
+    Aspect.MOUNT,
+    Aspect.ROUTE,
+    Aspect.ADDRESS,
+    Aspect.LINK,
+    Aspect.RDMA_PORT,
+    Aspect.GPU,
+    Aspect.DRIVER,
+}
 
 
 @frozen
@@ -76,14 +89,18 @@ class AfterBoot(Subject):
             return ()
         now = read_signs(self.reader, self.facts)
         # A new version of a driver is meant.
-        held = {one.name: one.state for one in now.signs if one.aspect is Aspect.DRIVER and one.state}
+        held = {
+            one.name: one.state for one in now.signs if one.aspect is Aspect.DRIVER and one.state
+        }
         found = find_losses(before.standing, now, held)
         known = tuple(one for one in found if one.is_known)
         if not known and found:
             raise UnknownFact("; ".join(one.sentence for one in found))
         if known and (age_s := _age_s(self.reader)) < SETTLE_S:
             losses = "; ".join(one.sentence for one in known)
-            raise UnknownFact(f"this boot is {age_s:.0f} s old, and may still bring what it lacks: {losses}")
+            raise UnknownFact(
+                f"this boot is {age_s:.0f} s old, and may still bring what it lacks: {losses}"
+            )
         return known
 
 
@@ -98,7 +115,9 @@ class KeptStanding:
 
 
 def kept_before(reader: Reader) -> KeptStanding | None:
-    """How the host was before this boot; None if nothing was kept, or not recently, or not in the boot before this."""
+    """How the host was before this boot; None if nothing was kept, or not recently, or not in the
+    boot before this.
+    """
     if reader.persistent_only:
         return None
     content = require_sure(read_own(reader, PATH))
@@ -119,8 +138,9 @@ def kept_before(reader: Reader) -> KeptStanding | None:
 
 
 def _is_followed_by(reader: Reader, kept: KeptStanding, this: str, before_s: float) -> bool:
-    """Whether this boot is the next one after that of `kept`: before a later one the host may have been changed on
-    purpose. If the journal lacks the boot before this one, what was kept within a day before this boot counts.
+    """Whether this boot is the next one after that of `kept`: before a later one the host may have
+    been changed on purpose. If the journal lacks the boot before this one, what was kept within a
+    day before this boot counts.
     """
     answer = reader.query((*_ENTRY, f"--boot={this.replace('-', '')}-1"))
     found = _IDENTITY.search(answer.text) if isinstance(answer, Completed) else None
@@ -143,12 +163,16 @@ def is_young(reader: Reader) -> bool:
 
 
 def with_lost(now: HostStanding, before: KeptStanding | None) -> HostStanding:
-    """How the host is, and what it has already lost since the last boot: a second boot does not make that forgotten."""
+    """How the host is, and what it has already lost since the last boot: a second boot does not
+    make that forgotten.
+    """
     if before is None:
         return now
     there = {(one.aspect, one.name) for one in now.signs}
     lost = (one for one in before.standing.signs if one.aspect is not Aspect.FAILED_UNIT)
-    return HostStanding((*now.signs, *(one for one in lost if (one.aspect, one.name) not in there)), now.unseen)
+    return HostStanding(
+        (*now.signs, *(one for one in lost if (one.aspect, one.name) not in there)), now.unseen
+    )
 
 
 def read_signs(reader: Reader, facts: Facts) -> HostStanding:
@@ -172,11 +196,16 @@ def read_signs(reader: Reader, facts: Facts) -> HostStanding:
             answers.append(Unseen(aspect, unknown.reason))
     found = [one for one in answers if one.aspect in _ASPECTS]
     return HostStanding(
-        tuple(one for one in found if isinstance(one, Sign)), tuple(one for one in found if isinstance(one, Unseen))
+        tuple(one for one in found if isinstance(one, Sign)),
+        tuple(one for one in found if isinstance(one, Unseen)),
     )
 
 
 def _list_mounts(facts: Facts) -> Iterator[Sign]:
     """What a boot mounts. An automount counts as mounted: a look could wait for a dead server."""
     for mount in signs.mounts_of_boot(facts):
-        yield Sign(Aspect.MOUNT, mount.target, "ro" if mount.is_read_only and mount.fstype != "autofs" else "rw")
+        yield Sign(
+            Aspect.MOUNT,
+            mount.target,
+            "ro" if mount.is_read_only and mount.fstype != "autofs" else "rw",
+        )

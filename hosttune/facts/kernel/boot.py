@@ -1,7 +1,8 @@
 """What the next boot starts, and whether one is asked for; from files, no program is started.
 
-Sources: /boot as Debian's kernel packages fill it, GRUB's files (facts/kernel/grub.py), /run/reboot-required (Ubuntu's
-update-notifier, Debian policy of reboot-notifier), Secure Boot as facts/host.py reads it.
+Sources: /boot as Debian's kernel packages fill it, GRUB's files (facts/kernel/grub.py),
+/run/reboot-required (Ubuntu's update-notifier, Debian policy of reboot-notifier), Secure Boot as
+facts/host.py reads it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Boot(Subject):
 
     @fact
     def next_kernel(self) -> str:
-        """What the next boot starts, as far as files tell; empty where no kernel is booted from here."""
+        """What the next boot starts, as far as files tell; empty where no kernel is booted from
+        here.
+        """
         return _next(self.reader, self.facts, self.kernels)
 
     # the kernel takes signed modules only; false where the firmware has no Secure Boot
@@ -59,7 +62,9 @@ class Boot(Subject):
 
     @fact
     def takes_own_modules(self) -> bool:
-        """Modules that DKMS compiles and signs here load: no Secure Boot, or their key is enrolled."""
+        """Modules that DKMS compiles and signs here load: no Secure Boot, or their key is
+        enrolled.
+        """
         return _has_enrolled_key(self.reader) if self.secure_boot else True
 
     @fact
@@ -81,7 +86,11 @@ class Boot(Subject):
 
 def kernels_in(names: tuple[str, ...]) -> tuple[str, ...]:
     """The releases of the kernel images among the files of /boot, oldest first."""
-    found = (match[1] for name in names if not _NO_KERNEL.search(name) and (match := _IMAGE.fullmatch(name)))
+    found = (
+        match[1]
+        for name in names
+        if not _NO_KERNEL.search(name) and (match := _IMAGE.fullmatch(name))
+    )
     return sorted_versions(found)
 
 
@@ -91,7 +100,9 @@ def packages_of(required: str) -> tuple[str, ...]:
 
 
 def _has_enrolled_key(reader: Reader) -> bool:
-    """The certificate that DKMS signs with is in shim's list of machine owner keys (mokutil(1), dkms(8))."""
+    """The certificate that DKMS signs with is in shim's list of machine owner keys (mokutil(1),
+    dkms(8)).
+    """
     keys = [reader.read(path) for path in _OWN_KEYS]
     own = [key for key in keys if isinstance(key, bytes) and key]
     if not own:
@@ -115,9 +126,15 @@ def _next(reader: Reader, facts: Facts, kernels: tuple[str, ...]) -> str:
     if len(kernels) == 1:
         return kernels[0]
     if _find_loader(facts) == "systemd-boot":
-        raise UnknownFact(f"systemd-boot decides by its own entries which of {len(kernels)} kernels it starts")
+        raise UnknownFact(
+            f"systemd-boot decides by its own entries which of {len(kernels)} kernels it starts"
+        )
     default = _find_default(reader)
-    return _resolve_entry(reader, default, kernels) if default not in {"", "0"} else _find_first(reader, kernels)
+    return (
+        _resolve_entry(reader, default, kernels)
+        if default not in {"", "0"}
+        else _find_first(reader, kernels)
+    )
 
 
 def _is_container(facts: Facts) -> bool:
@@ -135,7 +152,9 @@ def _find_loader(facts: Facts) -> str:
 
 
 def _find_default(reader: Reader) -> str:
-    """The entry that GRUB takes: what grub-reboot left for one boot, else the setting, or what was saved for it."""
+    """The entry that GRUB takes: what grub-reboot left for one boot, else the setting, or what was
+    saved for it.
+    """
     block = reader.read(_ENVIRONMENT)
     variables = environment_of(block.decode("utf-8", "replace")) if isinstance(block, bytes) else {}
     if variables.get("next_entry"):
@@ -151,7 +170,11 @@ def _find_default(reader: Reader) -> str:
 
 def _read_settings(reader: Reader) -> dict[str, str]:
     """/etc/default/grub, then grub.d/*.cfg, as grub-mkconfig sources them."""
-    extra = [f"{_DEFAULTS}.d/{name}" for name in names_in(reader, f"{_DEFAULTS}.d") if name.endswith(".cfg")]
+    extra = [
+        f"{_DEFAULTS}.d/{name}"
+        for name in names_in(reader, f"{_DEFAULTS}.d")
+        if name.endswith(".cfg")
+    ]
     settings: dict[str, str] = {}
     for path in (_DEFAULTS, *extra):
         settings.update(settings_of(if_absent(read_text(reader, path), "")))
@@ -167,7 +190,9 @@ def _resolve_entry(reader: Reader, default: str, kernels: tuple[str, ...]) -> st
 
 
 def _find_first(reader: Reader, kernels: tuple[str, ...]) -> str:
-    """The first entry: what grub.cfg says where it can be read, else the newest, which grub-mkconfig puts there."""
+    """The first entry: what grub.cfg says where it can be read, else the newest, which
+    grub-mkconfig puts there.
+    """
     menu = reader.read(_CONFIG)
     if isinstance(menu, bytes):
         entries = parse_menu(menu.decode("utf-8", "replace"))
@@ -177,11 +202,15 @@ def _find_first(reader: Reader, kernels: tuple[str, ...]) -> str:
     settings = _read_settings(reader)
     ordered = [name for name in ("GRUB_TOP_LEVEL", "GRUB_FLAVOUR_ORDER") if settings.get(name)]
     if ordered:
-        raise UnknownFact(f"{ordered[0]} decides which kernel GRUB starts, and {_CONFIG} could not be read")
+        raise UnknownFact(
+            f"{ordered[0]} decides which kernel GRUB starts, and {_CONFIG} could not be read"
+        )
     return kernels[-1]
 
 
 def _pick_installed(kernel: str, kernels: tuple[str, ...]) -> str:
     if kernel in kernels:
         return kernel
-    raise UnknownFact(f"GRUB's next entry starts kernel {kernel}, which is not in /boot: sudo update-grub")
+    raise UnknownFact(
+        f"GRUB's next entry starts kernel {kernel}, which is not in /boot: sudo update-grub"
+    )

@@ -1,9 +1,11 @@
-"""The entry that GRUB takes by default, and why one boot of this host cannot be made with another one.
+"""The entry that GRUB takes by default, and why one boot of this host cannot be made with another
+one.
 
-A boot with other kernel arguments is asked for by `next_entry` in GRUB's environment block, which GRUB clears before it
-starts the kernel: then whatever becomes of that boot, the next one is the default. Where GRUB cannot write there, every
-boot would be that one, so each condition is looked at beforehand (GRUB's manual, "The GRUB environment block";
-grub-core/commands/loadenv.c; 00_header and 41_custom of grub-common).
+A boot with other kernel arguments is asked for by `next_entry` in GRUB's environment block, which
+GRUB clears before it starts the kernel: then whatever becomes of that boot, the next one is the
+default. Where GRUB cannot write there, every boot would be that one, so each condition is looked at
+beforehand (GRUB's manual, "The GRUB environment block"; grub-core/commands/loadenv.c; 00_header and
+41_custom of grub-common).
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ _SIGNATURES = regex(r"(?m)^[ \t]*(?:set|export) check_signatures(?:=(?!no\b)|\s*
 _LINUX = regex(r"linux(?:efi|16)?\s+(\S+)((?:\s.*)?)")
 _INITRD = regex(r"initrd(?:efi|16)?\s+\S")
 _STUB = regex(r"(?m)^[ \t]*search\.fs_uuid[ \t]+(\S+)[ \t]+root\b")
-# Kept of the body of an entry, word for word. What else may stand there is unknown, so the entry is not copied.
+# Kept of the body of an entry, word for word. What else may stand there is unknown, so the entry is
+# not copied.
 _KEPT = frozenset({"load_video", "gfxmode", "insmod", "set", "search", "echo", "if", "else", "fi"})
 # They write to the block, or count boots: the entry for one boot does neither.
 _DROPPED = frozenset({"recordfail", "savedefault", "initrdfail"})
@@ -69,7 +72,9 @@ class BootEntry:
 
 @frozen
 class OneShot:
-    """Whether one boot of this host can be made with other kernel arguments: `entry` where `refusals` is empty."""
+    """Whether one boot of this host can be made with other kernel arguments: `entry` where
+    `refusals` is empty.
+    """
 
     entry: BootEntry | None
     refusals: tuple[str, ...]  # a sentence each, with the way out where there is one
@@ -105,7 +110,9 @@ def one_shot(reader: Reader, facts: Facts) -> OneShot:
     return OneShot(None if refusals else entry, tuple(dict.fromkeys(refusals)))
 
 
-def _ask_all(look: Callable[[Reader, Facts], Iterable[str]], reader: Reader, facts: Facts) -> tuple[str, ...]:
+def _ask_all(
+    look: Callable[[Reader, Facts], Iterable[str]], reader: Reader, facts: Facts
+) -> tuple[str, ...]:
     return tuple(look(reader, facts))
 
 
@@ -113,7 +120,14 @@ def _list_exclusions(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """What makes all other questions idle."""
     if reader.persistent_only:
         return ("these are the files of an image: one boot is tried on the machine that runs them",)
-    host = attempt(lambda: (facts.host.is_container, facts.host.is_wsl, facts.host.has_systemd, facts.host.boot_loader))
+    host = attempt(
+        lambda: (
+            facts.host.is_container,
+            facts.host.is_wsl,
+            facts.host.has_systemd,
+            facts.host.boot_loader,
+        )
+    )
     if isinstance(host, Unreadable):
         return (f"how this host boots is not known: {host.reason}",)
     is_container, is_wsl, has_systemd, loader = host
@@ -134,7 +148,10 @@ def _check_firmware(reader: Reader, facts: Facts) -> Iterable[str]:
         yield f"on {facts.kernel.architecture} it is not known whether the firmware starts GRUB"
     if not facts.host.is_uefi:
         if facts.kernel.architecture == "aarch64":
-            yield "this machine has no UEFI: U-Boot or flash-kernel starts its kernel, not GRUB's menu"
+            yield (
+                "this machine has no UEFI: U-Boot or flash-kernel starts its kernel, not GRUB's "
+                "menu"
+            )
         return
     variables = names_in(reader, "/sys/firmware/efi/efivars")
     if any(name.startswith("StubInfo-") for name in variables):
@@ -144,7 +161,10 @@ def _check_firmware(reader: Reader, facts: Facts) -> Iterable[str]:
     if named:
         uuid = _probe_grub(reader, "fs_uuid", FOLDER)
         if uuid not in named:
-            yield f"GRUB on the EFI partition looks for its menu on {', '.join(sorted(named))}, and {MENU} is on {uuid}"
+            yield (
+                f"GRUB on the EFI partition looks for its menu on {', '.join(sorted(named))}, and "
+                f"{MENU} is on {uuid}"
+            )
 
 
 def _check_kexec(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
@@ -162,15 +182,26 @@ def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
         fstype = "not known" if root is None else root.fstype
         yield f"the root file system is {fstype}: it does not keep what is written"
     if boot is not None and "data=journal" in boot.super_options:
-        yield f"the file system of {FOLDER} journals data, so its journal could bring back what GRUB has cleared"
+        yield (
+            f"the file system of {FOLDER} journals data, so its journal could bring back what GRUB "
+            "has cleared"
+        )
     if boot is not None and boot.is_read_only:
         yield f"{FOLDER} is read-only, so GRUB's environment block cannot be set"
     space = reader.space(FOLDER)
     if isinstance(space, Space) and space.available_bytes < _ROOM_BYTES:
         yield f"the file system of {FOLDER} is full"
-    elif isinstance(space, Space) and space.total_inodes > 0 and space.available_inodes < _ROOM_INODES:
+    elif (
+        isinstance(space, Space)
+        and space.total_inodes > 0
+        and space.available_inodes < _ROOM_INODES
+    ):
         yield f"the file system of {FOLDER} has no room for more files"
-    rows = (row.split() for row in hint(reader, "/etc/fstab").splitlines() if not row.lstrip().startswith("#"))
+    rows = (
+        row.split()
+        for row in hint(reader, "/etc/fstab").splitlines()
+        if not row.lstrip().startswith("#")
+    )
     named = {row[1].rstrip("/") for row in rows if len(row) > 2}
     mounted = {mount.target for mount in parse(table)}
     for target in sorted(({"/boot", FOLDER} & named) - mounted):
@@ -180,7 +211,9 @@ def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
 def _probe_grub(reader: Reader, target: str, path: str) -> str:
     answer = ask(reader, ("grub-probe", f"--target={target}", path), timeout_s=60.0)
     if answer.status != 0:
-        raise UnknownFact(f"grub-probe --target={target} {path}: {answer.errors.strip() or answer.status}")
+        raise UnknownFact(
+            f"grub-probe --target={target} {path}: {answer.errors.strip() or answer.status}"
+        )
     return " ".join(answer.text.split())
 
 
@@ -189,14 +222,14 @@ def _check_disk(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 
     layers = _probe_grub(reader, "abstraction", ENVIRONMENT)
     if layers:
         yield (
-            f"GRUB cannot write to {ENVIRONMENT}, which is on {layers}, so each boot would be the one on trial: "
-            "a plain partition for /boot is needed"
+            f"GRUB cannot write to {ENVIRONMENT}, which is on {layers}, so each boot would be the "
+            "one on trial: a plain partition for /boot is needed"
         )
     fstype = _probe_grub(reader, "fs", ENVIRONMENT)
     if fstype not in _FILE_SYSTEMS:
         yield (
-            f"GRUB does not write to {fstype}, where {ENVIRONMENT} is, so each boot would be the one on trial: "
-            "a plain partition with ext4 for /boot is needed"
+            f"GRUB does not write to {fstype}, where {ENVIRONMENT} is, so each boot would be the "
+            "one on trial: a plain partition with ext4 for /boot is needed"
         )
     missing = [name for name in _PROGRAMS if reader.query((name, "--version")) is ABSENT]
     if missing:
@@ -212,37 +245,62 @@ def _check_block(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
     if stat.type != "file":
         yield f"{ENVIRONMENT} is a {stat.type}, which GRUB does not write to"
     elif len(content) != BLOCK_BYTES or not content.startswith(BLOCK_HEAD):
-        yield f"{ENVIRONMENT} is no environment block of {BLOCK_BYTES} bytes: sudo grub-editenv {ENVIRONMENT} create"
+        yield (
+            f"{ENVIRONMENT} is no environment block of {BLOCK_BYTES} bytes: sudo grub-editenv "
+            f"{ENVIRONMENT} create"
+        )
     flags = reader.query(("lsattr", "-d", ENVIRONMENT))
-    if isinstance(flags, Completed) and flags.status == 0 and set(flags.text.split(" ", 1)[0]) & {"i", "a"}:
+    if (
+        isinstance(flags, Completed)
+        and flags.status == 0
+        and set(flags.text.split(" ", 1)[0]) & {"i", "a"}
+    ):
         yield f"{ENVIRONMENT} is immutable: sudo chattr -ia {ENVIRONMENT}"
     variables = environment_of(content.decode("utf-8", "replace"))
     entry = variables.get("next_entry")
     if entry and entry != ENTRY:  # ours is left over: another run on trial is asked about elsewhere
         yield (
-            f"somebody asked GRUB for one boot of {entry!r} already: boot it, or sudo grub-editenv - unset next_entry"
+            f"somebody asked GRUB for one boot of {entry!r} already: boot it, or sudo grub-editenv "
+            "- unset next_entry"
         )
     if variables.get("prev_saved_entry"):
-        yield "prev_saved_entry in GRUB's environment block makes the boot after the next another one: boot first"
+        yield (
+            "prev_saved_entry in GRUB's environment block makes the boot after the next another "
+            "one: boot first"
+        )
     if variables.get("initrdfail"):
         yield "GRUB is about to try a boot again with an initial RAM disk (initrdfail): boot first"
 
 
 def _check_custom(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
     stat = reader.stat(CUSTOM, follow=False)
-    if isinstance(stat, Stat) and (stat.type != "file" or not hint(reader, CUSTOM).startswith(MARK)):
-        yield f"{CUSTOM} is there and not hosttune's: move its entries to /etc/grub.d/40_custom, then sudo update-grub"
+    if isinstance(stat, Stat) and (
+        stat.type != "file" or not hint(reader, CUSTOM).startswith(MARK)
+    ):
+        yield (
+            f"{CUSTOM} is there and not hosttune's: move its entries to /etc/grub.d/40_custom, "
+            "then sudo update-grub"
+        )
 
 
 def _check_encryption(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
     """GRUB measures every command and argument (PCR 8), so a key sealed to them stays closed."""
-    rows = [row for row in hint(reader, "/etc/crypttab").splitlines() if row.strip() and not row.startswith("#")]
+    rows = [
+        row
+        for row in hint(reader, "/etc/crypttab").splitlines()
+        if row.strip() and not row.startswith("#")
+    ]
     if any("tpm2-device" in row for row in rows):
-        yield "/etc/crypttab unlocks a disk by the TPM (tpm2-device), which may refuse under another command line"
+        yield (
+            "/etc/crypttab unlocks a disk by the TPM (tpm2-device), which may refuse under another "
+            "command line"
+        )
     elif rows and isinstance(reader.stat("/usr/share/initramfs-tools/hooks/clevis"), Stat):
         yield "clevis unlocks a disk, maybe by the TPM, which may refuse under another command line"
     if isinstance(reader.stat("/run/mnt/ubuntu-boot"), Stat):
-        yield "the disk is encrypted by Ubuntu with the TPM, which refuses under another command line"
+        yield (
+            "the disk is encrypted by Ubuntu with the TPM, which refuses under another command line"
+        )
 
 
 def _check_menu(menu: str) -> Iterable[str]:
@@ -257,7 +315,9 @@ def _check_menu(menu: str) -> Iterable[str]:
 
 
 def _read_entry(reader: Reader, facts: Facts, menu: str) -> BootEntry:
-    """The default entry, in parts. Raises UnknownFact, with a sentence, where it cannot be copied."""
+    """The default entry, in parts. Raises UnknownFact, with a sentence, where it cannot be
+    copied.
+    """
     try:
         entry = entry_at(parse_menu(menu), _read_default(reader, menu))
         parts = parts_of(entry)
@@ -267,37 +327,48 @@ def _read_entry(reader: Reader, facts: Facts, menu: str) -> BootEntry:
         raise UnknownFact("GRUB asks for a password before it boots the default entry")
     if "--" in parts.arguments.split():
         raise UnknownFact(
-            "GRUB's default entry has words for process 1 (behind --), where no argument of the kernel counts"
+            "GRUB's default entry has words for process 1 (behind --), where no argument of the "
+            "kernel counts"
         )
     running = facts.kernel.release
     if entry.kernel != running:
         raise UnknownFact(
-            f"GRUB's default is kernel {entry.kernel} and {running} runs, so one boot would try two things: "
-            "reboot first"
+            f"GRUB's default is kernel {entry.kernel} and {running} runs, so one boot would try "
+            "two things: reboot first"
         )
-    started = next((word[11:] for word in facts.kernel.command_line if word.startswith("BOOT_IMAGE=")), "")
+    started = next(
+        (word[11:] for word in facts.kernel.command_line if word.startswith("BOOT_IMAGE=")), ""
+    )
     if posixpath.normpath(started.rpartition(")")[2] or "-") != posixpath.normpath(parts.image):
         raise UnknownFact(
-            f"this boot was not made by GRUB's default entry (BOOT_IMAGE={started or 'none'}, not {parts.image})"
+            f"this boot was not made by GRUB's default entry (BOOT_IMAGE={started or 'none'}, not "
+            f"{parts.image})"
         )
     return parts
 
 
 def _read_default(reader: Reader, menu: str) -> str:
-    """What this menu takes where no one asked for another. Raises ValueError where it assigns several."""
+    """What this menu takes where no one asked for another. Raises ValueError where it assigns
+    several.
+    """
     block = environment_of(if_absent(read_text(reader, ENVIRONMENT), ""))
     assigned = [match[1] for match in _DEFAULTS.finditer(menu)]
     found = {one for one in assigned if one not in {"${next_entry}", "${saved_entry}"}}
     if "${saved_entry}" in assigned:
         found.add(block.get("saved_entry") or "0")
     if len(found) != 1 or any("$" in one for one in found):
-        message = f"{MENU} works its default out in more than one way: {', '.join(sorted(found)) or 'none'}"
+        message = (
+            f"{MENU} works its default out in more than one way: "
+            f"{', '.join(sorted(found)) or 'none'}"
+        )
         raise ValueError(message)
     return found.pop()
 
 
 def parts_of(entry: MenuEntry) -> BootEntry:
-    """The parts of an entry. Raises ValueError, with a sentence, where its body has more than 10_linux writes."""
+    """The parts of an entry. Raises ValueError, with a sentence, where its body has more than
+    10_linux writes.
+    """
     rows = _with_initrd(entry.body)
     head: list[str] = []
     initrd: list[str] = []
@@ -322,17 +393,24 @@ def parts_of(entry: MenuEntry) -> BootEntry:
             message = f"GRUB's default entry {entry.title!r} has a line that is not copied: {row}"
             raise ValueError(message)
     if len(linux) != 1 or not initrd:
-        message = f"GRUB's default entry {entry.title!r} does not start one kernel with an initial RAM disk"
+        message = (
+            f"GRUB's default entry {entry.title!r} does not start one kernel with an initial RAM "
+            "disk"
+        )
         raise ValueError(message)
     ((image, arguments),) = linux
     return BootEntry(entry.title, entry.kernel, tuple(head), image, arguments, tuple(initrd))
 
 
 def _with_initrd(body: tuple[str, ...]) -> tuple[str, ...]:
-    """Of an entry of Ubuntu's cloud images, which tries a boot without an initial RAM disk first, the way with one."""
+    """Of an entry of Ubuntu's cloud images, which tries a boot without an initial RAM disk first,
+    the way with one.
+    """
     rows = list(body)
     try:
-        start = next(at for at, row in enumerate(rows) if row.startswith("if ") and "${initrdfail}" in row)
+        start = next(
+            at for at, row in enumerate(rows) if row.startswith("if ") and "${initrdfail}" in row
+        )
         middle = next(at for at in range(start, len(rows)) if rows[at] == "else")
         end = next(at for at in range(middle, len(rows)) if rows[at] == "fi")
     except StopIteration:

@@ -1,7 +1,9 @@
-"""The arguments that the kernel was started with, judged: said twice, without effect, harmful, or changed since.
+"""The arguments that the kernel was started with, judged: said twice, without effect, harmful, or
+changed since.
 
-Kernel: Documentation/admin-guide/kernel-parameters.txt; the parts of the line as in facts/kernel/kernel.py. What the
-kernel was built with is in /boot/config-RELEASE (Debian and Ubuntu).
+Kernel: Documentation/admin-guide/kernel-parameters.txt; the parts of the line as in
+facts/kernel/kernel.py. What the kernel was built with is in /boot/config-RELEASE (Debian and
+Ubuntu).
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-# Every occurrence of these counts, so that several are no mistake; as are all with a dot (module, rd., systemd.).
+# Every occurrence of these counts, so that several are no mistake; as are all with a dot (module,
+# rd., systemd.).
 _LISTS = frozenset({
-    "acpi_osi", "amd_iommu", "blacklist", "cgroup_disable", "cgroup_enable", "console", "crashkernel", "dyndbg",
-    "earlycon", "earlyprintk", "efi", "hugepages", "hugepagesz", "ima_policy", "initcall_blacklist", "initrd",
-    "intel_iommu", "ip", "kunit", "mce", "md", "memmap", "module_blacklist", "netconsole", "netdev", "nfsroot", "pci",
-    "raid", "rootflags", "trace_event", "video",
+    "acpi_osi", "amd_iommu", "blacklist", "cgroup_disable", "cgroup_enable", "console",
+    "crashkernel", "dyndbg", "earlycon", "earlyprintk", "efi", "hugepages", "hugepagesz",
+    "ima_policy", "initcall_blacklist", "initrd", "intel_iommu", "ip", "kunit", "mce", "md",
+    "memmap", "module_blacklist", "netconsole", "netdev", "nfsroot", "pci", "raid", "rootflags",
+    "trace_event", "video",
 })  # fmt: skip
 # Gone from the kernel, or never in it.
 _DEAD: Mapping[str, str] = {
@@ -43,9 +47,12 @@ _HARMFUL: Mapping[str, str] = {
     "maxcpus": "leaves the other CPUs off",
     "mem": "hides the memory above from the kernel",
 }  # fmt: skip
-_KERNEL_LINE = regex(r"^[ \t]*linux(?:efi|16)?[ \t]+(\S*/vmlinu[xz]-(\S+))[ \t]*(.*)$", re.MULTILINE)
-# Arguments with which a boot ends in a shell on the console, without services and logins by ssh: systemd(1), "Kernel
-# Command Line", initramfs-tools(7) (break), dracut.cmdline(7) (rd.break), kernel-parameters.txt (init=, rdinit=).
+_KERNEL_LINE = regex(
+    r"^[ \t]*linux(?:efi|16)?[ \t]+(\S*/vmlinu[xz]-(\S+))[ \t]*(.*)$", re.MULTILINE
+)
+# Arguments with which a boot ends in a shell on the console, without services and logins by ssh:
+# systemd(1), "Kernel Command Line", initramfs-tools(7) (break), dracut.cmdline(7) (rd.break),
+# kernel-parameters.txt (init=, rdinit=).
 _SHELL = regex(
     r"single|rescue|emergency|[sS1]|-b|systemd\.unit=(?:rescue|emergency|runlevel1)(?:\.target)?"
     r"|(?:rd)?init=\S*/(?:(?:ba|da|z|a)?sh|busybox)|break(?:=\S*)?|rd\.break(?:=\S*)?"
@@ -80,7 +87,9 @@ class Cmdline(Subject):
     @fact
     def harmful(self) -> tuple[Harm, ...]:
         """Arguments that slow jobs down or weaken the host."""
-        return judge_arguments((*self._arguments, *read_or_default(lambda: self.added, tuple[str, ...]())), _HARMFUL)
+        return judge_arguments(
+            (*self._arguments, *read_or_default(lambda: self.added, tuple[str, ...]())), _HARMFUL
+        )
 
     @fact
     def shell_arguments(self) -> tuple[str, ...]:
@@ -131,7 +140,9 @@ class Cmdline(Subject):
         """All arguments of the next boot; none where GRUB's files do not tell."""
         kernel = attempt(lambda: self.facts.boot.next_kernel)
         menu = (
-            if_absent(read_text(self.reader, "/boot/grub/grub.cfg"), "") if isinstance(kernel, str) and kernel else ""
+            if_absent(read_text(self.reader, "/boot/grub/grub.cfg"), "")
+            if isinstance(kernel, str) and kernel
+            else ""
         )
         return tuple(dict.fromkeys(of_kernel(_words_of_entry(menu, str(kernel)) or ())))
 
@@ -148,13 +159,17 @@ def find_repeated(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 def judge_arguments(arguments: tuple[str, ...], table: Mapping[str, str]) -> tuple[Harm, ...]:
     """The arguments that the table has, by name or as a whole, each with its sentence."""
-    found = ((one, table.get(one) or table.get(one.partition("=")[0])) for one in dict.fromkeys(arguments))
+    found = (
+        (one, table.get(one) or table.get(one.partition("=")[0]))
+        for one in dict.fromkeys(arguments)
+    )
     return tuple(Harm(one, f"{one} {sentence}") for one, sentence in found if sentence)
 
 
 def next_arguments(grub_cfg: str, kernel: str) -> tuple[str, ...] | None:
-    """The arguments of the first entry of grub.cfg that starts this kernel, without those that GRUB adds; None where
-    there is none, or a variable of GRUB is in it."""
+    """The arguments of the first entry of grub.cfg that starts this kernel, without those that GRUB
+    adds; None where there is none, or a variable of GRUB is in it.
+    """
     words = _words_of_entry(grub_cfg, kernel)
     return None if words is None else tuple(word for word in words if not _OWN.match(word))
 
@@ -162,7 +177,9 @@ def next_arguments(grub_cfg: str, kernel: str) -> tuple[str, ...] | None:
 def _words_of_entry(grub_cfg: str, kernel: str) -> tuple[str, ...] | None:
     for match in _KERNEL_LINE.finditer(grub_cfg):
         if match[2] == kernel:
-            return split_command_line(re.sub(r"\$(?:vt_handoff|\{?[a-z_]+\}?)", "", match[3]).replace("\\", ""))
+            return split_command_line(
+                re.sub(r"\$(?:vt_handoff|\{?[a-z_]+\}?)", "", match[3]).replace("\\", "")
+            )
     return None
 
 
@@ -187,7 +204,9 @@ def _find_shell_target(reader: Reader) -> str:
     return name if name in _SHELL_TARGETS else ""
 
 
-def _find_pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _find_pending(
+    reader: Reader, facts: Facts, arguments: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the next boot changes; nothing where GRUB's files do not tell which arguments it has."""
     kernel = attempt(lambda: facts.boot.next_kernel)
     if not isinstance(kernel, str) or not kernel:
@@ -195,9 +214,13 @@ def _find_pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> t
     later = next_arguments(if_absent(read_text(reader, "/boot/grub/grub.cfg"), ""), kernel)
     if later is None:
         return (), ()
-    now = tuple(word for word in arguments if not _OWN.match(word) and not word.startswith("vt.handoff"))
+    now = tuple(
+        word for word in arguments if not _OWN.match(word) and not word.startswith("vt.handoff")
+    )
     left, right = frozenset(now), frozenset(later)
-    return tuple(word for word in later if word not in left), tuple(word for word in now if word not in right)
+    return tuple(word for word in later if word not in left), tuple(
+        word for word in now if word not in right
+    )
 
 
 def _zeroes_memory(reader: Reader, facts: Facts, arguments: tuple[str, ...], name: str) -> bool:

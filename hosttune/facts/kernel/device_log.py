@@ -1,12 +1,14 @@
-"""What the kernel log of this boot says of single devices and tables that stopped, or came back again and again.
+"""What the kernel log of this boot says of single devices and tables that stopped, or came back
+again and again.
 
-Kernel: drivers/nvme/host/pci.c (nvme_timeout, nvme_warn_reset, nvme_setup_io_queues), drivers/gpu/drm/amd/amdgpu
-(amdgpu_device.c: `GPU reset(N) succeeded!`, `failed`, `end with ret`; amdgpu_ras.c: ERREVENT_ATHUB_INTERRUPT),
-drivers/net/ethernet/mellanox/mlx5/core/health.c, net/netfilter/nf_conntrack_core.c, fs/file_table.c,
-drivers/iommu/amd/iommu.c and intel/dmar.c, drivers/pci/pcie/err.c (report_error_detected), net/core/dev.c
-(netdev_wait_allrefs: a line each ten seconds). Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection
-restored to`). That its console skips messages for ten minutes at most, and that mlx5 writes `firmware version`
-whenever it sets a card up, is from memory.
+Kernel: drivers/nvme/host/pci.c (nvme_timeout, nvme_warn_reset, nvme_setup_io_queues),
+drivers/gpu/drm/amd/amdgpu (amdgpu_device.c: `GPU reset(N) succeeded!`, `failed`, `end with ret`;
+amdgpu_ras.c: ERREVENT_ATHUB_INTERRUPT), drivers/net/ethernet/mellanox/mlx5/core/health.c,
+net/netfilter/nf_conntrack_core.c, fs/file_table.c, drivers/iommu/amd/iommu.c and intel/dmar.c,
+drivers/pci/pcie/err.c (report_error_detected), net/core/dev.c (netdev_wait_allrefs: a line each ten
+seconds). Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection restored to`). That its
+console skips messages for ten minutes at most, and that mlx5 writes `firmware version` whenever it
+sets a card up, is from memory.
 """
 
 from __future__ import annotations
@@ -39,51 +41,65 @@ _IS_OURS = regex(OF_DEVICES.removeprefix("|"))
 _SLOT = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _NVME = regex(
     r"nvme (nvme\d{1,9}): (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset"
-    r"|(\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues)|(Disabling device after reset failure: -\d{1,4}"
+    r"|(\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues)"
+    r"|(Disabling device after reset failure: -\d{1,4}"
     r"|Removing after probe failure status: -\d{1,4}))"
 )
 _AMD = regex(
-    rf"amdgpu {_SLOT}: (?:amdgpu: )?(?:\{{\d+\}})?(?:(GPU reset\(\d+\) succeeded)|(GPU reset\(\d+\) failed|GPU reset "
+    rf"amdgpu {_SLOT}: (?:amdgpu: )?(?:\{{\d+\}})?(?:(GPU reset\(\d+\) succeeded)"
+    rf"|(GPU reset\(\d+\) failed|GPU reset "
     r"end with ret = -\d+|device lost from bus|Fatal error during GPU init)"
     r"|([Uu]ncorrectable hardware error\(ERREVENT_\w{1,40}\)))"
 )
-NOT_SET_UP = "the driver could not set it up (Fatal error during GPU init)"  # and let it go (amdgpu_device_init)
+# and let it go (amdgpu_device_init)
+NOT_SET_UP = "the driver could not set it up (Fatal error during GPU init)"
 _AMD_LOADED = regex(r"(?:\[drm\] )?amdgpu kernel modesetting enabled")
 _MLX5 = regex(
-    rf"mlx5_core {_SLOT}: (?:\w+:\d+:\(pid \d+\): )?(?:(health rec?overy succee?ded|firmware version: )"
-    r"|(device's health compromised|Fatal error \d+ detected|health recovery (?:failed|flow aborted))"
+    rf"mlx5_core {_SLOT}: (?:\w+:\d+:\(pid \d+\): )?(?:(health rec?overy succee?ded"
+    rf"|firmware version: )"
+    r"|(device's health compromised|Fatal error \d+ detected|health recovery (?:failed"
+    r"|flow aborted))"
     r"|synd 0x\w+: (?!success)(.{1,60}))"
 )
-_LUSTRE = regex(r"Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by ([\w.@:-]{1,128}); in progress")
+_LUSTRE = regex(
+    r"Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by ([\w.@:-]{1,128}); in progress"
+)
 _LUSTRE_LINK = regex(
-    r"Lustre(?:Error)?: (?:[\w-]{1,8}: )?(([\w-]{1,64}?)-(?:MDT|OST)[0-9a-f]{4})-(?:mdc|osc)-[0-9a-f]{8,16}: "
+    r"Lustre(?:Error)?: (?:[\w-]{1,8}: )?(([\w-]{1,64}?)-(?:MDT|OST)[0-9a-f]{4})-(?:mdc"
+    r"|osc)-[0-9a-f]{8,16}: "
     r"Connection (?:(to) [\w-]{1,64} \(at |restored)"
 )
-# fs/ceph/mds_client.c (handle_session), net/ceph/ceph_common.c; newer kernels name cluster and client before it.
+# fs/ceph/mds_client.c (handle_session), net/ceph/ceph_common.c; newer kernels name cluster and
+# client before it.
 _CEPH = regex(
-    r"ceph: (?:\[([0-9a-f-]{36}) \d{1,20}\]: )?(?:(mds\d{1,5}) (?:reconnect denied|rejected session)"
+    r"ceph: (?:\[([0-9a-f-]{36}) \d{1,20}\]: )?(?:(mds\d{1,5}) (?:reconnect denied"
+    r"|rejected session)"
     r"|auto reconnect after )"
     r"|libceph: client\d{1,20} fsid ([0-9a-f-]{36})"
 )
-# megasas_decode_evt() of drivers/scsi/megaraid: number, time, locale and class, then the words of the firmware.
+# megasas_decode_evt() of drivers/scsi/megaraid: number, time, locale and class, then the words of
+# the firmware.
 _VOLUME = regex(
     rf"megaraid_sas {_SLOT}: \d{{1,10}} \([^)]{{1,60}}\) - (VD \w{{1,4}}/\w{{1,4}}) is now "
     r"((?:PARTIALLY )?DEGRADED|OFFLINE|OPTIMAL)"
 )
-# Of a network namespace, which any user has, newer kernels say `table full in netns NUMBER, dropping packet`.
+# Of a network namespace, which any user has, newer kernels say `table full in netns NUMBER,
+# dropping packet`.
 _CONNTRACK = regex(r"nf_conntrack: (?:nf_conntrack: )?table full(?! in netns )")
 _FILES = regex(r"VFS: file-max limit \d+ reached")
 _IOMMU = regex(
-    rf"(?:[\w-]{{1,64}} {_SLOT}: )?AMD-Vi: Event logged \[IO_PAGE_FAULT (?:device=([0-9a-f:.]{{7,16}}) )?"
+    rf"(?:[\w-]{{1,64}} {_SLOT}: )?AMD-Vi: Event logged \[IO_PAGE_FAULT (?:device="
+    rf"([0-9a-f:.]{{7,16}}) )?"
     r"|DMAR: \[DMA (?:Read|Write)[^\]]{0,40}\] Request device \[([0-9a-f:.]{7,16})\] fault addr"
 )
-# NVIDIA's driver has no handler for errors of PCI Express, so that the kernel leaves the GPU as the error left it.
+# NVIDIA's driver has no handler for errors of PCI Express, so that the kernel leaves the GPU as the
+# error left it.
 _UNRECOVERED = regex(rf"nvidia {_SLOT}: AER: can't recover ")
 _HELD = regex(r"unregister_netdevice: waiting for (\S{1,15}) to become free")
 
 _KINDS = (
-    _NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _LUSTRE_LINK, _CEPH, _VOLUME, _CONNTRACK, _FILES, _IOMMU, _UNRECOVERED,
-    _HELD,
+    _NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _LUSTRE_LINK, _CEPH, _VOLUME, _CONNTRACK, _FILES,
+    _IOMMU, _UNRECOVERED, _HELD,
 )  # fmt: skip
 
 
@@ -97,12 +113,16 @@ class ResetDrive(Fact):
 
 @frozen
 class DeviceLog(Subject):
-    """What does not count as over. Raises UnknownFact if nothing is found and lines of the last day may be missing."""
+    """What does not count as over. Raises UnknownFact if nothing is found and lines of the last day
+    may be missing.
+    """
 
     @fact
     def reset_drives(self) -> tuple[ResetDrive, ...]:
         return self.facts.kernel_log.certain(
-            resets_in((at, match[1], bool(match[2])) for at, match in self._recent(_NVME) if not match[3])
+            resets_in(
+                (at, match[1], bool(match[2])) for at, match in self._recent(_NVME) if not match[3]
+            )
         )
 
     @fact
@@ -123,11 +143,15 @@ class DeviceLog(Subject):
     @fact
     def evicted_by(self) -> tuple[str, ...]:
         """Targets of Lustre that threw this client out in the last day."""
-        return self.facts.kernel_log.certain(tuple(dict.fromkeys(match[1] for _, match in self._recent(_LUSTRE))))
+        return self.facts.kernel_log.certain(
+            tuple(dict.fromkeys(match[1] for _, match in self._recent(_LUSTRE)))
+        )
 
     @fact
     def lost_targets(self) -> tuple[str, ...]:
-        """Of mounted Lustre: scratch-MDT0000, whose connection was lost in the last day, no more."""
+        """Of mounted Lustre: scratch-MDT0000, whose connection was lost in the last day, no
+        more.
+        """
         return self.facts.kernel_log.certain(
             lost_in(self._recent(_LUSTRE_LINK), _mounted_lustre(self.facts), self._now)
         )
@@ -146,7 +170,9 @@ class DeviceLog(Subject):
 
     @fact
     def conntrack_full(self) -> int:
-        """How often connections were dropped for a full table in the last day, as far as that is logged."""
+        """How often connections were dropped for a full table in the last day, as far as that is
+        logged.
+        """
         return self.facts.kernel_log.certain(len(self._recent(_CONNTRACK)))
 
     @fact
@@ -158,13 +184,21 @@ class DeviceLog(Subject):
     def iommu_faults(self) -> Mapping[str, int]:
         """By slot the accesses that the IOMMU stopped in the last day."""
         return self.facts.kernel_log.certain(
-            _count_faults([one for one in self._recent(_IOMMU) if one[0] is None or one[0] >= self._find_settled()])
+            _count_faults(
+                [
+                    one
+                    for one in self._recent(_IOMMU)
+                    if one[0] is None or one[0] >= self._find_settled()
+                ]
+            )
         )
 
     @fact
     def unrecovered(self) -> tuple[str, ...]:
         """GPUs that the kernel could not recover from an error of PCIe in the last day."""
-        return self.facts.kernel_log.certain(tuple(dict.fromkeys(match[1] for _, match in self._recent(_UNRECOVERED))))
+        return self.facts.kernel_log.certain(
+            tuple(dict.fromkeys(match[1] for _, match in self._recent(_UNRECOVERED)))
+        )
 
     @fact
     def held_interfaces(self) -> tuple[str, ...]:
@@ -193,7 +227,11 @@ class DeviceLog(Subject):
 def choose_lines(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that speak of these things, of each device the newest."""
     rows = ((one, message_of(one)[1]) for one in lines_of(log))
-    return tuple(newest_of_each(((_kind_of(words), one) for one, words in rows if _IS_OURS.match(words)), _MOST))
+    return tuple(
+        newest_of_each(
+            ((_kind_of(words), one) for one, words in rows if _IS_OURS.match(words)), _MOST
+        )
+    )
 
 
 def _kind_of(words: str) -> tuple[int, str]:
@@ -204,7 +242,9 @@ def _kind_of(words: str) -> tuple[int, str]:
 
 
 def _mounted_lustre(facts: Facts) -> frozenset[str]:
-    """The names of the file systems of Lustre that are mounted: `scratch` of `10.0.0.1@tcp:/scratch/sub`."""
+    """The names of the file systems of Lustre that are mounted: `scratch` of
+    `10.0.0.1@tcp:/scratch/sub`.
+    """
     sources = (one.source.partition(":/")[2] for one in facts.mounts.all if one.fstype == "lustre")
     return frozenset(rest.partition("/")[0] for rest in sources)
 
@@ -214,8 +254,9 @@ def _mounts_ceph(facts: Facts) -> bool:
 
 
 def denied_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """Metadata servers of CephFS that threw this client out, since the kernel made its last client of their cluster, as
-    for a mount. Older kernels name no cluster there: then a client ends it where all clients are of one cluster.
+    """Metadata servers of CephFS that threw this client out, since the kernel made its last client
+    of their cluster, as for a mount. Older kernels name no cluster there: then a client ends it
+    where all clients are of one cluster.
     """
     found: dict[tuple[str, str], None] = {}
     clusters: set[str] = set()
@@ -233,28 +274,39 @@ def denied_in(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def held_in(matches: Iterable[tuple[float | None, re.Match[str]]], now: float) -> tuple[str, ...]:
-    """Interfaces for which the kernel waits now, and did so for most of the last minutes: a short wait is no fault."""
+    """Interfaces for which the kernel waits now, and did so for most of the last minutes: a short
+    wait is no fault.
+    """
     found: dict[str, list[float]] = {}
     for at, match in matches:
         if at is None or now - at <= _HELD_S:
             found.setdefault(match[1], []).append(now if at is None else at)
-    return tuple(name for name, seen in found.items() if len(seen) >= _HELD_LINES and now - max(seen) <= _STILL_S)
+    return tuple(
+        name
+        for name, seen in found.items()
+        if len(seen) >= _HELD_LINES and now - max(seen) <= _STILL_S
+    )
 
 
 def bad_volumes_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """Volumes of RAID controllers of which the last line does not say that they are optimal again."""
+    """Volumes of RAID controllers of which the last line does not say that they are optimal
+    again.
+    """
     found: dict[str, str] = {}
     for text in texts:
         if match := _VOLUME.match(text):
             found[f"{match[2]} of {match[1]}"] = match[3]
-    return tuple(f"{name} is {state}" for name, state in sorted(found.items()) if state != "OPTIMAL")
+    return tuple(
+        f"{name} is {state}" for name, state in sorted(found.items()) if state != "OPTIMAL"
+    )
 
 
 def lost_in(
     matches: Iterable[tuple[float | None, re.Match[str]]], mounted: Container[str], now: float
 ) -> tuple[str, ...]:
-    """Targets of the file systems in `mounted` whose connection was lost for minutes. What came back of a file system
-    clears all of it, as the console may skip the others; so does a loss soon after that, whose end it may skip.
+    """Targets of the file systems in `mounted` whose connection was lost for minutes. What came
+    back of a file system clears all of it, as the console may skip the others; so does a loss soon
+    after that, whose end it may skip.
     """
     lost: dict[str, str] = {}
     restored: dict[str, float] = {}
@@ -263,14 +315,17 @@ def lost_in(
         if not is_lost:
             restored[name] = at or 0.0
             lost = {one: owner for one, owner in lost.items() if owner != name}
-        elif at is None or (now - at >= _RECOVERY_S and at - restored.get(name, -_SKIPPED_S) >= _SKIPPED_S):
+        elif at is None or (
+            now - at >= _RECOVERY_S and at - restored.get(name, -_SKIPPED_S) >= _SKIPPED_S
+        ):
             lost[target] = name
     return tuple(target for target, name in lost.items() if name in mounted)
 
 
 def resets_in(named: Iterable[tuple[float | None, str, bool]]) -> tuple[ResetDrive, ...]:
-    """How often each controller was reset, by the times and names of the lines that say so. The third value is of a
-    line that says that a controller is set up: what comes after it is another reset, also where no line has a time.
+    """How often each controller was reset, by the times and names of the lines that say so. The
+    third value is of a line that says that a controller is set up: what comes after it is another
+    reset, also where no line has a time.
     """
     found: dict[str, int] = {}
     last: dict[str, float] = {}
@@ -286,7 +341,9 @@ def resets_in(named: Iterable[tuple[float | None, str, bool]]) -> tuple[ResetDri
 
 
 def given_up_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """The NVMe controllers of which the last line is that the driver gave them up: none that was set up since."""
+    """The NVMe controllers of which the last line is that the driver gave them up: none that was
+    set up since.
+    """
     found: dict[str, str] = {}
     for text in texts:
         if (match := _NVME.match(text)) and match[3]:
@@ -297,7 +354,9 @@ def given_up_in(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def amd_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
-    """By slot the worst that was logged since the driver was loaded, or the GPU was reset, with success."""
+    """By slot the worst that was logged since the driver was loaded, or the GPU was reset, with
+    success.
+    """
     found: dict[str, str] = {}
     for text in texts:
         if _AMD_LOADED.match(text):

@@ -1,7 +1,7 @@
 """Which kernel GRUB starts next, from the files that it reads; pure.
 
-Source: GRUB's manual ("Simple configuration handling", "Writing full configuration files directly", "The GRUB
-environment block"), and the grub.cfg that grub-mkconfig of Debian and Ubuntu writes.
+Source: GRUB's manual ("Simple configuration handling", "Writing full configuration files directly",
+"The GRUB environment block"), and the grub.cfg that grub-mkconfig of Debian and Ubuntu writes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
-_SETTING = regex(r"^[ \t]*(?:export[ \t]+)?(GRUB_\w+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s;#]*))", re.MULTILINE)
+_SETTING = regex(
+    r"^[ \t]*(?:export[ \t]+)?(GRUB_\w+)=(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\s;#]*))", re.MULTILINE
+)
 _OPENS = regex(r"(menuentry|submenu)\s+((?:\S.*)?)\{$")
 _WORD = regex(r"'((?:[^']|'\\'')*)'|\"((?:[^\"\\]|\\.)*)\"|(\S+)")
 _KERNEL = regex(r"linux(?:efi|16)?\s+\S*/vmlinu[xz]-(\S+)")
@@ -37,8 +39,13 @@ class MenuEntry:
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """The GRUB_* settings of /etc/default/grub (a shell script of assignments); the last of a name counts."""
-    return {match[1]: next((part for part in match.groups()[1:] if part), "") for match in _SETTING.finditer(text)}
+    """The GRUB_* settings of /etc/default/grub (a shell script of assignments); the last of a name
+    counts.
+    """
+    return {
+        match[1]: next((part for part in match.groups()[1:] if part), "")
+        for match in _SETTING.finditer(text)
+    }
 
 
 def environment_of(grubenv: str) -> dict[str, str]:
@@ -59,7 +66,9 @@ def parse_menu(grub_cfg: str) -> tuple[MenuEntry, ...]:
         if match:
             title, name = _parse_title(match[2])
             is_submenu = match[1] == "submenu"
-            stack.append(_Block(title, name, match[2], is_conditional=conditions > 0, is_submenu=is_submenu))
+            stack.append(
+                _Block(title, name, match[2], is_conditional=conditions > 0, is_submenu=is_submenu)
+            )
             plain.append(0)
             continue
         if line and not holder.is_submenu and not (line == "}" and not plain[-1]):
@@ -88,7 +97,9 @@ def _count_opened(line: str) -> int:
 class _Block:
     """A menu entry that is still being read."""
 
-    def __init__(self, title: str, name: str, options: str, *, is_conditional: bool, is_submenu: bool) -> None:
+    def __init__(
+        self, title: str, name: str, options: str, *, is_conditional: bool, is_submenu: bool
+    ) -> None:
         self.title, self.name, self.options = title, name, options
         self.is_conditional, self.is_submenu = is_conditional, is_submenu
         self.kernel = ""
@@ -98,14 +109,25 @@ class _Block:
     def entry(self) -> MenuEntry:
         entries, body = tuple(self.entries), tuple(self.body)
         return MenuEntry(
-            self.title, self.name, self.kernel, self.is_conditional, self.is_submenu, entries, self.options, body
+            self.title,
+            self.name,
+            self.kernel,
+            self.is_conditional,
+            self.is_submenu,
+            entries,
+            self.options,
+            body,
         )
 
 
 def _parse_title(spelled: str) -> tuple[str, str]:
     """(title, id) of a menuentry line, its quotes taken off."""
     words = [
-        match[1].replace("'\\''", "'") if match[1] is not None else match[2] if match[2] is not None else match[3]
+        match[1].replace("'\\''", "'")
+        if match[1] is not None
+        else match[2]
+        if match[2] is not None
+        else match[3]
         for match in _WORD.finditer(spelled)
     ]
     title = words[0] if words else ""
@@ -116,7 +138,9 @@ def _parse_title(spelled: str) -> tuple[str, str]:
 
 
 def kernel_at(menu: tuple[MenuEntry, ...], default: str) -> str:
-    """The release that GRUB starts for a `default`. Raises ValueError, with a sentence, where that is not clear."""
+    """The release that GRUB starts for a `default`. Raises ValueError, with a sentence, where that
+    is not clear.
+    """
     return entry_at(menu, default).kernel
 
 
@@ -132,8 +156,8 @@ def has_entry(menu: tuple[MenuEntry, ...], default: str) -> bool:
 
 
 def entry_at(menu: tuple[MenuEntry, ...], default: str) -> MenuEntry:
-    """The entry that GRUB takes for a `default`: a title, an id, or a number, with `>` between the levels. Raises
-    ValueError, with a sentence, where that is not clear, or which kernel it starts.
+    """The entry that GRUB takes for a `default`: a title, an id, or a number, with `>` between the
+    levels. Raises ValueError, with a sentence, where that is not clear, or which kernel it starts.
     """
     level: tuple[MenuEntry, ...] = menu
     found: MenuEntry | None = None
@@ -144,13 +168,16 @@ def entry_at(menu: tuple[MenuEntry, ...], default: str) -> MenuEntry:
             message = f"GRUB's default is {default!r}, and {error}"
             raise ValueError(message) from None
         level = found.entries
-    while found is not None and found.is_submenu:  # GRUB opens it, and its first entry is the default there
+    # GRUB opens it, and its first entry is the default there
+    while found is not None and found.is_submenu:
         if not found.entries or found.entries[0].is_conditional:
             message = f"GRUB's default {default!r} is a submenu whose first entry is not clear"
             raise ValueError(message)
         found = found.entries[0]
     if found is None or not found.kernel:
-        message = f"GRUB's default is {default!r}, and grub.cfg does not tell which kernel that starts"
+        message = (
+            f"GRUB's default is {default!r}, and grub.cfg does not tell which kernel that starts"
+        )
         raise ValueError(message)
     return found
 

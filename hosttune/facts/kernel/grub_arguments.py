@@ -1,8 +1,9 @@
-"""The kernel arguments that GRUB's settings add up to, each with the file and line it comes from, and those that the
-entries of grub.cfg pass.
+"""The kernel arguments that GRUB's settings add up to, each with the file and line it comes from,
+and those that the entries of grub.cfg pass.
 
-grub-mkconfig sources /etc/default/grub and then /etc/default/grub.d/*.cfg in a shell. Only plain assignments are worked
-out here; where a shell decides (a substitution, a condition), the answer is that no one can tell.
+grub-mkconfig sources /etc/default/grub and then /etc/default/grub.d/*.cfg in a shell. Only plain
+assignments are worked out here; where a shell decides (a substitution, a condition), the answer is
+that no one can tell.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _VALUE = regex(r"""((?:"(?:[^"\\`]|\\.)*"|'[^']*'|[^\s"'\\;#&|`()<>]|\\.)*)\s*(?
 _PIECE = regex(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|((?:[^'"\\]|\\.)+)""")
 _LINUX = regex(r"\s*linux(?:efi|16)?\s+\S*/vmlinu[xz]\S*(.*)")
 _SECTION = regex(r"### (BEGIN|END) /etc/grub\.d/(\S+) ###")
-_RECOVERY = frozenset({"recovery", "single"})  # words of 10_linux on Ubuntu and Debian: it leaves the default out there
+# words of 10_linux on Ubuntu and Debian: it leaves the default out there
+_RECOVERY = frozenset({"recovery", "single"})
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -81,20 +83,28 @@ def arguments_of(reader: Reader) -> Arguments:
 
 
 def read_files(reader: Reader) -> tuple[tuple[str, str], ...]:
-    """(path, text) of the settings in the order in which grub-mkconfig reads them; raises UnknownFact where one cannot
-    be read.
+    """(path, text) of the settings in the order in which grub-mkconfig reads them; raises
+    UnknownFact where one cannot be read.
     """
-    names = (name for name in names_in(reader, FOLDER) if name.endswith(".cfg") and not name.startswith("."))
+    names = (
+        name
+        for name in names_in(reader, FOLDER)
+        if name.endswith(".cfg") and not name.startswith(".")
+    )
     return tuple(read_texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in names))))
 
 
 def add_up_arguments(texts: Iterable[tuple[str, str]]) -> Arguments:
-    """What these settings add up to. Raises ValueError, with a sentence, where it takes a shell to tell."""
+    """What these settings add up to. Raises ValueError, with a sentence, where it takes a shell to
+    tell.
+    """
     values: dict[str, tuple[Placed, ...]] = {DEFAULT: (), EVERY: ()}
     afresh: list[Placed] = []
     for path, text in texts:
         for number, row in enumerate(text.splitlines(), 1):
-            if row.lstrip().startswith("#") or not re.search(rf"\b(?:{EVERY}|{DEFAULT})\b\+?=", row):
+            if row.lstrip().startswith("#") or not re.search(
+                rf"\b(?:{EVERY}|{DEFAULT})\b\+?=", row
+            ):
                 continue
             place = Placed(row.strip(), path, number)
             match = _ASSIGNMENT.fullmatch(row)
@@ -109,15 +119,18 @@ def add_up_arguments(texts: Iterable[tuple[str, str]]) -> Arguments:
 
 
 def find_shell_fault(text: str) -> tuple[int, str]:
-    """(line, what is wrong) where sh(1) cannot read such a file, so that grub-mkconfig (`set -e`) fails; (0, "") if it
-    can. A here-document is not looked at.
+    """(line, what is wrong) where sh(1) cannot read such a file, so that grub-mkconfig (`set -e`)
+    fails; (0, "") if it can. A here-document is not looked at.
     """
     quote, opened = "", 0
     for number, row in enumerate(() if "<<" in text else text.splitlines(), 1):
         if not quote and (match := _APART.match(row) or _TWO_WORDS.match(row)):
             return (
                 number,
-                f"has a blank in the value of {match[1]} or beside its =, and sh takes what follows for a command",
+                (
+                    f"has a blank in the value of {match[1]} or beside its =, and sh takes what "
+                    "follows for a command"
+                ),
             )
         quote = _quote_after(row, quote)
         opened = (opened or number) if quote else 0
@@ -146,7 +159,9 @@ def _keeps_before(written: str, before: tuple[Placed, ...]) -> bool:
     return not before or any(DEFAULT in match.groups() for match in _VARIABLE.finditer(written))
 
 
-def _worked_out(written: str, values: dict[str, tuple[Placed, ...]], place: Placed) -> tuple[Placed, ...] | None:
+def _worked_out(
+    written: str, values: dict[str, tuple[Placed, ...]], place: Placed
+) -> tuple[Placed, ...] | None:
     """The arguments of the right side of an assignment; None where it takes a shell to tell."""
     whole = _VALUE.fullmatch(written.rstrip())
     if whole is None:
@@ -173,9 +188,13 @@ def _worked_out(written: str, values: dict[str, tuple[Placed, ...]], place: Plac
 
 
 def parse_entries(grub_cfg: str) -> tuple[KernelEntry, ...]:
-    """The normal entries that 10_linux wrote; all of the file where no section says who wrote it."""
+    """The normal entries that 10_linux wrote; all of the file where no section says who wrote
+    it.
+    """
     rows = grub_cfg.splitlines()
-    has_sections = any((match := _SECTION.match(row)) and match[2].startswith("10_linux") for row in rows)
+    has_sections = any(
+        (match := _SECTION.match(row)) and match[2].startswith("10_linux") for row in rows
+    )
     here = not has_sections
     found = []
     for number, row in enumerate(rows, 1):
@@ -190,8 +209,8 @@ def parse_entries(grub_cfg: str) -> tuple[KernelEntry, ...]:
 
 
 def regenerate(grub_cfg: str, before: Arguments, after: Arguments) -> str:
-    """grub.cfg as grub-mkconfig would write it once the settings are `after` instead of `before`: the arguments of the
-    normal entries change, and nothing else.
+    """grub.cfg as grub-mkconfig would write it once the settings are `after` instead of `before`:
+    the arguments of the normal entries change, and nothing else.
     """
     old, new = ([one.value for one in settings.all] for settings in (before, after))
     if old == new:

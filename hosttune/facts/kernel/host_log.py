@@ -1,9 +1,11 @@
-"""What the kernel has complained of in this boot: what stood still, memory that ran out, errors of hardware, cards.
+"""What the kernel has complained of in this boot: what stood still, memory that ran out, errors of
+hardware, cards.
 
 Sources: Linux, kernel/watchdog.c (soft lockup), kernel/watchdog_perf.c (hard LOCKUP), kernel/rcu
-(stall.h), mm/oom_kill.c (oom-kill:constraint=), arch/x86/kernel/cpu/mce/core.c (print_mce), drivers/acpi/apei (ghes.c,
-bert.c), drivers/firmware/efi/cper.c (event severity), drivers/edac (mce_amd.c: MCn_STATUS, which is in the place of
-print_mce; edac_mc.c), drivers/net/ethernet/mellanox/mlx5 (events.c, en_main.c); NVIDIA's open kernel modules,
+(stall.h), mm/oom_kill.c (oom-kill:constraint=), arch/x86/kernel/cpu/mce/core.c (print_mce),
+drivers/acpi/apei (ghes.c, bert.c), drivers/firmware/efi/cper.c (event severity), drivers/edac
+(mce_amd.c: MCn_STATUS, which is in the place of print_mce; edac_mc.c),
+drivers/net/ethernet/mellanox/mlx5 (events.c, en_main.c); NVIDIA's open kernel modules,
 nvidia-peermem.c. Lines of other drivers on links say `NIC Link is Down`.
 """
 
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_LINES = 500  # of a kind, the last ones: a link that comes and goes for weeks writes many
-_SOFT = regex(r"(?:NMI )?watchdog: BUG: soft lockup - CPU#(\d+) stuck for (\d{1,12})s! \[(.{0,40}?):(\d+)\]")
+_SOFT = regex(
+    r"(?:NMI )?watchdog: BUG: soft lockup - CPU#(\d+) stuck for (\d{1,12})s! \[(.{0,40}?):(\d+)\]"
+)
 _HARD = regex(r"(?:NMI )?watchdog: (?:CPU ?\d+: )?Watchdog detected hard LOCKUP on cpu \d+")
 _RCU = regex(r"(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls? ")
 _OOM = regex(r"oom-kill:constraint=CONSTRAINT_NONE,.*\btask=(.{1,40}?),pid=\d+,uid=\d+$")
@@ -42,13 +46,15 @@ _STATUS = regex(
     r"(?:mce: )?\[Hardware Error\]: CPU(?: \d+: Machine Check(?: Exception)?: \w+ Bank \d+: "
     r"|:\d+ \([0-9a-f:]+\) (MC)\d+_STATUS\[[^\]]*\]: 0x)([0-9a-f]{16})"
 )
-# A report of firmware about memory, which the kernel also tells as a machine check of the bank -1 (mce/apei.c).
+# A report of firmware about memory, which the kernel also tells as a machine check of the bank -1
+# (mce/apei.c).
 _ECHO = regex(
     r"(?:mce: )?\[Hardware Error\]: CPU(?: \d+: Machine Check(?: Exception)?: \w+ Bank 255: "
     r"|:\d+ \([0-9a-f:]+\) MC255_)"
 )
 _UNCORRECTED = 1 << 61  # MCi_STATUS.UC
-_DEFERRED = 1 << 44  # of AMD: not corrected, and not used yet; of Intel a bit of how many were corrected (52:38)
+# of AMD: not corrected, and not used yet; of Intel a bit of how many were corrected (52:38)
+_DEFERRED = 1 << 44
 _AMD = ("AuthenticAMD", "HygonGenuine")
 _BOOTED = regex(r"Run /\S+ as init process$")
 _OF_MODULE = regex(r"EDAC MC\d+: (\d+) CE (?:[A-Za-z].{0,200}?)?\bon (\S.{0,200}?) \(")
@@ -56,57 +62,74 @@ _STORM = regex(r"(?:mce: )?(?:CPU\d+ BANK\d+ )?CMCI storm detected")
 _PEERMEM = regex(r"nvidia-peermem \w+:\d+ ERROR ")
 _SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _IS_SLOT = regex(_SLOT)
-# dev_err() and netdev_err() of include/linux; a bridge of PCI and NVIDIA's driver speak of links of other kinds.
-_CARD = rf"(?!pcieport|nvidia)[\w-]{{1,64}} ({_SLOT})(?: [^\s:/]{{1,15}}(?: \(\w+\))?)?: (?:\w+:\d+:\(pid \d+\): )?"
+# dev_err() and netdev_err() of include/linux; a bridge of PCI and NVIDIA's driver speak of links of
+# other kinds.
+_CARD = (
+    rf"(?!pcieport|nvidia)[\w-]{{1,64}} ({_SLOT})(?: [^\s:/]{{1,15}}(?: \(\w+\))?)?: "
+    rf"(?:\w+:\d+:\(pid \d+\): )?"
+)
 _DOWN = regex(_CARD + r"(?:[\w.-]+: )?(?:[\w.-]+ )?(?:NIC )?Link (?:is )?[Dd]own\b")
 _PORT = regex(_CARD + r"Port module event\[error\]: module \d+, (.{1,60})")
-# dev_watchdog() of net/sched/sch_generic.c from Linux 6.6 on; e1000e, igb, ixgbe; mlx5 en_main.c, cmd.c (wait_func).
+# dev_watchdog() of net/sched/sch_generic.c from Linux 6.6 on; e1000e, igb, ixgbe; mlx5 en_main.c,
+# cmd.c (wait_func).
 _STALL = regex(
-    _CARD + r"(NETDEV WATCHDOG: CPU: \d+: transmit queue \d+ timed out|Detected (?:Hardware|Tx) Unit Hang"
+    _CARD
+    + r"(NETDEV WATCHDOG: CPU: \d+: transmit queue \d+ timed out|Detected (?:Hardware|Tx) Unit Hang"
     r"|TX timeout detected"
     r"|[A-Z0-9_]{1,40}\(0x[0-9a-f]{1,4}\) timeout\. Will cause a leak of a command resource)"
 )
 _POWER = regex(_CARD + r"(?:Detected )?[Ii]nsufficient power on the PCIe slot \((\d+W)\)")
-# die() and oops_begin() of x86, die() of arm64; a warning and a lockup tell a place without one of these before.
+# die() and oops_begin() of x86, die() of arm64; a warning and a lockup tell a place without one of
+# these before.
 _DIES = regex(
-    r"(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault|invalid opcode: "
+    r"(?:Internal error: )?Oops: |BUG: (?:unable to handle|kernel NULL)|general protection fault"
+    r"|invalid opcode: "
     r"|kernel BUG at "
 )
 _PLACE = regex(r"(?:RIP: 0010:|pc : )\S{1,200}(?: \[(\w{1,64})\])?")
 _HOT = "high temperature"
 # One kind each: of one that comes in a storm the last ones are kept, and every line of the rest.
 _KINDS = (
-    _SOFT, _HARD, _RCU, _OOM, _SEVERITY, _STATUS, _BOOTED, _OF_MODULE, _STORM, _PEERMEM, _DOWN, _STALL, _PORT, _POWER,
-    _DIES, _PLACE,
+    _SOFT, _HARD, _RCU, _OOM, _SEVERITY, _STATUS, _BOOTED, _OF_MODULE, _STORM, _PEERMEM, _DOWN,
+    _STALL, _PORT, _POWER, _DIES, _PLACE,
 )  # fmt: skip
 _SETTLED_S = 600  # after the boot: until then drivers bring links up, down and up again
 _DAY_S = 86400
-_STILL_S = 180  # the watchdog repeats its line each 20 to 40 seconds, and from Linux 5.13 on adds the times up
+# the watchdog repeats its line each 20 to 40 seconds, and from Linux 5.13 on adds the times up
+_STILL_S = 180
 _STUCK_S = 60
 
 
 @frozen
 class LoggedCard(Fact):
-    """A network card, here or gone, and what the kernel log says of it. A virtual function is none: root of a container
-    that has one sets it down and up, and the kernel says that its link went down.
+    """A network card, here or gone, and what the kernel log says of it. A virtual function is none:
+    root of a container that has one sets it down and up, and the kernel says that its link went
+    down.
     """
 
     slot: str  # 0000:0c:00.0
-    link_downs: int  # how often its link went down in the last 24 hours, without the first ten minutes after the boot
+    # how often its link went down in the last 24 hours, without the first ten minutes after the
+    # boot
+    link_downs: int
     stalls: int  # how often it sent nothing, or did not answer its driver, in that time
     is_hot: bool  # its cable or transceiver was too hot in the last 24 hours
-    cable: str  # what else its cable or transceiver had in the last 24 hours: Cable error, ...; empty for none
+    # what else its cable or transceiver had in the last 24 hours: Cable error, ...; empty for none
+    cable: str
     firmware_fault: (
-        str  # what it last reported of its firmware and did not take back: irisc not responding; empty for none
+        # what it last reported of its firmware and did not take back: irisc not responding; empty
+        # for none
+        str
     )
-    is_portless: bool  # its driver is bound, and it offers neither a network interface nor an RDMA device
-    slot_power: str  # what the slot offers, where the card says that it is not enough: 27W; empty for none
+    # its driver is bound, and it offers neither a network interface nor an RDMA device
+    is_portless: bool
+    # what the slot offers, where the card says that it is not enough: 27W; empty for none
+    slot_power: str
 
 
 @frozen
 class HostLog(Subject):
-    """Complaints, each once. Those of the last 24 hours are kept apart, where the log has times: what was long ago and
-    did not come again says little of today; of a log without times all are.
+    """Complaints, each once. Those of the last 24 hours are kept apart, where the log has times:
+    what was long ago and did not come again says little of today; of a log without times all are.
     """
 
     @fact
@@ -121,27 +144,41 @@ class HostLog(Subject):
 
     @fact
     def died_in(self) -> str:
-        """The kernel modules that ended with an error of their own in this boot; empty where that is not known."""
-        return " and ".join(died_in(seen)) if isinstance(seen := attempt(lambda: self._lines), list) else ""
+        """The kernel modules that ended with an error of their own in this boot; empty where that
+        is not known.
+        """
+        return (
+            " and ".join(died_in(seen))
+            if isinstance(seen := attempt(lambda: self._lines), list)
+            else ""
+        )
 
     @fact
     def out_of_memory(self) -> tuple[str, ...]:
         """Programs killed because the host itself, no control group, had no memory left."""
-        return self.facts.kernel_log.certain(tuple(match[1] for line in self._lines if (match := _OOM.match(line))))
+        return self.facts.kernel_log.certain(
+            tuple(match[1] for line in self._lines if (match := _OOM.match(line)))
+        )
 
     @fact
     def uncorrected(self) -> int:
         """Errors of hardware in this boot that could not be corrected, and the host went on."""
-        return self.facts.kernel_log.certain(count_severities(self._lines, is_amd=self._is_amd)["uncorrected"])
+        return self.facts.kernel_log.certain(
+            count_severities(self._lines, is_amd=self._is_amd)["uncorrected"]
+        )
 
     @fact
     def corrected_a_day(self) -> int:
         """Reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm."""
-        return self.facts.kernel_log.certain(count_severities(self._recent, is_amd=self._is_amd)["corrected"])
+        return self.facts.kernel_log.certain(
+            count_severities(self._recent, is_amd=self._is_amd)["corrected"]
+        )
 
     @fact
     def storms(self) -> int:
-        """Of interrupts of corrected ones in the last 24 hours, in which the kernel stopped listening."""
+        """Of interrupts of corrected ones in the last 24 hours, in which the kernel stopped
+        listening.
+        """
         return self.facts.kernel_log.certain(sum(map(bool, map(_STORM.match, self._recent))))
 
     @fact
@@ -152,7 +189,9 @@ class HostLog(Subject):
     @fact
     def ended_by_hardware(self) -> bool:
         """Firmware or processors kept an error from before this boot that was not corrected."""
-        return self.facts.kernel_log.certain(count_severities(self._lines, is_amd=self._is_amd)["before"] > 0)
+        return self.facts.kernel_log.certain(
+            count_severities(self._lines, is_amd=self._is_amd)["before"] > 0
+        )
 
     @fact
     def cards(self) -> tuple[LoggedCard, ...]:
@@ -203,8 +242,8 @@ class HostLog(Subject):
 
 
 def choose_lines(log: str) -> tuple[str, ...]:
-    """The lines of a kernel log that speak of these things; of each the last ones. Of places only those in which the
-    kernel died: a warning or a lockup has one, too.
+    """The lines of a kernel log that speak of these things; of each the last ones. Of places only
+    those in which the kernel died: a warning or a lockup has one, too.
     """
     kept: list[str] = []
     kinds: Counter[re.Pattern[str]] = Counter()
@@ -216,7 +255,10 @@ def choose_lines(log: str) -> tuple[str, ...]:
             place = line
         elif kind and kinds[kind] < MAX_LINES:
             kinds[kind] += 1
-            kept += [mask_text(one.rstrip()) for one in ((place, line) if kind is _DIES and place else (line,))]
+            kept += [
+                mask_text(one.rstrip())
+                for one in ((place, line) if kind is _DIES and place else (line,))
+            ]
         if kind is _DIES:
             place = ""
     return tuple(reversed(kept))
@@ -245,15 +287,23 @@ def _count_after_boot(many: int, facts: Facts) -> int:
 
 
 def _find_slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    """Where the devices of network interfaces and of RDMA are on the PCI bus, and the cards that lost theirs."""
+    """Where the devices of network interfaces and of RDMA are on the PCI bus, and the cards that
+    lost theirs.
+    """
     places = [
         reader.resolve(f"{folder}/{name}/device")
         for folder in ("/sys/class/net", "/sys/class/infiniband")
         for name in names_in(reader, folder)
     ]
     ends = (place.rpartition("/")[2] for place in places if isinstance(place, str))
-    portless, faulty = attempt(lambda: facts.portless.slots), attempt(lambda: facts.device_log.mlx5_faults)
-    lost = (*(portless if isinstance(portless, tuple) else ()), *(faulty if isinstance(faulty, Mapping) else ()))
+    portless, faulty = (
+        attempt(lambda: facts.portless.slots),
+        attempt(lambda: facts.device_log.mlx5_faults),
+    )
+    lost = (
+        *(portless if isinstance(portless, tuple) else ()),
+        *(faulty if isinstance(faulty, Mapping) else ()),
+    )
     return (*(slot for slot in ends if _IS_SLOT.fullmatch(slot)), *lost)
 
 
@@ -267,7 +317,9 @@ def _find_lacking(facts: Facts) -> UnknownFact | None:
     return UnknownFact(portless.reason) if isinstance(portless, Unreadable) else None
 
 
-def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now: float) -> list[str]:
+def _since_settled(
+    facts: Facts, timed: Sequence[tuple[float | None, str]], now: float
+) -> list[str]:
     """What was logged in the last 24 hours, and later than the boot."""
     booted = attempt(lambda: facts.kernel.booted_at)
     first = max(now - _DAY_S, booted + _SETTLED_S if isinstance(booted, int) else 0)
@@ -275,9 +327,10 @@ def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now:
 
 
 def count_severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
-    """How many errors of hardware were uncorrected and corrected, and how many from before this boot were not. A kernel
-    that meets a fatal one does not write any more. The next boot's tells: what the firmware kept (ACPI's boot error
-    record table) has no number, and what the banks of the processors kept is logged before init runs.
+    """How many errors of hardware were uncorrected and corrected, and how many from before this
+    boot were not. A kernel that meets a fatal one does not write any more. The next boot's tells:
+    what the firmware kept (ACPI's boot error record table) has no number, and what the banks of the
+    processors kept is logged before init runs.
     """
     found: Counter[str] = Counter()
     of_banks: Counter[str] = Counter()
@@ -293,14 +346,17 @@ def count_severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[s
             elif how == "uncorrected":
                 found["before"] += 1
         elif status := _STATUS.match(text):
-            bad = _UNCORRECTED | (_DEFERRED if is_amd or status[1] else 0)  # the decoder of AMD alone names a register
+            # the decoder of AMD alone names a register
+            bad = _UNCORRECTED | (_DEFERRED if is_amd or status[1] else 0)
             counted = echoed if _ECHO.match(text) else of_banks
             counted["uncorrected" if int(status[2], 16) & bad else "corrected"] += 1
     return (found | echoed) + of_banks
 
 
 def modules_in(texts: Iterable[str]) -> Mapping[str, int]:
-    """How many corrected errors are logged of each memory module. What may be of either of two counts for both."""
+    """How many corrected errors are logged of each memory module. What may be of either of two
+    counts for both.
+    """
     found: Counter[str] = Counter()
     for text in texts:
         if match := _OF_MODULE.match(text):
@@ -322,13 +378,17 @@ def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
         elif _RCU.match(text):
             found["stall of RCU"] += 1
     return tuple(
-        name + (f" ({longest[name]} s)" if name in longest else "") + (f", {many} times" if many > 1 else "")
+        name
+        + (f" ({longest[name]} s)" if name in longest else "")
+        + (f", {many} times" if many > 1 else "")
         for name, many in found.items()
     )
 
 
 def died_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """The modules in which the kernel was when it met an error of its own, each once; what is built in has no name."""
+    """The modules in which the kernel was when it met an error of its own, each once; what is built
+    in has no name.
+    """
     found: dict[str, None] = {}
     dies = False
     for text in texts:
@@ -341,16 +401,21 @@ def died_in(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def stuck_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """The processors of which the newest lines, in the order in which they came, say that the same task holds them for
-    longer and longer. A machine that was paused says so once.
+    """The processors of which the newest lines, in the order in which they came, say that the same
+    task holds them for longer and longer. A machine that was paused says so once.
     """
-    held: dict[str, tuple[str, int, bool]] = {}  # by processor: its task, seconds, whether these grew
+    # by processor: its task, seconds, whether these grew
+    held: dict[str, tuple[str, int, bool]] = {}
     names: dict[str, str] = {}
     for text in texts:
         if soft := _SOFT.match(text):
             task, seconds = soft[4], int(soft[2])
             before = held.get(soft[1])
-            held[soft[1]] = (task, seconds, before is not None and before[0] == task and before[1] < seconds)
+            held[soft[1]] = (
+                task,
+                seconds,
+                before is not None and before[0] == task and before[1] < seconds,
+            )
             names[soft[1]] = soft[3]
     return tuple(
         f"CPU {cpu} in {names[cpu]} for {describe_ago(seconds).removesuffix(' ago')}"
@@ -372,7 +437,9 @@ def cards_in(
                 found.setdefault(match[1], []).append(match[match.lastindex or 0])
         return found
 
-    spoken = {slot for pattern in (_DOWN, _STALL, _PORT, _POWER) for slot in by_slot(pattern, lines)}
+    spoken = {
+        slot for pattern in (_DOWN, _STALL, _PORT, _POWER) for slot in by_slot(pattern, lines)
+    }
     downs, stalls = by_slot(_DOWN, settled), by_slot(_STALL, settled)
     modules, powers = by_slot(_PORT, recent), by_slot(_POWER, lines)
     cards = []

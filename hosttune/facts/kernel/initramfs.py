@@ -1,11 +1,14 @@
-"""Which program builds the initial RAM disk of this host, and whether it may hold a module: `initramfs["nvidia"].why`.
+"""Which program builds the initial RAM disk of this host, and whether it may hold a module:
+`initramfs["nvidia"].why`.
 
-Looking into an image takes seconds (lsinitramfs), so the configuration decides, and what it does not rule out may be in
-there: initramfs-tools with MODULES=most takes most drivers and all of modprobe.d (initramfs.conf(5)), dracut those that
-this host uses (dracut.conf(5)). Ubuntu 26.04 builds with dracut, where initramfs-tools may still be installed.
+Looking into an image takes seconds (lsinitramfs), so the configuration decides, and what it does
+not rule out may be in there: initramfs-tools with MODULES=most takes most drivers and all of
+modprobe.d (initramfs.conf(5)), dracut those that this host uses (dracut.conf(5)). Ubuntu 26.04
+builds with dracut, where initramfs-tools may still be installed.
 
-dracut takes /etc/modprobe.d into an image for this host alone (hostonly="yes", as Ubuntu has it); without that, as in
-Debian, a module that the image holds is loaded without its options (dracut 106, 90kernel-modules/module-setup.sh).
+dracut takes /etc/modprobe.d into an image for this host alone (hostonly="yes", as Ubuntu has it);
+without that, as in Debian, a module that the image holds is loaded without its options (dracut 106,
+90kernel-modules/module-setup.sh).
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ REBUILD = "sudo update-initramfs -u -k all"
 DRACUT = "dracut"
 TOOLS = "initramfs-tools"
 _HOOKS = ("/etc/kernel/postinst.d", "/usr/share/kernel/postinst.d")
-_PROGRAMS = {DRACUT: ("/usr/bin/dracut", "/usr/sbin/dracut"), TOOLS: ("/usr/sbin/update-initramfs",)}
+_PROGRAMS = {
+    DRACUT: ("/usr/bin/dracut", "/usr/sbin/dracut"),
+    TOOLS: ("/usr/sbin/update-initramfs",),
+}
 _IMAGE = "initrd.img-"
 _HOST_ONLY = regex(r"\s*hostonly\s*=\s*[\"']?(\w*)")
 _DRIVERS = regex(r"\s*(add|force|omit)_drivers\s*\+?=\s*[\"']?([^\"'#]*)")
@@ -38,14 +44,20 @@ _DRIVERS = regex(r"\s*(add|force|omit)_drivers\s*\+?=\s*[\"']?([^\"'#]*)")
 
 def list_images(reader: Reader) -> tuple[str, ...]:
     """The kernel releases that have an initial RAM disk."""
-    releases = (name.removeprefix(_IMAGE) for name in names_in(reader, "/boot") if name.startswith(_IMAGE))
+    releases = (
+        name.removeprefix(_IMAGE) for name in names_in(reader, "/boot") if name.startswith(_IMAGE)
+    )
     return tuple(name for name in releases if not name.endswith((".old", ".bak", ".new", "-bak")))
 
 
 def find_generator(reader: Reader) -> str | Absent:
     """The program whose hook builds the image of a new kernel; ABSENT where none is installed."""
-    installed = [name for name, paths in _PROGRAMS.items() if any(_exists(reader, path) for path in paths)]
-    hooked = [name for name in installed if any(_exists(reader, f"{folder}/{name}") for folder in _HOOKS)]
+    installed = [
+        name for name, paths in _PROGRAMS.items() if any(_exists(reader, path) for path in paths)
+    ]
+    hooked = [
+        name for name in installed if any(_exists(reader, f"{folder}/{name}") for folder in _HOOKS)
+    ]
     return next(iter((*hooked, *reversed(installed))), ABSENT)
 
 
@@ -54,8 +66,8 @@ def _exists(reader: Reader, path: str) -> bool:
 
 
 class NamedModules:
-    """(file:line, add|force|omit) of the last line of the configuration that names a module, read once for each program
-    that builds: rules may ask for thousands of modules.
+    """(file:line, add|force|omit) of the last line of the configuration that names a module, read
+    once for each program that builds: rules may ask for thousands of modules.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -73,7 +85,9 @@ def why_in(named: NamedModules, module: str) -> str:
         return ""
     builder = find_generator(named.reader)
     if builder is ABSENT:
-        raise UnknownFact("neither dracut nor update-initramfs is installed, and /boot has initial RAM disks")
+        raise UnknownFact(
+            "neither dracut nor update-initramfs is installed, and /boot has initial RAM disks"
+        )
     place, word = named.of(builder, module)
     if word == "omit":
         return ""
@@ -86,15 +100,21 @@ def _list_modules(reader: Reader, builder: str) -> Mapping[str, tuple[str, str]]
     for path in _list_configuration(reader, builder):
         for number, row in enumerate(hint(reader, path).splitlines(), 1):
             match = _DRIVERS.match(row) if builder == DRACUT else None
-            names = match[2].split() if match else row.partition("#")[0].split()[:1] if builder == TOOLS else []
+            names = (
+                match[2].split()
+                if match
+                else row.partition("#")[0].split()[:1]
+                if builder == TOOLS
+                else []
+            )
             place = (f"{path}:{number}", match[1] if match else "add")
             found |= {name.replace("-", "_"): place for name in names}
     return found
 
 
 def why_without_options(named: NamedModules, module: str) -> str:
-    """Why an image that holds this module lacks /etc/modprobe.d, as a sentence; empty where it has it, or may do
-    without: only where a line of the configuration puts the module into it.
+    """Why an image that holds this module lacks /etc/modprobe.d, as a sentence; empty where it has
+    it, or may do without: only where a line of the configuration puts the module into it.
     """
     reader = named.reader
     if find_generator(reader) != DRACUT:
@@ -102,14 +122,19 @@ def why_without_options(named: NamedModules, module: str) -> str:
     place, word = named.of(DRACUT, module)
     if word not in {"add", "force"} or named.host_only() == "yes":
         return ""
-    return f'{place} puts {module} into the initial RAM disk, and dracut without hostonly="yes" leaves its options out'
+    return (
+        f'{place} puts {module} into the initial RAM disk, and dracut without hostonly="yes" '
+        f"leaves its options out"
+    )
 
 
 def _host_only(reader: Reader) -> str:
     value = ""
     for path in _list_configuration(reader, DRACUT):
         rows = hint(reader, path).splitlines()
-        value = next((match[1] for row in reversed(rows) if (match := _HOST_ONLY.match(row))), value)
+        value = next(
+            (match[1] for row in reversed(rows) if (match := _HOST_ONLY.match(row))), value
+        )
     return value
 
 
@@ -121,7 +146,10 @@ def _list_configuration(reader: Reader, builder: str) -> tuple[str, ...]:
         names = reader.list(folder)
         for name in names if isinstance(names, tuple) else ():
             chosen.setdefault(name, f"{folder}/{name}")
-    return ("/etc/dracut.conf", *(chosen[name] for name in sorted(chosen) if name.endswith(".conf")))
+    return (
+        "/etc/dracut.conf",
+        *(chosen[name] for name in sorted(chosen) if name.endswith(".conf")),
+    )
 
 
 @frozen
@@ -130,7 +158,8 @@ class InRamDisk(Fact):
 
     why: str  # why it may hold the module, as a sentence; empty where it does not
     builder: str  # dracut | initramfs-tools: who builds it; empty where it does not hold the module
-    lacks_options: str  # why it would hold it without its options, as a sentence; empty where that is not known
+    # why it would hold it without its options, as a sentence; empty where that is not known
+    lacks_options: str
 
 
 @frozen

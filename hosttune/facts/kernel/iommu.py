@@ -1,7 +1,8 @@
 """The IOMMU: whether it translates what GPUs, network cards and NVMe disks read and write.
 
-Kernel: Documentation/ABI/testing/sysfs-kernel-iommu_groups (type: identity is passthrough, DMA is strict, DMA-FQ is
-lazy translation), Documentation/admin-guide/kernel-parameters.txt (iommu=, iommu.passthrough=, iommu.strict=).
+Kernel: Documentation/ABI/testing/sysfs-kernel-iommu_groups (type: identity is passthrough, DMA is
+strict, DMA-FQ is lazy translation), Documentation/admin-guide/kernel-parameters.txt (iommu=,
+iommu.passthrough=, iommu.strict=).
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
-_ARGUMENTS = ("iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.strict", "arm-smmu.disable_bypass")
+_ARGUMENTS = (
+    "iommu",
+    "intel_iommu",
+    "amd_iommu",
+    "iommu.passthrough",
+    "iommu.strict",
+    "arm-smmu.disable_bypass",
+)
 
 
 @frozen
@@ -27,7 +35,8 @@ class IommuDevice(Fact):
     slot: str  # its PCI address
     kind: str  # gpu | network | nvme
     group: str  # the number of its group; empty where no IOMMU serves it
-    domain: str  # identity | DMA | DMA-FQ | blocked | auto, or as the kernel says; empty without a group
+    # identity | DMA | DMA-FQ | blocked | auto, or as the kernel says; empty without a group
+    domain: str
 
     @property
     def is_translated(self) -> bool:
@@ -50,10 +59,14 @@ class Iommu(Subject):
     @fact
     def devices(self) -> tuple[IommuDevice, ...]:
         """GPUs, network cards and NVMe disks."""
-        return keep_known(lambda one: (_read_device(self.reader, one.slot, one.kind),), self.facts.pcie.devices)
+        return keep_known(
+            lambda one: (_read_device(self.reader, one.slot, one.kind),), self.facts.pcie.devices
+        )
 
     # what the kernel command line says of it
-    arguments: tuple[str, ...] = read_with(lambda self: arguments_of(self.facts.kernel.command_line))
+    arguments: tuple[str, ...] = read_with(
+        lambda self: arguments_of(self.facts.kernel.command_line)
+    )
 
     @property
     def translated(self) -> tuple[str, ...]:
@@ -81,8 +94,12 @@ def arguments_of(command_line: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read_device(reader: Reader, slot: str, kind: str) -> IommuDevice:
-    group = make_shared(lambda: if_absent(reader.link(f"{DEVICES}/{slot}/iommu_group"), "").rsplit("/", 1)[-1])
-    return IommuDevice(slot, kind, lazy(group), lazy(lambda: _read_domain(reader, slot) if group() else ""))
+    group = make_shared(
+        lambda: if_absent(reader.link(f"{DEVICES}/{slot}/iommu_group"), "").rsplit("/", 1)[-1]
+    )
+    return IommuDevice(
+        slot, kind, lazy(group), lazy(lambda: _read_domain(reader, slot) if group() else "")
+    )
 
 
 def _read_domain(reader: Reader, slot: str) -> str:

@@ -1,10 +1,11 @@
 """Options of kernel modules: what sets them at the next load, and what the loaded module has:
 `module_options["nvidia-uvm.uvm_disable_hmm"]`.
 
-modprobe reads the files of all its folders sorted by name, a name in /etc hides the same name elsewhere, and of an
-option given twice the kernel keeps the last; the kernel command line (module.key=value) comes after all files
-(modprobe.d(5)). What is in force is in /sys/module/MODULE/parameters (kernel: Documentation/ABI/stable/
-sysfs-module); nvidia shows its own in /proc/driver/nvidia/params, where names lack the NVreg_ (nv-reg.h, nv-procfs.c).
+modprobe reads the files of all its folders sorted by name, a name in /etc hides the same name
+elsewhere, and of an option given twice the kernel keeps the last; the kernel command line
+(module.key=value) comes after all files (modprobe.d(5)). What is in force is in
+/sys/module/MODULE/parameters (kernel: Documentation/ABI/stable/ sysfs-module); nvidia shows its own
+in /proc/driver/nvidia/params, where names lack the NVreg_ (nv-reg.h, nv-procfs.c).
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
 
 FOLDER = "/etc/modprobe.d"
 _LONGEST_NUMBER = 32  # 64 bits have 22 octal digits
-FOLDERS = (FOLDER, "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
+FOLDERS = (
+    FOLDER,
+    "/run/modprobe.d",
+    "/usr/local/lib/modprobe.d",
+    "/usr/lib/modprobe.d",
+    "/lib/modprobe.d",
+)
 NVIDIA_PARAMS = "/proc/driver/nvidia/params"
 _NVIDIA_NAMES = {"NVreg_RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 _IDLE = ("false", "true", ":")  # programs that do nothing
@@ -51,7 +58,8 @@ class OptionLine(Fact):
 class ModuleParameter(Fact):
     """One parameter of one module."""
 
-    settings: tuple[Placed, ...]  # all that set it, in the order in which they count, the kernel command line last
+    # all that set it, in the order in which they count, the kernel command line last
+    settings: tuple[Placed, ...]
     arguments: tuple[Placed, ...]  # those of the kernel command line
     is_loaded: bool  # the kernel has the module
     is_built_in: bool  # into the running kernel, which reads no modprobe.d
@@ -81,8 +89,12 @@ class ModuleOptions(Subject):
 
     @fact
     def kept_out(self) -> Mapping[str, str]:
-        """Module that no alias loads (blacklist, or install with a program that does nothing) -> the file with that."""
-        return {name: path for path, content in reversed(self._texts) for name in kept_out_in(content)}
+        """Module that no alias loads (blacklist, or install with a program that does nothing) ->
+        the file with that.
+        """
+        return {
+            name: path for path, content in reversed(self._texts) for name in kept_out_in(content)
+        }
 
     @fact
     def _texts(self) -> tuple[tuple[str, str], ...]:
@@ -96,14 +108,20 @@ class ModuleOptions(Subject):
     def _built_in(self) -> frozenset[str]:
         """The modules that are part of the running kernel."""
         release = (
-            "" if self.reader.persistent_only else if_absent(read_line(self.reader, "/proc/sys/kernel/osrelease"), "")
+            ""
+            if self.reader.persistent_only
+            else if_absent(read_line(self.reader, "/proc/sys/kernel/osrelease"), "")
         )
         rows = (
-            if_absent(read_text(self.reader, f"/lib/modules/{release}/modules.builtin"), "").splitlines()
+            if_absent(
+                read_text(self.reader, f"/lib/modules/{release}/modules.builtin"), ""
+            ).splitlines()
             if release
             else []
         )
-        return frozenset(normalize_module(row.rpartition("/")[2].partition(".ko")[0]) for row in rows)
+        return frozenset(
+            normalize_module(row.rpartition("/")[2].partition(".ko")[0]) for row in rows
+        )
 
     def _look(self, name: str) -> ModuleParameter:
         named = make_shared(_split_name, name)
@@ -117,7 +135,13 @@ class ModuleOptions(Subject):
                 )
             ),
             is_built_in=lazy(lambda: normalize_module(named()[0]) in self._built_in),
-            live=lazy(lambda: "" if self.reader.persistent_only else if_absent(live_value(self.reader, *named()), "")),
+            live=lazy(
+                lambda: (
+                    ""
+                    if self.reader.persistent_only
+                    else if_absent(live_value(self.reader, *named()), "")
+                )
+            ),
         )
 
     def __getitem__(self, name: str) -> ModuleParameter:
@@ -128,7 +152,10 @@ class ModuleOptions(Subject):
         """What is wrong with a name as a rule writes it, and the way out."""
         if _NAME.fullmatch(name):
             return None
-        return f"{name!r} is no MODULE.KEY", 'write it as module_options["nvidia-uvm.uvm_disable_hmm"]'
+        return (
+            f"{name!r} is no MODULE.KEY",
+            'write it as module_options["nvidia-uvm.uvm_disable_hmm"]',
+        )
 
 
 def normalize_module(module: str) -> str:
@@ -140,19 +167,25 @@ def parse_options(content: str) -> Iterator[tuple[int, str, str, str]]:
     """(line, module, key, value) of the `parse_options` lines of one file."""
     for start, words in _parse_commands(content):
         if words[:1] == ["options"] and len(words) > 2:
-            yield from ((start, normalize_module(words[1]), *word.partition("=")[::2]) for word in words[2:])
+            yield from (
+                (start, normalize_module(words[1]), *word.partition("=")[::2]) for word in words[2:]
+            )
 
 
 def kept_out_in(content: str) -> Iterator[str]:
     """The modules that one file keeps from being loaded for a device."""
     for _, words in _parse_commands(content):
-        is_idle = words[:1] == ["install"] and len(words) > 2 and words[2].rpartition("/")[2] in _IDLE
+        is_idle = (
+            words[:1] == ["install"] and len(words) > 2 and words[2].rpartition("/")[2] in _IDLE
+        )
         if is_idle or (words[:1] == ["blacklist"] and len(words) > 1):
             yield normalize_module(words[1])
 
 
 def _parse_commands(content: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines of one file as words, with their numbers; a backslash at the end continues a line."""
+    """The lines of one file as words, with their numbers; a backslash at the end continues a
+    line.
+    """
     whole, start = "", 0
     for number, row in enumerate(content.splitlines(), 1):
         start = start or number
@@ -170,8 +203,8 @@ def parse_params(content: str) -> Mapping[str, str]:
 
 
 def same_value(spelled: str, live: str) -> bool:
-    """Whether a value as it is written and as the module shows it are one: 0x1 and 1, 0660 and 432, 1 and Y, yes and Y
-    (kernel: lib/kstrtox.c).
+    """Whether a value as it is written and as the module shows it are one: 0x1 and 1, 0660 and 432,
+    1 and Y, yes and Y (kernel: lib/kstrtox.c).
     """
     if live in {"Y", "N"} and spelled.lower() in {"yes", "true", "on", "no", "false", "off"}:
         return (spelled.lower() in {"yes", "true", "on"}) is (live == "Y")

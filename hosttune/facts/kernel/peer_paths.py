@@ -1,7 +1,9 @@
-"""How GPUs without NVLinks between them reach each other's memory over PCI Express, and what the IOMMU stops.
+"""How GPUs without NVLinks between them reach each other's memory over PCI Express, and what the
+IOMMU stops.
 
-A translating IOMMU gives a GPU other addresses than the bus has, and with ACS redirection (facts/kernel/acs.py) each
-access to a neighbour goes up to it: NVIDIA/nccl issue 2079, vllm-project/vllm issues 33041 and 51513.
+A translating IOMMU gives a GPU other addresses than the bus has, and with ACS redirection
+(facts/kernel/acs.py) each access to a neighbour goes up to it: NVIDIA/nccl issue 2079,
+vllm-project/vllm issues 33041 and 51513.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ class PeerPaths(Subject):
     def has_pcie_peers(self) -> bool:
         """Two GPUs of one model have only PCI Express between them.
 
-        Boards join all their GPUs, by NVSwitches or each to each. A bridge joins two cards, so of two with links that
-        are up none is left apart; of more, some pairs are. What nvidia-smi does not tell joins nothing.
+        Boards join all their GPUs, by NVSwitches or each to each. A bridge joins two cards, so of
+        two with links that are up none is left apart; of more, some pairs are. What nvidia-smi does
+        not tell joins nothing.
         """
         cards = [gpu for gpu in self.facts.gpus.ours if not _is_on_board(gpu)]
         if len(cards) < 2 or len(cards) == len({gpu.device_id for gpu in cards}):
@@ -41,7 +44,9 @@ class PeerPaths(Subject):
     @fact
     def translated(self) -> tuple[str, ...]:
         """Slots of GPUs whose accesses the IOMMU translates."""
-        return tuple(one.slot for one in self.facts.iommu.devices if one.kind == "gpu" and one.is_translated)
+        return tuple(
+            one.slot for one in self.facts.iommu.devices if one.kind == "gpu" and one.is_translated
+        )
 
     @fact
     def redirecting(self) -> tuple[str, ...]:

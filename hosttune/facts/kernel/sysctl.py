@@ -1,4 +1,6 @@
-"""Any sysctl by its key, as it is in force: `sysctl["kernel.core_pattern"].text` (sysctl(8), proc(5) on /proc/sys)."""
+"""Any sysctl by its key, as it is in force: `sysctl["kernel.core_pattern"].text` (sysctl(8),
+proc(5) on /proc/sys).
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ _KEY = regex(r"[A-Za-z0-9_][A-Za-z0-9_:/-]*(?:\.[A-Za-z0-9_:/-]+)+")
 
 
 def proc_path(key: str) -> str:
-    """The file of a key; a slash in a key is a dot of the name (`net.ipv4.conf.eth0/1.rp_filter`, sysctl.d(5))."""
+    """The file of a key; a slash in a key is a dot of the name (`net.ipv4.conf.eth0/1.rp_filter`,
+    sysctl.d(5)).
+    """
     return "/proc/sys/" + key.translate(str.maketrans("./", "/."))
 
 
 def normal_key(key: str) -> str:
-    """A key as sysctl(8) prints it: of `net/ipv4/conf/eth0.1/rp_filter` net.ipv4.conf.eth0/1.rp_filter: where the first
-    separator is a slash, dots and slashes change places (sysctl.d(5)).
+    """A key as sysctl(8) prints it: of `net/ipv4/conf/eth0.1/rp_filter`
+    net.ipv4.conf.eth0/1.rp_filter: where the first separator is a slash, dots and slashes change
+    places (sysctl.d(5)).
     """
     first = next((character for character in key if character in "./"), ".")
     return key.translate(str.maketrans("./", "/.")) if first == "/" else key

@@ -1,13 +1,15 @@
-"""What sets a sysctl at the next boot, and to which value: `sysctl_at_boot["kernel.core_pattern"].text`.
+"""What sets a sysctl at the next boot, and to which value:
+`sysctl_at_boot["kernel.core_pattern"].text`.
 
-systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the last assignment wins,
-and a file in /etc hides one of the same name in /run and /usr/lib. systemd-sysctl never reads /etc/sysctl.conf by
-itself: it counts only where a link such as 99-sysctl.conf leads to it. Debian 13 and Ubuntu 26.04 have no such link
-any more (Debian's release notes for trixie, "/etc/sysctl.conf is no longer honored"), while `sysctl --system` and
-`sysctl -p` of procps still read it, the first of them last of all (sysctl(8)): so its values are in force until the
-next boot. A key with wildcards sets what no file names itself, wherever it is; `-key` without a value keeps them
-off a key. The kernel command line sets what no file does; TuneD and commands of units come later (`managers`,
-`commands`).
+systemd-sysctl(8) reads every sysctl.d folder as one list sorted by file name (sysctl.d(5)); the
+last assignment wins, and a file in /etc hides one of the same name in /run and /usr/lib.
+systemd-sysctl never reads /etc/sysctl.conf by itself: it counts only where a link such as
+99-sysctl.conf leads to it. Debian 13 and Ubuntu 26.04 have no such link any more (Debian's release
+notes for trixie, "/etc/sysctl.conf is no longer honored"), while `sysctl --system` and `sysctl -p`
+of procps still read it, the first of them last of all (sysctl(8)): so its values are in force until
+the next boot. A key with wildcards sets what no file names itself, wherever it is; `-key` without a
+value keeps them off a key. The kernel command line sets what no file does; TuneD and commands of
+units come later (`managers`, `commands`).
 """
 
 from __future__ import annotations
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+FOLDERS = (
+    "/etc/sysctl.d",
+    "/run/sysctl.d",
+    "/usr/local/lib/sysctl.d",
+    "/usr/lib/sysctl.d",
+    "/lib/sysctl.d",
+)
 CONF = "/etc/sysctl.conf"
 # Arguments of single values (kernel-parameters.txt); others are sysctl.KEY=VALUE.
 _WORDS = {
@@ -51,7 +59,9 @@ _Line = tuple[str, "Placed | None"]  # key, its value; None for a key kept from 
 
 @frozen
 class BootSetting(Fact):
-    """One key at the next boot. A value in the other spelling of the key reads `vm.dirty_ratio=40`."""
+    """One key at the next boot. A value in the other spelling of the key reads
+    `vm.dirty_ratio=40`.
+    """
 
     name: str  # the key, with dots
     settings: tuple[Placed, ...]  # all that set it, in their order, so that the last one counts
@@ -59,7 +69,9 @@ class BootSetting(Fact):
 
     @property
     def is_set(self) -> bool:
-        """Whether a file, or the kernel command line, sets it; else the kernel chooses it, or a program."""
+        """Whether a file, or the kernel command line, sets it; else the kernel chooses it, or a
+        program.
+        """
         return bool(self.settings)
 
     @property
@@ -81,7 +93,9 @@ class BootSetting(Fact):
 
     @property
     def set_by(self) -> str:
-        """Which file sets it, and whether that is an administrator's decision, as a sentence; never unknown."""
+        """Which file sets it, and whether that is an administrator's decision, as a sentence; never
+        unknown.
+        """
         try:
             last = self.settings[-1] if self.settings else None
         except UnknownFact:
@@ -135,7 +149,9 @@ class SysctlAtBoot(Subject):
 
 
 def parse_assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
-    """The lines of one sysctl.d file: (line, key, value with single blanks; None for a key kept from wildcards)."""
+    """The lines of one sysctl.d file: (line, key, value with single blanks; None for a key kept
+    from wildcards).
+    """
     for number, row in enumerate(content.splitlines(), 1):
         if match := _ASSIGNMENT.fullmatch(row):
             yield number, normal_key(match[1]), " ".join(match[2].split())
@@ -144,11 +160,16 @@ def parse_assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
 
 
 def _find_unread(reader: Reader, facts: Facts) -> Mapping[str, Placed]:
-    """What /etc/sysctl.conf says, unless something reads it at boot: a link in a folder of sysctl.d, a command, or
-    TuneD after its own values (reapply_sysctl). Without systemd, procps reads it (Debian's /etc/init.d/procps).
+    """What /etc/sysctl.conf says, unless something reads it at boot: a link in a folder of
+    sysctl.d, a command, or TuneD after its own values (reapply_sysctl). Without systemd, procps
+    reads it (Debian's /etc/init.d/procps).
     """
     content = if_absent(read_text(reader, CONF), "")
-    found = {key: Placed(value, CONF, line) for line, key, value in parse_assignments(content) if value is not None}
+    found = {
+        key: Placed(value, CONF, line)
+        for line, key, value in parse_assignments(content)
+        if value is not None
+    }
     if not found or not facts.host.has_systemd:
         return {}
     if any(reader.resolve(path) == CONF for path in drop_ins(reader, FOLDERS)):
@@ -159,8 +180,9 @@ def _find_unread(reader: Reader, facts: Facts) -> Mapping[str, Placed]:
 
 
 def has_reapplied(reader: Reader, facts: Facts) -> bool:
-    """Whether TuneD sets anew what /run/sysctl.d, /etc/sysctl.d and then /etc/sysctl.conf say, after its own values and
-    so after all files of packages (reapply_sysctl of tuned-main.conf(5), which is on by default).
+    """Whether TuneD sets anew what /run/sysctl.d, /etc/sysctl.d and then /etc/sysctl.conf say,
+    after its own values and so after all files of packages (reapply_sysctl of tuned-main.conf(5),
+    which is on by default).
     """
     main = read_text(reader, "/etc/tuned/tuned-main.conf")  # which its package brings
     if not isinstance(main, str) or _OFF.search(main):
@@ -182,7 +204,9 @@ def _read_lines(reader: Reader, facts: Facts) -> tuple[_Line, ...]:
 
 
 class _Index:
-    """The lines of all files by key, and the words of the kernel command line: rules ask for thousands of keys."""
+    """The lines of all files by key, and the words of the kernel command line: rules ask for
+    thousands of keys.
+    """
 
     def __init__(self, reader: Reader, lines: tuple[_Line, ...]) -> None:
         self.named: dict[str, list[tuple[int, Placed | None]]] = {}
@@ -192,15 +216,22 @@ class _Index:
             if value is not None and not _WILD.isdisjoint(key):
                 self.patterns.append((proc_path(key).split("/"), value))
         if len(self.patterns) > _MOST_PATTERNS:
-            raise UnknownFact(f"the files of sysctl.d have more than {_MOST_PATTERNS} keys with wildcards")
-        self.arguments: dict[str, list[Placed]] = {}  # what the command line sets before any file does
+            raise UnknownFact(
+                f"the files of sysctl.d have more than {_MOST_PATTERNS} keys with wildcards"
+            )
+        # what the command line sets before any file does
+        self.arguments: dict[str, list[Placed]] = {}
         line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
         for word in line.split():
             argument, equals, given = word.partition("=")
             is_sysctl = equals and argument.startswith("sysctl.")
-            key, meant = (normal_key(argument[7:]), given) if is_sysctl else _WORDS.get(word, ("", ""))
+            key, meant = (
+                (normal_key(argument[7:]), given) if is_sysctl else _WORDS.get(word, ("", ""))
+            )
             if key:
-                self.arguments.setdefault(key, []).append(Placed(meant, f"the kernel command line: {word}"))
+                self.arguments.setdefault(key, []).append(
+                    Placed(meant, f"the kernel command line: {word}")
+                )
 
 
 def _find_settings(name: str, index: Callable[[], _Index]) -> tuple[Placed, ...]:
@@ -214,7 +245,9 @@ def _find_settings(name: str, index: Callable[[], _Index]) -> tuple[Placed, ...]
     for _, key, value in sorted(own, key=itemgetter(0)):
         is_excluded = is_excluded or value is None
         if value is not None:
-            named.append(value if key == name else Placed(f"{twin}={value.value}", value.path, value.line))
+            named.append(
+                value if key == name else Placed(f"{twin}={value.value}", value.path, value.line)
+            )
     EFFORT.spent += len(own) + len(found.patterns)
     by_pattern: list[Placed] = []
     if not named and not is_excluded and found.patterns:

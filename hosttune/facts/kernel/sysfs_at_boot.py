@@ -1,8 +1,9 @@
-"""Who sets a kernel value below /sys at the next boot: the kernel command line, udev rules, tmpfiles.d, sysfsutils:
-`sysfs_at_boot["/sys/kernel/mm/transparent_hugepage/enabled"].settings`.
+"""Who sets a kernel value below /sys at the next boot: the kernel command line, udev rules,
+tmpfiles.d, sysfsutils: `sysfs_at_boot["/sys/kernel/mm/transparent_hugepage/enabled"].settings`.
 
-Sources: tmpfiles.d(5) and systemd-tmpfiles (`w` lines are all applied in the order of their files, but of two that
-spell the same path the first counts alone), udev(7), kernel-parameters.txt, Debian's /etc/init.d/sysfsutils.
+Sources: tmpfiles.d(5) and systemd-tmpfiles (`w` lines are all applied in the order of their files,
+but of two that spell the same path the first counts alone), udev(7), kernel-parameters.txt,
+Debian's /etc/init.d/sysfsutils.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _DEVICE = (
     regex(r"/sys/(?:class/)?(?P<subsystem>block)/(?P<device>[^/]+)/(?P<attribute>.+)"),
     regex(r"/sys/class/(?P<subsystem>[^/]+)/(?P<device>[^/]+)/(?P<attribute>.+)"),
     regex(r"/sys/bus/(?P<subsystem>[^/]+)/devices/(?P<device>[^/]+)/(?P<attribute>.+)"),
-    regex(r"/sys/devices/system/(?P<subsystem>cpu)/(?P<device>cpu(?!freq|idle)[^/]+)/(?P<attribute>.+)"),
+    regex(
+        r"/sys/devices/system/(?P<subsystem>cpu)/(?P<device>cpu(?!freq"
+        r"|idle)[^/]+)/(?P<attribute>.+)"
+    ),
 )
 _PARAMETER = regex(r"/sys/module/([^/]+)/parameters/([^/]+)")
 _ARGUMENTS = {
@@ -60,8 +64,10 @@ class Setter(Fact):
 
     given: Placed
     source: str  # command-line, udev, tmpfiles, sysfsutils
-    pattern: str = ""  # the path as it is spelled there (tmpfiles), or the kernel's name of the device (udev)
-    condition: str = ""  # what it depends on besides the device's name, so that perhaps it does not apply (udev)
+    # the path as it is spelled there (tmpfiles), or the kernel's name of the device (udev)
+    pattern: str = ""
+    # what it depends on besides the device's name, so that perhaps it does not apply (udev)
+    condition: str = ""
 
     @property
     def is_conditional(self) -> bool:
@@ -100,7 +106,11 @@ class SysfsAtBoot(Subject):
     @staticmethod
     def name_fault(path: str) -> tuple[str, str] | None:
         """What is wrong with a path as a rule writes it, and the way out."""
-        return None if path.startswith("/sys/") else (f"{path!r} is no path below /sys", "write all of it")
+        return (
+            None
+            if path.startswith("/sys/")
+            else (f"{path!r} is no path below /sys", "write all of it")
+        )
 
 
 def device_of(path: str) -> Device | None:
@@ -110,13 +120,15 @@ def device_of(path: str) -> Device | None:
 
 
 def tmpfiles_writes(content: str) -> tuple[tuple[int, str, str, bool], ...]:
-    """(line, path, value, whether it adds to others) of the `w` lines of one tmpfiles.d file. The value is the rest of
-    the line behind the sixth field, as it is there; `%%` is a percent sign.
+    """(line, path, value, whether it adds to others) of the `w` lines of one tmpfiles.d file. The
+    value is the rest of the line behind the sixth field, as it is there; `%%` is a percent sign.
     """
     found = []
     for number, row in enumerate(content.splitlines(), 1):
         fields = list(_WORD.finditer(row))
-        words = [next((part for part in match.groups() if part is not None), "") for match in fields]
+        words = [
+            next((part for part in match.groups() if part is not None), "") for match in fields
+        ]
         if len(words) < 7 or not words[0].startswith("w") or row.lstrip().startswith("#"):
             continue
         value = " ".join(row[fields[6].start() :].split()).replace("%%", "%")
@@ -125,8 +137,8 @@ def tmpfiles_writes(content: str) -> tuple[tuple[int, str, str, bool], ...]:
 
 
 def udev_writes(content: str) -> tuple[tuple[int, dict[str, str], str, str], ...]:
-    """(line, the names it must match, attribute, value) of every assignment to ATTR{...} in one udev rules file. Under
-    `?` in the names is what else it depends on, as it is written.
+    """(line, the names it must match, attribute, value) of every assignment to ATTR{...} in one
+    udev rules file. Under `?` in the names is what else it depends on, as it is written.
     """
     found = []
     jumps = False
@@ -147,8 +159,14 @@ def udev_writes(content: str) -> tuple[tuple[int, dict[str, str], str, str], ...
 
 
 def _is_condition(key: str, operator: str) -> bool:
-    """Whether it is a match on more than names; PROGRAM and IMPORT are, however their operator is written (udev(7))."""
-    if operator in {"==", "!="} and key not in {"ACTION", "ENV{DEVTYPE}"} and not key.startswith("TEST"):
+    """Whether it is a match on more than names; PROGRAM and IMPORT are, however their operator is
+    written (udev(7)).
+    """
+    if (
+        operator in {"==", "!="}
+        and key not in {"ACTION", "ENV{DEVTYPE}"}
+        and not key.startswith("TEST")
+    ):
         return True
     return key.startswith(("PROGRAM", "IMPORT"))
 
@@ -182,16 +200,21 @@ class _Written:
     """All that the sources set, in the order in which they are read."""
 
     arguments: tuple[str, ...]
-    udev: tuple[tuple[Mapping[str, str], str, Placed], ...]  # the names it must match, attribute, value
+    # the names it must match, attribute, value
+    udev: tuple[tuple[Mapping[str, str], str, Placed], ...]
     tmpfiles: tuple[tuple[str, bool, Placed], ...]  # path, whether it adds to others, value
     sysfsutils: tuple[tuple[str, Placed], ...]  # path, value
 
 
 def _read_written(reader: Reader) -> _Written:
-    command_line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
+    command_line = (
+        "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
+    )
     udev = drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules")
     tmpfiles = drop_in_texts(reader, [f"{root}/tmpfiles.d" for root in _ROOTS])
-    sysfsutils = chain(read_texts(reader, ("/etc/sysfs.conf",)), drop_in_texts(reader, ("/etc/sysfs.d",)))
+    sysfsutils = chain(
+        read_texts(reader, ("/etc/sysfs.conf",)), drop_in_texts(reader, ("/etc/sysfs.d",))
+    )
     return _Written(
         arguments=tuple(command_line.split()),
         udev=tuple(
@@ -214,17 +237,23 @@ def _read_written(reader: Reader) -> _Written:
 
 def _find_setters(path: str, written: _Written) -> Iterator[Setter]:
     """All that set this one file at boot, in the order in which they act."""
-    EFFORT.spent += sum(map(len, (written.arguments, written.udev, written.tmpfiles, written.sysfsutils)))
+    EFFORT.spent += sum(
+        map(len, (written.arguments, written.udev, written.tmpfiles, written.sysfsutils))
+    )
     yield from _by_command_line(path, written)
     yield from _by_udev(path, written)
     yield from _by_tmpfiles(path, written)
-    yield from (Setter(given, "sysfsutils") for target, given in written.sysfsutils if fits(path, target))
+    yield from (
+        Setter(given, "sysfsutils") for target, given in written.sysfsutils if fits(path, target)
+    )
 
 
 def _by_command_line(path: str, written: _Written) -> Iterator[Setter]:
     parameter = _PARAMETER.fullmatch(path)
     name = f"{parameter[1]}.{parameter[2]}" if parameter else ""
-    name = name or next((argument for pattern, argument in _ARGUMENTS.items() if fits(path, pattern)), "")
+    name = name or next(
+        (argument for pattern, argument in _ARGUMENTS.items() if fits(path, pattern)), ""
+    )
     for word in written.arguments:
         key, equals, value = word.partition("=")
         if name and equals and key.replace("-", "_") == name.replace("-", "_"):
@@ -237,7 +266,9 @@ def _by_udev(path: str, written: _Written) -> Iterator[Setter]:
         return
     for names, attribute, given in written.udev:
         kernel = names.get("KERNEL", "*")
-        is_named = attribute == device.attribute and any(fits_glob(device.device, one) for one in kernel.split("|"))
+        is_named = attribute == device.attribute and any(
+            fits_glob(device.device, one) for one in kernel.split("|")
+        )
         if is_named and fits_glob(device.subsystem, names.get("SUBSYSTEM", "*")):
             yield Setter(given, "udev", kernel, names.get("?", ""))
 

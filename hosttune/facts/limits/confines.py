@@ -1,9 +1,9 @@
 """What this container or Slurm job may use of its host, seen from inside: by the process that asks.
 
-Sources: proc_pid_status(5) (Cpus_allowed_list), cgroups(7), cpu.max, memory.max, memory.high and memory.events
-(Documentation/admin-guide/cgroup-v2.rst), cpu.cfs_quota_us (scheduler/sched-bwc.rst), memory.limit_in_bytes and
-memory.oom_control (cgroup-v1/memory.rst), getrlimit(2). os.cpu_count() of Python counts the CPUs on line, whatever of
-them may be used.
+Sources: proc_pid_status(5) (Cpus_allowed_list), cgroups(7), cpu.max, memory.max, memory.high and
+memory.events (Documentation/admin-guide/cgroup-v2.rst), cpu.cfs_quota_us (scheduler/sched-bwc.rst),
+memory.limit_in_bytes and memory.oom_control (cgroup-v1/memory.rst), getrlimit(2). os.cpu_count() of
+Python counts the CPUs on line, whatever of them may be used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.cpu.cpu import find_allowed, find_quota, group_folders, parse_groups
 from hosttune.facts.limits.limits import UNLIMITED, parse_limits
-from hosttune.facts.reading import if_absent, is_there, parse_or_unknown, read_line, read_text, require_known
+from hosttune.facts.reading import (
+    if_absent,
+    is_there,
+    parse_or_unknown,
+    read_line,
+    read_text,
+    require_known,
+)
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.work import SLURM_GROUP
 from hosttune.frozen import frozen
@@ -85,21 +92,36 @@ class Confines(Subject):
 
     @fact
     def _memory(self) -> tuple[int, int]:
-        """The limit, and kills where it is set: version 2 counts there what was killed in all groups below, too."""
+        """The limit, and kills where it is set: version 2 counts there what was killed in all
+        groups below, too.
+        """
         is_v1, folders = group_folders(self.reader, "self", "memory")
         names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
-        words = ((read_line(self.reader, f"{folder}/{name}"), folder) for folder in folders for name in names)
-        limits = [(parse_digits(word, _ENDLESS), folder) for word, folder in words if word is not ABSENT]
+        words = (
+            (read_line(self.reader, f"{folder}/{name}"), folder)
+            for folder in folders
+            for name in names
+        )
+        limits = [
+            (parse_digits(word, _ENDLESS), folder) for word, folder in words if word is not ABSENT
+        ]
         limit, folder = min(limits, default=(_ENDLESS, ""), key=lambda one: one[0])
         if limit >= _ENDLESS:
             return 0, 0
-        events = if_absent(read_text(self.reader, f"{folder}/{'memory.oom_control' if is_v1 else 'memory.events'}"), "")
+        events = if_absent(
+            read_text(
+                self.reader, f"{folder}/{'memory.oom_control' if is_v1 else 'memory.events'}"
+            ),
+            "",
+        )
         kills = [line.split()[-1] for line in events.splitlines() if line.startswith("oom_kill ")]
         return limit, parse_digits(kills[0], 0) if kills else 0
 
     @fact
     def _limits(self) -> Mapping[str, tuple[int, int]]:
-        return parse_or_unknown(parse_limits, require_known(read_text(self.reader, _LIMITS), _LIMITS))
+        return parse_or_unknown(
+            parse_limits, require_known(read_text(self.reader, _LIMITS), _LIMITS)
+        )
 
     @property
     def whole_cpus(self) -> int:
@@ -115,9 +137,15 @@ class Confines(Subject):
     def summary(self) -> str:
         """`4 of 64 CPUs, 16 of 251 GiB of memory, 1024 open files`."""
         gib = [f"{size / (1 << 30):.3g}" for size in (self.memory_bytes, self.counted_memory_bytes)]
-        memory = [f"{' of '.join(gib)} GiB of memory"] if 0 < self.memory_bytes < self.counted_memory_bytes else []
+        memory = (
+            [f"{' of '.join(gib)} GiB of memory"]
+            if 0 < self.memory_bytes < self.counted_memory_bytes
+            else []
+        )
         files = "any number of" if self.nofile >= UNLIMITED else self.nofile
-        return ", ".join([f"{self.cpus:g} of {self.counted_cpus} CPUs", *memory, f"{files} open files"])
+        return ", ".join(
+            [f"{self.cpus:g} of {self.counted_cpus} CPUs", *memory, f"{files} open files"]
+        )
 
 
 def _find_manager(reader: Reader, facts: Facts) -> str:
@@ -126,4 +154,6 @@ def _find_manager(reader: Reader, facts: Facts) -> str:
     groups = attempt(lambda: if_absent(read_text(reader, _GROUP), ""))
     if not isinstance(groups, str):
         raise UnknownFact(groups.reason)
-    return "slurm" if any(SLURM_GROUP.match(group) for group in parse_groups(groups).values()) else ""
+    return (
+        "slurm" if any(SLURM_GROUP.match(group) for group in parse_groups(groups).values()) else ""
+    )

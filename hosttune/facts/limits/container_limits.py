@@ -1,12 +1,13 @@
 """How many files a container may open when it starts: `container_limits.all`.
 
-Docker gives default-ulimits of daemon.json; what has none takes the limits of the service whose child starts it:
-containerd, also for Docker and the kubelet, or the one program of k3s and its likes. Since containerd 2.1.5 and
-Docker 29 their units have no LimitNOFILE=, so systemd's default of 1024:524288 counts (docker/docs#23730,
-moby/moby#51485).
+Docker gives default-ulimits of daemon.json; what has none takes the limits of the service whose
+child starts it: containerd, also for Docker and the kubelet, or the one program of k3s and its
+likes. Since containerd 2.1.5 and Docker 29 their units have no LimitNOFILE=, so systemd's default
+of 1024:524288 counts (docker/docs#23730, moby/moby#51485).
 
-A program in Go raises its own soft limit to the hard one and gives its children what it had itself (golang/go#46279),
-so /proc/PID/limits of containerd shows the hard limit twice; what children get is then read from its unit.
+A program in Go raises its own soft limit to the hard one and gives its children what it had itself
+(golang/go#46279), so /proc/PID/limits of containerd shows the hard limit twice; what children get
+is then read from its unit.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
 _DEFAULT = (1024, 524288)  # DefaultLimitNOFILE= of systemd-system.conf(5), from systemd 240 on
 _DAEMON_JSON = (
     'write "nofile": {"Name": "nofile", "Soft": 65536, "Hard": 524288} into default-ulimits of '
-    "/etc/docker/daemon.json, and restart Docker in a quiet moment; for one container: docker run --ulimit "
+    "/etc/docker/daemon.json, and restart Docker in a quiet moment; for one container: docker run "
+    "--ulimit "
     "nofile=65536:524288"
 )
-_FLAG = "change --default-ulimit of docker.service to nofile=65536:524288, and restart it in a quiet moment"
+_FLAG = (
+    "change --default-ulimit of docker.service to nofile=65536:524288, and restart it in a quiet "
+    "moment"
+)
 _DOCKER, _CONTAINERD = "docker.service", "containerd.service"
 
 
@@ -78,7 +83,9 @@ def _find_limits(facts: Facts) -> Iterator[ContainerLimits]:
 
 
 def _read_docker_default(facts: Facts) -> tuple[int, int] | None:
-    """(soft, hard) of its default-ulimits, from daemon.json or a flag (--default-ulimit nofile=SOFT:HARD)."""
+    """(soft, hard) of its default-ulimits, from daemon.json or a flag (--default-ulimit
+    nofile=SOFT:HARD).
+    """
     settings = facts.docker.in_force
     flag = settings.get("default-ulimits.nofile", "")
     soft, _, hard = flag.partition(":")
@@ -91,7 +98,9 @@ def _read_docker_default(facts: Facts) -> tuple[int, int] | None:
     return None if None in numbers else (int(numbers[0] or 0), int(numbers[1] or 0))
 
 
-def _read_inherited(engine: str, service: ServiceLimits, facts: Facts, way_out: str = "") -> ContainerLimits:
+def _read_inherited(
+    engine: str, service: ServiceLimits, facts: Facts, way_out: str = ""
+) -> ContainerLimits:
     soft, hard = service.nofile, service.nofile_hard
     if soft == hard and (declared := _read_declared(service.unit, facts)) and declared[1] == hard:
         soft = declared[0]
@@ -101,19 +110,28 @@ def _read_inherited(engine: str, service: ServiceLimits, facts: Facts, way_out: 
 
 
 def _read_declared(unit: str, facts: Facts) -> tuple[int, int] | None:
-    """(soft, hard) that the unit's files say, or systemd's default; None where they are not known, or say something
-    else.
+    """(soft, hard) that the unit's files say, or systemd's default; None where they are not known,
+    or say something else.
     """
     try:
         if not facts.unit_settings[f"{unit}/Service/LimitNOFILE"].exists:
             return None
         settings = facts.unit_settings[f"{unit}/Service/LimitNOFILE"].standing
-        settings = settings or facts.unit_settings["system.conf/Manager/DefaultLimitNOFILE"].standing
+        settings = (
+            settings or facts.unit_settings["system.conf/Manager/DefaultLimitNOFILE"].standing
+        )
         most = facts.limits.nr_open
     except UnknownFact:
         return None
     if not settings:
         return _DEFAULT
     soft, colon, hard = settings[-1].value.partition(":")
-    numbers = [most if word == "infinity" else parse_digits(word, None) for word in (soft, hard if colon else soft)]
-    return None if None in numbers else (min(int(numbers[0] or 0), most), min(int(numbers[1] or 0), most))
+    numbers = [
+        most if word == "infinity" else parse_digits(word, None)
+        for word in (soft, hard if colon else soft)
+    ]
+    return (
+        None
+        if None in numbers
+        else (min(int(numbers[0] or 0), most), min(int(numbers[1] or 0), most))
+    )

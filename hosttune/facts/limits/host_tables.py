@@ -1,10 +1,11 @@
-"""Tables of the whole kernel that fill up: tracked connections, open files; and how many processes a session, or a
-service that starts jobs, may have.
+"""Tables of the whole kernel that fill up: tracked connections, open files; and how many processes
+a session, or a service that starts jobs, may have.
 
-Kernel: networking/nf_conntrack-sysctl.rst (nf_conntrack_count, nf_conntrack_max; absent while the module is not
-loaded), sysctl/fs.rst (file-nr: allocated, unused, most), net/netfilter/nf_conntrack_core.c (nf_conntrack_in: the
-column `drop` of /proc/net/stat/nf_conntrack counts also what a full table of that network namespace drops). Services
-get their limit from LimitNPROC=, else from DefaultLimitNPROC= (systemd.exec(5), systemd-system.conf(5)), and jobs and
+Kernel: networking/nf_conntrack-sysctl.rst (nf_conntrack_count, nf_conntrack_max; absent while the
+module is not loaded), sysctl/fs.rst (file-nr: allocated, unused, most),
+net/netfilter/nf_conntrack_core.c (nf_conntrack_in: the column `drop` of /proc/net/stat/nf_conntrack
+counts also what a full table of that network namespace drops). Services get their limit from
+LimitNPROC=, else from DefaultLimitNPROC= (systemd.exec(5), systemd-system.conf(5)), and jobs and
 containers get it from the service.
 """
 
@@ -56,8 +57,12 @@ class HostTables(Subject):
 
     @fact
     def has_dropped(self) -> bool:
-        """The kernel logged in the last day that a table was full, and that may be the host's own."""
-        return self.facts.device_log.conntrack_full > 0 and may_be_own(_read_counter(self.reader, _STATISTICS))
+        """The kernel logged in the last day that a table was full, and that may be the host's
+        own.
+        """
+        return self.facts.device_log.conntrack_full > 0 and may_be_own(
+            _read_counter(self.reader, _STATISTICS)
+        )
 
     @fact
     def has_refused_files(self) -> bool:
@@ -76,7 +81,9 @@ class HostTables(Subject):
 
     @fact
     def session_locked(self) -> str:
-        """KiB of memory that a session of any user may lock, as a file sets it; empty if no file does."""
+        """KiB of memory that a session of any user may lock, as a file sets it; empty if no file
+        does.
+        """
         return self._locked[0]
 
     @fact
@@ -86,7 +93,9 @@ class HostTables(Subject):
 
     @fact
     def job_processes(self) -> str:
-        """The same, hard, of the service with the least that starts jobs or containers; empty if unset."""
+        """The same, hard, of the service with the least that starts jobs or containers; empty if
+        unset.
+        """
         return self._jobs[0]
 
     @fact
@@ -108,17 +117,24 @@ class HostTables(Subject):
 
     @fact
     def _jobs(self) -> tuple[str, str]:
-        """The least hard limit that a file sets for an installed service of these, and the place. Slurm replaces the
-        soft one by that of the submitting session (PropagateResourceLimits), so the soft one is not judged.
+        """The least hard limit that a file sets for an installed service of these, and the place.
+        Slurm replaces the soft one by that of the submitting session (PropagateResourceLimits), so
+        the soft one is not judged.
         """
         kept: list[tuple[float, str, str]] = []
         for unit in _STARTS_JOBS:
             setting = self.facts.unit_settings[f"{unit}/Service/LimitNPROC"]
             if setting.exists and not setting.is_masked:
-                given = (setting.standing or self.facts.unit_settings[_OF_ALL_SERVICES].standing)[-1:]
+                given = (setting.standing or self.facts.unit_settings[_OF_ALL_SERVICES].standing)[
+                    -1:
+                ]
                 words = ((one, one.value.rpartition(":")[2]) for one in given)
-                numbers = ((parse_amount(word), word, f"{one.path}:{one.line}") for one, word in words)
-                kept += [(number, word, place) for number, word, place in numbers if number is not None]
+                numbers = (
+                    (parse_amount(word), word, f"{one.path}:{one.line}") for one, word in words
+                )
+                kept += [
+                    (number, word, place) for number, word, place in numbers if number is not None
+                ]
         _, value, place = min(kept, default=(0.0, "", ""))
         return value, place
 
@@ -147,8 +163,8 @@ def files_in(content: str) -> tuple[int, int]:
 
 
 def may_be_own(statistics: str) -> bool:
-    """Whether the host's own table dropped a packet: a user may fill one in a network namespace of the own. True if
-    the statistics do not tell.
+    """Whether the host's own table dropped a packet: a user may fill one in a network namespace of
+    the own. True if the statistics do not tell.
     """
     head, *rows = [row.split() for row in statistics.splitlines()] or [[]]
     if "drop" not in head or not rows:
@@ -158,7 +174,9 @@ def may_be_own(statistics: str) -> bool:
 
 
 def _limit_of_sessions(facts: Facts, item: str) -> tuple[str, str]:
-    """The soft limit for all users that counts, of a session that starts now. A hard one below it lowers it."""
+    """The soft limit for all users that counts, of a session that starts now. A hard one below it
+    lowers it.
+    """
     kept: dict[str, tuple[float, str, str]] = {}
     for one in facts.session_limits[item].lines:
         number = parse_amount(one.given.value)

@@ -1,7 +1,9 @@
-"""Limits of resources as the services have them that start jobs, and the kernel's bounds for open files and inotify.
+"""Limits of resources as the services have them that start jobs, and the kernel's bounds for open
+files and inotify.
 
-Sources: proc_pid_limits(5) and getrlimit(2), sysctl/fs.rst of the kernel (nr_open), inotify(7). Files below
-/etc/security say nothing of services: systemd sets theirs (systemd.exec(5), LimitNOFILE= and its like).
+Sources: proc_pid_limits(5) and getrlimit(2), sysctl/fs.rst of the kernel (nr_open), inotify(7).
+Files below /etc/security say nothing of services: systemd sets theirs (systemd.exec(5),
+LimitNOFILE= and its like).
 """
 
 from __future__ import annotations
@@ -28,16 +30,21 @@ UNLIMITED = 1 << 62  # means `unlimited`: more than any limit that means somethi
 _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 # unit -> the name of its daemon, as the kernel keeps it (proc_pid_comm(5))
 _SERVICES = (
-    ("slurmd.service", "slurmd"), ("docker.service", "dockerd"), ("containerd.service", "containerd"),
-    *DAEMONS.items(), ("ssh.service", "sshd"),
-)  # fmt: skip
+    ("slurmd.service", "slurmd"),
+    ("docker.service", "dockerd"),
+    ("containerd.service", "containerd"),
+    *DAEMONS.items(),
+    ("ssh.service", "sshd"),
+)
 _ROW = regex(r"^(Max [a-z]+(?: [a-z]+)*) {2,}(\S+) +(\S+)", re.MULTILINE)
 _INOTIFY = "/proc/sys/fs/inotify"
 
 
 @frozen
 class ServiceLimits(Fact):
-    """The limits of a running service (soft, hard); what it starts inherits them. UNLIMITED is above 10^18."""
+    """The limits of a running service (soft, hard); what it starts inherits them. UNLIMITED is
+    above 10^18.
+    """
 
     unit: str  # slurmd.service
     pid: int  # of its daemon
@@ -78,8 +85,13 @@ class JobLimits(Subject):
 
 
 def parse_limits(content: str) -> Mapping[str, tuple[int, int]]:
-    """`Max open files  1024  524288  files` -> {"Max open files": (1024, 524288)}. Raises ValueError without any."""
-    rows = {name: (_parse_number(soft), _parse_number(hard)) for name, soft, hard in _ROW.findall(content)}
+    """`Max open files  1024  524288  files` -> {"Max open files": (1024, 524288)}. Raises
+    ValueError without any.
+    """
+    rows = {
+        name: (_parse_number(soft), _parse_number(hard))
+        for name, soft, hard in _ROW.findall(content)
+    }
     if not rows:
         message = "no limits in it"
         raise ValueError(message)
@@ -100,8 +112,9 @@ def _read_services(reader: Reader) -> Iterator[ServiceLimits]:
 
 
 def _find_daemon(reader: Reader, unit: str, name: str) -> int:
-    """The process of a service that its control group names and that is called so; 0 where it does not run. What a user
-    started there, a job of a slurmd without control groups, may be called so, too.
+    """The process of a service that its control group names and that is called so; 0 where it does
+    not run. What a user started there, a job of a slurmd without control groups, may be called so,
+    too.
     """
     for folder in _GROUPS:
         names = reader.list(folder)  # asked once for all; an old record may not have it
@@ -116,7 +129,9 @@ def _find_daemon(reader: Reader, unit: str, name: str) -> int:
     return 0
 
 
-def _make_service(unit: str, pid: int, rows: Callable[[], Mapping[str, tuple[int, int]]]) -> ServiceLimits:
+def _make_service(
+    unit: str, pid: int, rows: Callable[[], Mapping[str, tuple[int, int]]]
+) -> ServiceLimits:
     def limit(row: str, which: int) -> int:
         return rows().get(row, (UNLIMITED, UNLIMITED))[which]
 

@@ -1,8 +1,9 @@
 """Services of this host that have nearly all the files open that they may.
 
-A service has its limit from LimitNOFILE= of its unit, else from DefaultLimitNOFILE=, 1024:524288 (systemd.exec(5),
-systemd-system.conf(5)): neither limits.conf nor fs.file-max reaches it. From Linux 6.2 on the size of /proc/PID/fd is
-the number of its open files (proc_pid_fd(5)); before, its names are counted.
+A service has its limit from LimitNOFILE= of its unit, else from DefaultLimitNOFILE=, 1024:524288
+(systemd.exec(5), systemd-system.conf(5)): neither limits.conf nor fs.file-max reaches it. From
+Linux 6.2 on the size of /proc/PID/fd is the number of its open files (proc_pid_fd(5)); before, its
+names are counted.
 """
 
 from __future__ import annotations
@@ -51,12 +52,19 @@ class FullService(Fact):
     @property
     def way_out(self) -> str:
         """How to give it more."""
-        # What is full may be far above the default already, and fs.nr_open is the most that a process may have.
+        # What is full may be far above the default already, and fs.nr_open is the most that a
+        # process may have.
         soft = max(_RAISED, min(4 * self.most, KERNEL_NR_OPEN))
         if soft <= self.most:
-            return f"see why {self.unit} has so many open: fs.nr_open ({KERNEL_NR_OPEN:,} unless set) allows no more"
+            return (
+                f"see why {self.unit} has so many open: fs.nr_open ({KERNEL_NR_OPEN:,} unless set) "
+                "allows no more"
+            )
         edit = f"sudo systemctl edit {quote(self.unit)}"
-        return f"{edit}: LimitNOFILE={soft}:{max(soft, _HARD)} (in [Service]), and restart it in a quiet moment"
+        return (
+            f"{edit}: LimitNOFILE={soft}:{max(soft, _HARD)} (in [Service]), and restart it in a "
+            "quiet moment"
+        )
 
 
 @frozen
@@ -74,7 +82,9 @@ def _find_full(reader: Reader) -> Iterator[FullService]:
     processes = if_absent(reader.processes(), ())
     named = ((one, _SERVICE.match(one.cgroup)) for one in processes)
     # Jobs of users may run below the service that starts them.
-    of_services = ((one, service) for one, service in named if service is not None and is_of_host(one))
+    of_services = (
+        (one, service) for one, service in named if service is not None and is_of_host(one)
+    )
     for process, service in islice(of_services, _MOST):
         files = _count_files(reader, f"/proc/{process.pid}/fd")
         most = _read_limit(reader, process.pid) if files >= _FEW else UNLIMITED
@@ -87,7 +97,11 @@ def _find_full(reader: Reader) -> Iterator[FullService]:
 def _read_limit(reader: Reader, pid: int) -> int:
     """UNLIMITED where it cannot be read, as of a process that ended."""
     rows = attempt(parse_or_unknown, parse_limits, hint(reader, f"/proc/{pid}/limits"))
-    return UNLIMITED if isinstance(rows, Unreadable) else rows.get("Max open files", (UNLIMITED, UNLIMITED))[0]
+    return (
+        UNLIMITED
+        if isinstance(rows, Unreadable)
+        else rows.get("Max open files", (UNLIMITED, UNLIMITED))[0]
+    )
 
 
 def _count_files(reader: Reader, folder: str) -> int:

@@ -1,9 +1,10 @@
 """The limits of a new login session, as pam_limits makes them: `session_limits["memlock"].soft`.
 
-pam_limits reads limits.conf, then limits.d/*.conf in the order of the C locale; the last line for a domain counts, a
-user's before a group's before `*`, and `*` is not for root (limits.conf(5)). What no line sets it takes from process 1
-in Debian and Ubuntu (/proc/1/limits), open files at most up to FD_SETSIZE of the soft limit. Services read none of it.
-The limits of the shell that started hosttune say nothing: they may be older than the files, or set by hand.
+pam_limits reads limits.conf, then limits.d/*.conf in the order of the C locale; the last line for a
+domain counts, a user's before a group's before `*`, and `*` is not for root (limits.conf(5)). What
+no line sets it takes from process 1 in Debian and Ubuntu (/proc/1/limits), open files at most up to
+FD_SETSIZE of the soft limit. Services read none of it. The limits of the shell that started
+hosttune say nothing: they may be older than the files, or set by hand.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def parse_lines(content: str) -> Iterator[tuple[int, str, str, str, str]]:
 
 
 def find_skipped(content: str) -> Iterator[tuple[int, str]]:
-    """(line, why) of each line that pam_limits skips with a word in the log of logins (parse_config_file(),
-    process_limit()): it takes four words, or two of which the second is `-`, in capitals as well.
+    """(line, why) of each line that pam_limits skips with a word in the log of logins
+    (parse_config_file(), process_limit()): it takes four words, or two of which the second is `-`,
+    in capitals as well.
     """
     for number, row in enumerate(content.splitlines(), 1):
         words = row.partition("#")[0].lower().split()
@@ -87,7 +89,13 @@ def find_skipped(content: str) -> Iterator[tuple[int, str]]:
             yield number, f"has `{words[1]}` in the place of soft, hard or -"
         elif words[2] not in ITEMS and words[2] not in _OTHER_ITEMS:
             near = get_close_matches(words[2], ITEMS, 1, 0.75)
-            yield number, f"has no item of limits.conf: `{words[2]}`{f' (is {near[0]} meant?)' if near else ''}"
+            yield (
+                number,
+                (
+                    "has no item of limits.conf: "
+                    f"`{words[2]}`{f' (is {near[0]} meant?)' if near else ''}"
+                ),
+            )
 
 
 @frozen
@@ -154,12 +162,17 @@ class SessionLimits(Subject):
     @staticmethod
     def name_fault(item: str) -> tuple[str, str] | None:
         """What is wrong with an item as a rule writes it, and the way out."""
-        return None if item in ITEMS else (f"{item!r} is no item of limits.conf", f"those are {', '.join(ITEMS)}")
+        return (
+            None
+            if item in ITEMS
+            else (f"{item!r} is no item of limits.conf", f"those are {', '.join(ITEMS)}")
+        )
 
 
 def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
-    """The kernel refuses a hard limit above fs.nr_open (kernel/sys.c, do_prlimit), and pam_limits the login with it.
-    Of `unlimited` Linux-PAM makes fs.nr_open from 1.5.2 on (https://github.com/linux-pam/linux-pam/pull/353).
+    """The kernel refuses a hard limit above fs.nr_open (kernel/sys.c, do_prlimit), and pam_limits
+    the login with it. Of `unlimited` Linux-PAM makes fs.nr_open from 1.5.2 on
+    (https://github.com/linux-pam/linux-pam/pull/353).
     """
     hard = {one.domain: one for one in nofile.lines if one.kind == "hard"}
     amounts = {domain: parse_amount(one.given.value) for domain, one in hard.items()}
@@ -175,8 +188,12 @@ def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
             yield one
 
 
-def _find_refused_later(facts: Facts, nofile: SessionLimit, now: tuple[LimitLine, ...]) -> Iterator[LimitLine]:
-    """Of the next boot: systemd raises fs.nr_open when it starts, and systemd-sysctl sets it after that."""
+def _find_refused_later(
+    facts: Facts, nofile: SessionLimit, now: tuple[LimitLine, ...]
+) -> Iterator[LimitLine]:
+    """Of the next boot: systemd raises fs.nr_open when it starts, and systemd-sysctl sets it after
+    that.
+    """
     setting = facts.sysctl_at_boot["fs.nr_open"]
     most = setting.number if setting.is_set else math.inf
     for one in {line.domain: line for line in nofile.lines if line.kind == "hard"}.values():
@@ -185,7 +202,9 @@ def _find_refused_later(facts: Facts, nofile: SessionLimit, now: tuple[LimitLine
 
 
 def _describe(lines: tuple[LimitLine, ...]) -> str:
-    return ", ".join(f"{one.domain} {one.kind} nofile {one.given.value} ({one.given.place})" for one in lines[:3])
+    return ", ".join(
+        f"{one.domain} {one.kind} nofile {one.given.value} ({one.given.place})" for one in lines[:3]
+    )
 
 
 def _normalize_item(item: str) -> str:
@@ -213,11 +232,15 @@ def _read_default(reader: Reader, item: str) -> tuple[str, str]:
     if reader.persistent_only:
         return "", ""
     match = re.search(
-        rf"^{title} +(\d+|unlimited) +(\d+|unlimited)", require_known(read_text(reader, _INIT), _INIT), re.MULTILINE
+        rf"^{title} +(\d+|unlimited) +(\d+|unlimited)",
+        require_known(read_text(reader, _INIT), _INIT),
+        re.MULTILINE,
     )
     if match is None:
         raise UnknownFact(f"{_INIT} has no {title!r}")
-    soft, hard = (word if word == "unlimited" else str(int(word) // unit) for word in match.groups())
+    soft, hard = (
+        word if word == "unlimited" else str(int(word) // unit) for word in match.groups()
+    )
     if item == "nofile" and (soft == "unlimited" or int(soft) > _FD_SETSIZE):
         soft = str(_FD_SETSIZE)
     return soft, hard

@@ -1,6 +1,8 @@
-"""/dev/shm: the shared memory of programs on this host, what dead ones left there, and how small that of containers is.
+"""/dev/shm: the shared memory of programs on this host, what dead ones left there, and how small
+that of containers is.
 
-Sources: shm_overview(7), tmpfs(5); PyTorch's MapAllocator (torch_PID_...), NCCL's shmutils (nccl-XXXXXX).
+Sources: shm_overview(7), tmpfs(5); PyTorch's MapAllocator (torch_PID_...), NCCL's shmutils
+(nccl-XXXXXX).
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ SHM = "/dev/shm"
 _LEFT = regex(r"nccl-[A-Za-z0-9]{6,}|torch_\d+_.*")
 _SIZE = regex(r"size=(\d+)([kmg]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_MOST_FILES, _MOST_VIEWS = 2000, 64  # segments, and mount namespaces of GPU processes; more are not read
+# segments, and mount namespaces of GPU processes; more are not read
+_MOST_FILES, _MOST_VIEWS = 2000, 64
 
 
 @frozen
@@ -61,7 +64,9 @@ class Shm(Subject):
 
     @fact
     def boot_bytes(self) -> int:
-        """The size that fstab gives it at the next boot; 0 if it has no line with one, or a share of memory."""
+        """The size that fstab gives it at the next boot; 0 if it has no line with one, or a share
+        of memory.
+        """
         line = self.facts.fstab.by_path.get(SHM)
         return (size_of(line.options) or 0) if line and line.fstype == "tmpfs" else 0
 
@@ -70,7 +75,8 @@ class Shm(Subject):
         """To an ordinary user."""
         return self._mount.available_bytes
 
-    files: tuple[ShmFile, ...] = read_with(lambda self: _read_files(self.reader, self.facts))  # of NCCL and PyTorch
+    # of NCCL and PyTorch
+    files: tuple[ShmFile, ...] = read_with(lambda self: _read_files(self.reader, self.facts))
 
     @fact
     def containers(self) -> tuple[SmallShm, ...]:
@@ -81,8 +87,14 @@ class Shm(Subject):
             views.setdefault(view if isinstance(view, str) else process.pid, process)
         if len(views) > _MOST_VIEWS:
             raise UnknownFact(f"GPU processes see more than {_MOST_VIEWS} different trees of files")
-        host = _parse_mounted(if_absent(read_text(self.reader, "/proc/1/mountinfo"), "")) if views else None
-        return tuple(one for process in views.values() if (one := _find_small(self.reader, process, host)))
+        host = (
+            _parse_mounted(if_absent(read_text(self.reader, "/proc/1/mountinfo"), ""))
+            if views
+            else None
+        )
+        return tuple(
+            one for process in views.values() if (one := _find_small(self.reader, process, host))
+        )
 
     @fact
     def _mount(self) -> Mount:
@@ -90,7 +102,9 @@ class Shm(Subject):
 
     @property
     def smallest_bytes(self) -> int:
-        """The smallest /dev/shm of a GPU process in a container; 0 where there is none of its own."""
+        """The smallest /dev/shm of a GPU process in a container; 0 where there is none of its
+        own.
+        """
         return min((one.size_bytes for one in self.containers), default=0)
 
     @property
@@ -101,7 +115,9 @@ class Shm(Subject):
 
 
 def size_of(options: tuple[str, ...]) -> int | None:
-    """The size that the options of a tmpfs say, in bytes; None without one (tmpfs(5): half of RAM)."""
+    """The size that the options of a tmpfs say, in bytes; None without one (tmpfs(5): half of
+    RAM).
+    """
     for option in options:
         if match := _SIZE.fullmatch(option.lower()):
             return int(match[1]) * _UNITS[match[2]]
@@ -116,15 +132,22 @@ def _mount(reader: Reader, facts: Facts) -> Mount:
 
 
 def _read_files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
-    """Without what a user mounted there under such a name: that may give no answer. None where nothing is used: the
-    names are then not asked for.
+    """Without what a user mounted there under such a name: that may give no answer. None where
+    nothing is used: the names are then not asked for.
     """
     if not (left := _held_bytes(facts)):
         return ()
     ways = ways_of(facts)
-    names = [name for name in names_in(reader, SHM) if _LEFT.fullmatch(name) and not ways.way(f"{SHM}/{name}")[1]]
+    names = [
+        name
+        for name in names_in(reader, SHM)
+        if _LEFT.fullmatch(name) and not ways.way(f"{SHM}/{name}")[1]
+    ]
     if len(names) > _MOST_FILES:
-        raise UnknownFact(f"{SHM} holds more than {_MOST_FILES} files that are called as those of NCCL and PyTorch")
+        raise UnknownFact(
+            f"{SHM} holds more than {_MOST_FILES} files that are called as those of NCCL and "
+            "PyTorch"
+        )
     found = []
     for name in names:
         stat = reader.stat(f"{SHM}/{name}", follow=False)
@@ -137,11 +160,17 @@ def _read_files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
 
 
 def _held_bytes(facts: Facts) -> int:
-    """What all files there can hold: a file of any size may have holes. No bound where that is not known."""
+    """What all files there can hold: a file of any size may have holes. No bound where that is not
+    known.
+    """
 
     def look() -> int:
         mount = facts.mounts.at.get(SHM)
-        return mount.total_bytes - mount.available_bytes if mount and mount.total_bytes else sys.maxsize
+        return (
+            mount.total_bytes - mount.available_bytes
+            if mount and mount.total_bytes
+            else sys.maxsize
+        )
 
     held = attempt(look)
     return held if isinstance(held, int) else sys.maxsize
@@ -150,14 +179,24 @@ def _held_bytes(facts: Facts) -> int:
 def _parse_mounted(content: str) -> tuple[str, int | None] | None:
     """Device and size of what is mounted at /dev/shm."""
     mount = topmost_at(parse(content.encode()), SHM)
-    return (mount.device, size_of(mount.super_options)) if mount and mount.fstype == "tmpfs" else None
+    return (
+        (mount.device, size_of(mount.super_options)) if mount and mount.fstype == "tmpfs" else None
+    )
 
 
-def _find_small(reader: Reader, process: GpuProcess, host: tuple[str, int | None] | None) -> SmallShm | None:
-    """None for one that ended meanwhile, too, and for one that made its table too long: it hides those of no others."""
+def _find_small(
+    reader: Reader, process: GpuProcess, host: tuple[str, int | None] | None
+) -> SmallShm | None:
+    """None for one that ended meanwhile, too, and for one that made its table too long: it hides
+    those of no others.
+    """
     table = reader.read(f"/proc/{process.pid}/mountinfo")
     is_long = isinstance(table, Unreadable) and isinstance(table.reason, TooLong)
-    seen = None if is_long else _parse_mounted(if_absent(read_text(reader, f"/proc/{process.pid}/mountinfo"), ""))
+    seen = (
+        None
+        if is_long
+        else _parse_mounted(if_absent(read_text(reader, f"/proc/{process.pid}/mountinfo"), ""))
+    )
     if seen is None or seen[1] is None or (host and seen[0] == host[0]):
         return None
     return SmallShm(process.pid, process.name, seen[1])

@@ -1,8 +1,9 @@
 """How many tasks (processes and threads) may be started, and how near to that the host is.
 
-Kernel: Documentation/admin-guide/cgroup-v2.rst (pids.current, pids.max, pids.events), sysctl/kernel.rst (pid_max,
-threads-max), proc_loadavg(5). systemd sets pids.max: TasksMax=, 15 % of what the kernel allows for a service, 33 % for
-all of a user (systemd.resource-control(5), systemd-system.conf(5)).
+Kernel: Documentation/admin-guide/cgroup-v2.rst (pids.current, pids.max, pids.events),
+sysctl/kernel.rst (pid_max, threads-max), proc_loadavg(5). systemd sets pids.max: TasksMax=, 15 % of
+what the kernel allows for a service, 33 % for all of a user (systemd.resource-control(5),
+systemd-system.conf(5)).
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/pids")  # version 2; the controller of version 1
-_SERVICES = ("slurmd.service", "slurmstepd.scope", "docker.service", "containerd.service", *DAEMONS, "ssh.service")
+_SERVICES = (
+    "slurmd.service",
+    "slurmstepd.scope",
+    "docker.service",
+    "containerd.service",
+    *DAEMONS,
+    "ssh.service",
+)
 _MOST_USERS = 40
 _MOST_SERVICES = 400
 _USER = regex(r"user-\d+\.slice")
@@ -41,7 +49,9 @@ class TaskGroup(Fact):
     name: str  # slurmd.service, user-1000.slice
     tasks: int  # now
     most: int  # tasks that it may have
-    refused: int  # how often a task was not started because of the bound, since the service or session was started
+    # how often a task was not started because of the bound, since the service or session was
+    # started
+    refused: int
 
     @property
     def percent(self) -> float:
@@ -50,17 +60,23 @@ class TaskGroup(Fact):
 
     @property
     def way_out(self) -> str:
-        """What takes the bound away at once and from then on, where that many tasks are meant (systemctl(1))."""
+        """What takes the bound away at once and from then on, where that many tasks are meant
+        (systemctl(1)).
+        """
         return f"sudo systemctl set-property {quote(self.name)} TasksMax=infinity"
 
     @property
     def starts_jobs(self) -> bool:
-        """Whether it is a service that starts jobs, containers or logins, so that all of them are concerned."""
+        """Whether it is a service that starts jobs, containers or logins, so that all of them are
+        concerned.
+        """
         return self.name in _SERVICES
 
     @property
     def is_full(self) -> bool:
-        """Whether being near the bound harms only its own work: logins, and another service that was refused a task."""
+        """Whether being near the bound harms only its own work: logins, and another service that
+        was refused a task.
+        """
         return self.name.endswith(".slice") or (not self.starts_jobs and self.refused > 0)
 
 
@@ -71,13 +87,17 @@ class Tasks(Subject):
     @fact
     def total(self) -> int:
         """Tasks on the host."""
-        match = _TASKS.fullmatch(str(require_known(read_text(self.reader, "/proc/loadavg"), "/proc/loadavg")))
+        match = _TASKS.fullmatch(
+            str(require_known(read_text(self.reader, "/proc/loadavg"), "/proc/loadavg"))
+        )
         if match is None:
             raise UnknownFact("/proc/loadavg does not say how many tasks there are")
         return int(match[1])
 
     # what the kernel allows: the lower of pid_max and threads-max
-    most: int = read_with(lambda self: min(_bound(self.reader, name) for name in ("pid_max", "threads-max")))
+    most: int = read_with(
+        lambda self: min(_bound(self.reader, name) for name in ("pid_max", "threads-max"))
+    )
     # those with a bound: logins, and services of the system
     groups: tuple[TaskGroup, ...] = read_with(lambda self: tuple(_read_groups(self.reader)))
 
@@ -100,7 +120,11 @@ def _read_groups(reader: Reader) -> Iterator[TaskGroup]:
     for root in _ROOTS:
         services = names_in(reader, f"{root}/system.slice")
         users = [name for name in names_in(reader, f"{root}/user.slice") if _USER.fullmatch(name)]
-        paths = [f"{root}/user.slice", *(f"{root}/user.slice/{name}" for name in users[:_MOST_USERS])] if users else []
+        paths = (
+            [f"{root}/user.slice", *(f"{root}/user.slice/{name}" for name in users[:_MOST_USERS])]
+            if users
+            else []
+        )
         named = [name for name in _SERVICES if name in services]
         for path in (*paths, *(f"{root}/system.slice/{name}" for name in named)):
             bound = read_line(reader, f"{path}/pids.max")
@@ -115,10 +139,14 @@ def _read_groups(reader: Reader) -> Iterator[TaskGroup]:
 
 def _read_other(reader: Reader, path: str) -> TaskGroup | None:
     """A service that starts no jobs; None where it has no bound, or ended meanwhile."""
-    tasks, most = (parse_digits(hint(reader, f"{path}/pids.{name}").strip(), -1) for name in ("current", "max"))
+    tasks, most = (
+        parse_digits(hint(reader, f"{path}/pids.{name}").strip(), -1) for name in ("current", "max")
+    )
     if min(tasks, most) < 0:
         return None
-    return TaskGroup(path.rpartition("/")[2], tasks, most, lazy(_count_refused, reader, f"{path}/pids.events"))
+    return TaskGroup(
+        path.rpartition("/")[2], tasks, most, lazy(_count_refused, reader, f"{path}/pids.events")
+    )
 
 
 def _read_group(reader: Reader, path: str) -> TaskGroup:

@@ -1,7 +1,8 @@
 """The cache of ZFS in memory (ARC), which the kernel counts as used and not as its own cache.
 
-OpenZFS: module/os/linux/spl (kstat: /proc/spl/kstat/zfs/arcstats, rows `name type data`), zfs(4) (zfs_arc_max: 0 means
-that OpenZFS chooses, half of the memory before version 2.3 and most of it since).
+OpenZFS: module/os/linux/spl (kstat: /proc/spl/kstat/zfs/arcstats, rows `name type data`), zfs(4)
+(zfs_arc_max: 0 means that OpenZFS chooses, half of the memory before version 2.3 and most of it
+since).
 """
 
 from __future__ import annotations
@@ -50,4 +51,8 @@ class Arc(Subject):
 def parse_arcstats(content: str) -> Mapping[str, int]:
     """Name -> number of the rows below the two of the head."""
     rows = (row.split() for row in content.splitlines()[2:])
-    return {row[0]: number for row in rows if len(row) == 3 and (number := parse_digits(row[2], -1)) >= 0}
+    return {
+        row[0]: number
+        for row in rows
+        if len(row) == 3 and (number := parse_digits(row[2], -1)) >= 0
+    }

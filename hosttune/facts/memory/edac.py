@@ -1,9 +1,11 @@
-"""Errors of memory modules, as the memory controllers' drivers count them since they were loaded (EDAC).
+"""Errors of memory modules, as the memory controllers' drivers count them since they were loaded
+(EDAC).
 
 What they name in the log tells when: a storm of today is lost in the mean of a hundred days.
 
-Kernel: Documentation/ABI/testing/sysfs-devices-edac, Documentation/admin-guide/ras.rst. Machines whose firmware takes
-the errors first have no such driver, and virtual machines have none: then nothing is counted, which is not 0.
+Kernel: Documentation/ABI/testing/sysfs-devices-edac, Documentation/admin-guide/ras.rst. Machines
+whose firmware takes the errors first have no such driver, and virtual machines have none: then
+nothing is counted, which is not 0.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class Dimm(Fact):
     corrected: int  # errors since the driver was loaded
     uncorrected: int  # errors that could not be corrected, since the driver was loaded
     days: float  # since the driver was loaded, 1 at least
-    corrected_today: int = 0  # in the last 24 hours, of those that the kernel log names; it leaves out many of a storm
+    # in the last 24 hours, of those that the kernel log names; it leaves out many of a storm
+    corrected_today: int = 0
 
     @property
     def corrected_a_day(self) -> float:
@@ -45,8 +48,14 @@ class Edac(Subject):
 
     @fact
     def dimms(self) -> tuple[Dimm, ...]:
-        controllers = [name for name in names_in(self.reader, _CONTROLLERS) if name[:2] == "mc" and name[2:].isdigit()]
-        return tuple(dimm for name in controllers for dimm in _read_controller(self.reader, self.facts, name))
+        controllers = [
+            name
+            for name in names_in(self.reader, _CONTROLLERS)
+            if name[:2] == "mc" and name[2:].isdigit()
+        ]
+        return tuple(
+            dimm for name in controllers for dimm in _read_controller(self.reader, self.facts, name)
+        )
 
 
 def _read_controller(reader: Reader, facts: Facts, controller: str) -> tuple[Dimm, ...]:
@@ -64,7 +73,11 @@ def _read_controller(reader: Reader, facts: Facts, controller: str) -> tuple[Dim
             ("ue_count", [dimm.uncorrected for dimm in dimms]),
         )
     ]
-    rest = (Dimm(f"{controller} (which module is not known)", left[0], left[1], days),) if any(left) else ()
+    rest = (
+        (Dimm(f"{controller} (which module is not known)", left[0], left[1], days),)
+        if any(left)
+        else ()
+    )
     return (*dimms, *rest)
 
 
@@ -77,7 +90,9 @@ def _read_dimm(reader: Reader, facts: Facts, controller: str, place: str, days: 
         corrected=corrected,
         uncorrected=_count(reader, f"{place}/dimm_ue_count"),
         days=days,
-        corrected_today=lazy(lambda: facts.host_log.corrected_of.get(label, 0)) if corrected and label else 0,
+        corrected_today=lazy(lambda: facts.host_log.corrected_of.get(label, 0))
+        if corrected and label
+        else 0,
     )
 
 

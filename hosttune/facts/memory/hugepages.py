@@ -21,7 +21,9 @@ _SIZE = regex(r"hugepages-(\d+)kB")
 
 @frozen
 class HugePagePool(Fact):
-    """Pages of one size that are set aside for programs that ask for them (mmap with MAP_HUGETLB, hugetlbfs)."""
+    """Pages of one size that are set aside for programs that ask for them (mmap with MAP_HUGETLB,
+    hugetlbfs).
+    """
 
     page_bytes: int  # size of one page
     total: int  # pages
@@ -36,12 +38,18 @@ class HugePagePool(Fact):
 
 @frozen
 class Hugepages(Subject):
-    """Transparent huge pages (texts are empty where the kernel has none), and the pools that are not empty."""
+    """Transparent huge pages (texts are empty where the kernel has none), and the pools that are
+    not empty.
+    """
 
     # always | madvise | never: which memory gets them
-    mode: str = read_with(lambda self: chosen_of(if_absent(read_text(self.reader, f"{_THP}/enabled"), "")))
+    mode: str = read_with(
+        lambda self: chosen_of(if_absent(read_text(self.reader, f"{_THP}/enabled"), ""))
+    )
     # always | defer | defer+madvise | madvise | never: who waits while the kernel makes one
-    defrag: str = read_with(lambda self: chosen_of(if_absent(read_text(self.reader, f"{_THP}/defrag"), "")))
+    defrag: str = read_with(
+        lambda self: chosen_of(if_absent(read_text(self.reader, f"{_THP}/defrag"), ""))
+    )
 
     @fact
     def boot_mode(self) -> str:
@@ -52,7 +60,9 @@ class Hugepages(Subject):
     def anonymous_bytes(self) -> int:
         """Memory of processes that is on them now."""
         # The line is missing without CONFIG_TRANSPARENT_HUGEPAGE.
-        return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)
+        return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo).get(
+            "AnonHugePages", 0
+        )
 
     # size of a transparent huge page; 0 where the kernel has none
     pmd_bytes: int = number(f"{_THP}/hpage_pmd_size", absent=0)
@@ -60,7 +70,9 @@ class Hugepages(Subject):
     @fact
     def default_bytes(self) -> int:
         """Size of a page of vm.nr_hugepages; 0 where the kernel has none."""
-        return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo).get("Hugepagesize", 0)
+        return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo).get(
+            "Hugepagesize", 0
+        )
 
     @fact
     def pools(self) -> tuple[HugePagePool, ...]:
@@ -71,10 +83,13 @@ class Hugepages(Subject):
                 files = (f"{_POOLS}/{name}/{file}_hugepages" for file in ("nr", "free", "resv"))
                 pools.append(
                     HugePagePool(
-                        int(match[1]) * 1024, *(if_absent(read_integer(self.reader, file), 0) for file in files)
+                        int(match[1]) * 1024,
+                        *(if_absent(read_integer(self.reader, file), 0) for file in files),
                     )
                 )
-        return tuple(sorted((pool for pool in pools if pool.total), key=lambda pool: pool.page_bytes))
+        return tuple(
+            sorted((pool for pool in pools if pool.total), key=lambda pool: pool.page_bytes)
+        )
 
     @property
     def idle_pool_bytes(self) -> int:
@@ -90,5 +105,9 @@ def chosen_of(content: str) -> str:
 
 def boot_mode_in(command_line: str) -> str:
     """`transparent_hugepage=` on a kernel command line; the last one counts."""
-    words = [word.partition("=")[2] for word in command_line.split() if word.startswith("transparent_hugepage=")]
+    words = [
+        word.partition("=")[2]
+        for word in command_line.split()
+        if word.startswith("transparent_hugepage=")
+    ]
     return words[-1] if words else ""

@@ -1,7 +1,9 @@
-"""Memory and swap of the machine (not of a control group), from proc_meminfo(5) and /proc/swaps (proc(5)).
+"""Memory and swap of the machine (not of a control group), from proc_meminfo(5) and /proc/swaps
+(proc(5)).
 
-On NVIDIA's Grace superchips the driver gives the memory of the GPU to the kernel as NUMA nodes without processors, and
-the totals of /proc/meminfo count it (NVIDIA Grace Performance Tuning Guide; kernel: mm/memory_hotplug.c). It is no RAM.
+On NVIDIA's Grace superchips the driver gives the memory of the GPU to the kernel as NUMA nodes
+without processors, and the totals of /proc/meminfo count it (NVIDIA Grace Performance Tuning Guide;
+kernel: mm/memory_hotplug.c). It is no RAM.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ class Swap(Fact):
 
 @frozen
 class Memory(Subject):
-    """Memory of the machine, without that of its GPUs. `available_bytes` is the kernel's estimate of what new work gets
-    without swapping.
+    """Memory of the machine, without that of its GPUs. `available_bytes` is the kernel's estimate
+    of what new work gets without swapping.
     """
 
     @fact
@@ -48,7 +50,9 @@ class Memory(Subject):
 
     @fact
     def gpu_bytes(self) -> int:
-        """Memory of GPUs that the kernel uses as its own, and that is not in `total_bytes` (Grace)."""
+        """Memory of GPUs that the kernel uses as its own, and that is not in `total_bytes`
+        (Grace).
+        """
         return sum(node.memory_bytes for node in self._of_gpus)
 
     @fact
@@ -70,7 +74,8 @@ class Memory(Subject):
     def swaps(self) -> tuple[Swap, ...]:
         """Those that are in use, in the order of /proc/swaps.
 
-        A kernel without CONFIG_SWAP has no such file; nor has anybody where /proc is not there at all.
+        A kernel without CONFIG_SWAP has no such file; nor has anybody where /proc is not there at
+        all.
         """
         swaps = read_text(self.reader, "/proc/swaps")
         if swaps is ABSENT:
@@ -91,7 +96,8 @@ class Memory(Subject):
     @fact
     def corrupted_bytes(self) -> int:
         """Put out of use after errors; also after corrected ones, by tools that do so."""
-        return self._meminfo.get("HardwareCorrupted", 0)  # no such line without CONFIG_MEMORY_FAILURE
+        # no such line without CONFIG_MEMORY_FAILURE
+        return self._meminfo.get("HardwareCorrupted", 0)
 
     @fact
     def huge_pages_total(self) -> int:
@@ -106,7 +112,9 @@ class Memory(Subject):
     def _of_gpus(self) -> tuple[NumaNode, ...]:
         """The nodes of memory of GPUs that the kernel uses as its own."""
         facts = self.facts
-        if get_raw(facts.kernel, "architecture") == "x86_64" or not (nodes := facts.numa.without_cpus):
+        if get_raw(facts.kernel, "architecture") == "x86_64" or not (
+            nodes := facts.numa.without_cpus
+        ):
             return ()
         if facts.kernel.architecture != "aarch64" or not facts.gpus.has_gpu:
             return ()  # a memory expander is RAM
@@ -129,8 +137,8 @@ class Memory(Subject):
 
     @property
     def sold_bytes(self) -> int:
-        """What the machine was sold with, to compare with thresholds: one with 256 GiB shows 251.5, because firmware,
-        kernel and crash kernel keep their part.
+        """What the machine was sold with, to compare with thresholds: one with 256 GiB shows 251.5,
+        because firmware, kernel and crash kernel keep their part.
         """
         return as_sold(self.total_bytes, 8)
 
@@ -141,15 +149,18 @@ class Memory(Subject):
 
 
 def as_sold(size_bytes: int, parts: int) -> int:
-    """The size of the modules that are built in, as far as that is known: the next multiple of a part of the power of
-    two below (`parts`: 8 or 16), at least a GiB. 31.3 GiB are 32, 251.5 are 256, 376 are 384.
+    """The size of the modules that are built in, as far as that is known: the next multiple of a
+    part of the power of two below (`parts`: 8 or 16), at least a GiB. 31.3 GiB are 32, 251.5 are
+    256, 376 are 384.
     """
     step = max(1 << 30, (1 << (max(size_bytes, 1).bit_length() - 1)) // parts)
     return -(-size_bytes // step) * step
 
 
 def parse_meminfo(content: str) -> Mapping[str, int]:
-    """Name -> bytes, or a count where the line has no unit (HugePages_Total). "kB" means 1024 bytes there."""
+    """Name -> bytes, or a count where the line has no unit (HugePages_Total). "kB" means 1024 bytes
+    there.
+    """
     values: dict[str, int] = {}
     for entry in content.splitlines():
         name, _, rest = entry.partition(":")
@@ -160,12 +171,16 @@ def parse_meminfo(content: str) -> Mapping[str, int]:
 
 
 def parse_swaps(content: str) -> tuple[Swap, ...]:
-    r"""The lines after the head: path (white space as \040), type, size and used in KiB, priority."""
+    r"""The lines after the head: path (white space as \040), type, size and used in KiB,
+    priority.
+    """
     swaps = []
     for entry in content.splitlines()[1:]:
         fields = entry.split()
         if len(fields) >= 4:
             path = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[0])
             kib = int(fields[2]), int(fields[3])
-            swaps.append(Swap(path, fields[1], kib[0] * 1024, kib[1] * 1024, path.startswith("/dev/zram")))
+            swaps.append(
+                Swap(path, fields[1], kib[0] * 1024, kib[1] * 1024, path.startswith("/dev/zram"))
+            )
     return tuple(swaps)

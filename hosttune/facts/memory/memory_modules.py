@@ -1,8 +1,9 @@
 """Memory modules as the firmware describes them (SMBIOS type 17), read where udev has put it.
 
-systemd's udev (248 and newer: Ubuntu 22.04, Debian 12) decodes the table at boot and keeps it with the device
-/sys/class/dmi/id in a file that everybody may read, which /sys/firmware/dmi is not (systemd: src/udev/dmi_memory_id;
-rules.d/70-memory.rules). What is no RAM (persistent memory, HBM in a processor, flash of the firmware) is left out.
+systemd's udev (248 and newer: Ubuntu 22.04, Debian 12) decodes the table at boot and keeps it with
+the device /sys/class/dmi/id in a file that everybody may read, which /sys/firmware/dmi is not
+(systemd: src/udev/dmi_memory_id; rules.d/70-memory.rules). What is no RAM (persistent memory, HBM
+in a processor, flash of the firmware) is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
 UDEV = "/run/udev/data/+dmi:id"
-_FIELD = regex(r"E:MEMORY_DEVICE_(\d+)_(SIZE|SPEED_MTS|CONFIGURED_SPEED_MTS|LOCATOR|TYPE)=(.{1,80})")
+_FIELD = regex(
+    r"E:MEMORY_DEVICE_(\d+)_(SIZE|SPEED_MTS|CONFIGURED_SPEED_MTS|LOCATOR|TYPE)=(.{1,80})"
+)
 
 
 @frozen
@@ -32,7 +35,9 @@ class MemoryModule(Fact):
 class MemoryModules(Subject):
     """All of them, by slot; none where no one tells."""
 
-    all: tuple[MemoryModule, ...] = read_with(lambda self: modules_in(if_absent(read_text(self.reader, UDEV), "")))
+    all: tuple[MemoryModule, ...] = read_with(
+        lambda self: modules_in(if_absent(read_text(self.reader, UDEV), ""))
+    )
 
     @property
     def installed_bytes(self) -> int:
@@ -47,7 +52,9 @@ class MemoryModules(Subject):
     @property
     def configured_mts(self) -> tuple[int, ...]:
         """What they run at, likewise."""
-        return tuple(sorted({module.configured_mts for module in self.all if module.configured_mts}))
+        return tuple(
+            sorted({module.configured_mts for module in self.all if module.configured_mts})
+        )
 
 
 def keep_fields(content: str) -> str:
@@ -69,7 +76,8 @@ def modules_in(content: str) -> tuple[MemoryModule, ...]:
             configured_mts=_parse_number(slot.get("CONFIGURED_SPEED_MTS", "")),
         )
         for number, slot in sorted(slots.items())
-        if (size := _parse_number(slot.get("SIZE", ""))) and slot.get("TYPE", "").startswith(("DDR", "LPDDR"))
+        if (size := _parse_number(slot.get("SIZE", "")))
+        and slot.get("TYPE", "").startswith(("DDR", "LPDDR"))
     )
 
 

@@ -22,7 +22,9 @@ _ENTRY = regex(r"^Node \d+ (\w+):\s+(\d+) kB", re.MULTILINE)
 
 @frozen
 class NumaNode(Fact):
-    """One node; a GPU's own memory (GH200) is a node without CPUs, an empty memory slot one without memory."""
+    """One node; a GPU's own memory (GH200) is a node without CPUs, an empty memory slot one without
+    memory.
+    """
 
     id: int  # its number
     cpus: tuple[int, ...]  # the processors near to it

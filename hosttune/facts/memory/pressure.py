@@ -1,8 +1,8 @@
 """How hard the machine has to look for memory: stalls, swapping and kills.
 
-Sources: pressure stall information (kernel: Documentation/accounting/psi.rst; /proc/pressure/*), proc_vmstat(5),
-/proc/uptime (proc(5)), memory.events (Documentation/admin-guide/cgroup-v2.rst). The averages over a minute are the
-kernel's own, so nothing is looked at twice and nothing waits.
+Sources: pressure stall information (kernel: Documentation/accounting/psi.rst; /proc/pressure/*),
+proc_vmstat(5), /proc/uptime (proc(5)), memory.events (Documentation/admin-guide/cgroup-v2.rst). The
+averages over a minute are the kernel's own, so nothing is looked at twice and nothing waits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_text, require_sure
+from hosttune.facts.reading import (
+    derive,
+    if_absent,
+    names_in,
+    read_integer,
+    read_text,
+    require_sure,
+)
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -29,7 +36,10 @@ _VMSTAT = "/proc/vmstat"
 _UPTIME = "/proc/uptime"
 _GROUPS = "/sys/fs/cgroup"
 HUGE_PAGE = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
-_OFF = "the kernel does not measure stalls: no /proc/pressure (psi=1 on its command line switches it on)"
+_OFF = (
+    "the kernel does not measure stalls: no /proc/pressure (psi=1 on its command line switches it "
+    "on)"
+)
 
 
 @frozen
@@ -67,7 +77,9 @@ class PressureStalls(Subject):
         return _killed_in(self.reader) if self._counters.get("oom_kill") else ()
 
     # since the start
-    uptime_days: float = read_with(lambda self: derive(read_text(self.reader, _UPTIME), _UPTIME, seconds_in) / 86400)
+    uptime_days: float = read_with(
+        lambda self: derive(read_text(self.reader, _UPTIME), _UPTIME, seconds_in) / 86400
+    )
 
     @fact
     def _counters(self) -> Mapping[str, int]:
@@ -87,11 +99,17 @@ def parse_stall(content: str) -> Stall:
 def parse_counters(content: str) -> Mapping[str, int]:
     """`name number` lines, as in /proc/vmstat and memory.events."""
     rows = (row.split() for row in content.splitlines())
-    return {row[0]: number for row in rows if len(row) == 2 and (number := parse_digits(row[1], -1)) >= 0}
+    return {
+        row[0]: number
+        for row in rows
+        if len(row) == 2 and (number := parse_digits(row[1], -1)) >= 0
+    }
 
 
 def _is_off(reader: Reader, name: str) -> bool:
-    """With psi=0 the files are not made; before Linux 5.13 they were there and refused to be read (EOPNOTSUPP)."""
+    """With psi=0 the files are not made; before Linux 5.13 they were there and refused to be read
+    (EOPNOTSUPP).
+    """
     answer = reader.read(f"{_STALLS}/{name}")
     is_refused = isinstance(answer, Unreadable) and "not supported" in answer.reason
     return is_refused or require_sure(answer) is ABSENT
@@ -116,8 +134,9 @@ def _swapped_in(reader: Reader, counters: Mapping[str, int]) -> int:
 
 
 def _page_bytes(reader: Reader) -> int:
-    """The size of a page: a huge page of the middle level holds as many pages as pointers of 8 bytes fit into one
-    (transhuge.rst, hpage_pmd_size): 2 MiB for 4 KiB, 512 MiB for the 64 KiB of some Arm kernels.
+    """The size of a page: a huge page of the middle level holds as many pages as pointers of 8
+    bytes fit into one (transhuge.rst, hpage_pmd_size): 2 MiB for 4 KiB, 512 MiB for the 64 KiB of
+    some Arm kernels.
     """
     size = read_integer(reader, HUGE_PAGE)
     if size is ABSENT:
@@ -131,7 +150,9 @@ def _killed_in(reader: Reader) -> tuple[str, ...]:
         name
         for name in names_in(reader, _GROUPS)
         if name.endswith((".slice", ".scope")) or name in {"docker", "kubepods"}
-        if parse_counters(if_absent(read_text(reader, f"{_GROUPS}/{name}/memory.events"), "")).get("oom_kill")
+        if parse_counters(if_absent(read_text(reader, f"{_GROUPS}/{name}/memory.events"), "")).get(
+            "oom_kill"
+        )
     )
 
 

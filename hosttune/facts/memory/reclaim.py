@@ -1,7 +1,8 @@
-"""When the kernel takes memory back and writes it out: the settings below /proc/sys/vm that weigh it, as they are now.
+"""When the kernel takes memory back and writes it out: the settings below /proc/sys/vm that weigh
+it, as they are now.
 
-Source: kernel, Documentation/admin-guide/sysctl/vm.rst. Of `dirty_bytes` and `dirty_ratio` one is always 0: the other
-is in force; likewise of the background pair.
+Source: kernel, Documentation/admin-guide/sysctl/vm.rst. Of `dirty_bytes` and `dirty_ratio` one is
+always 0: the other is in force; likewise of the background pair.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _SETTINGS = "/proc/sys/vm"
 class Reclaim(Subject):
     """Sizes in bytes, ratios in percent of the memory that is available."""
 
-    min_free_bytes: int = number("/proc/sys/vm/min_free_kbytes", times=1024)  # what the kernel keeps free for itself
+    # what the kernel keeps free for itself
+    min_free_bytes: int = number("/proc/sys/vm/min_free_kbytes", times=1024)
     # in 1/10000 of memory: how much more is kept free in the background
     watermark_scale_factor: int = number("/proc/sys/vm/watermark_scale_factor")
 
@@ -30,7 +32,11 @@ class Reclaim(Subject):
         Without the folder a missing file says nothing about the kernel.
         """
         mode = read_integer(self.reader, f"{_SETTINGS}/zone_reclaim_mode")
-        return 0 if mode is ABSENT and names_in(self.reader, _SETTINGS) else require_known(mode, "zone_reclaim_mode")
+        return (
+            0
+            if mode is ABSENT and names_in(self.reader, _SETTINGS)
+            else require_known(mode, "zone_reclaim_mode")
+        )
 
     # where programs that write are made to wait; 0 where dirty_bytes is in force
     dirty_ratio: int = number("/proc/sys/vm/dirty_ratio")
@@ -40,7 +46,9 @@ class Reclaim(Subject):
     # 0 where dirty_background_ratio is in force
     dirty_background_bytes: int = number("/proc/sys/vm/dirty_background_bytes")
     # written by programs and not yet on a disk: Dirty and Writeback of /proc/meminfo
-    waiting_bytes: int = read_with(lambda self: derive(read_text(self.reader, MEMINFO), MEMINFO, waiting_in))
+    waiting_bytes: int = read_with(
+        lambda self: derive(read_text(self.reader, MEMINFO), MEMINFO, waiting_in)
+    )
 
 
 def waiting_in(meminfo: str) -> int:

@@ -1,6 +1,7 @@
 """The tables of addresses (GIDs) of RoCE ports.
 
-Source: kernel, Documentation/ABI/stable/sysfs-class-infiniband (gids; gid_attrs: `IB/RoCE v1` or `RoCE v2`).
+Source: kernel, Documentation/ABI/stable/sysfs-class-infiniband (gids; gid_attrs: `IB/RoCE v1` or
+`RoCE v2`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Gids:
 
     @property
     def is_reached(self) -> bool:
-        """It has one of RoCE v2 that other hosts reach: IPv4, or IPv6 that is not link-local. Raises UnknownFact."""
+        """It has one of RoCE v2 that other hosts reach: IPv4, or IPv6 that is not link-local.
+        Raises UnknownFact.
+        """
         if "RoCE v2" in self.kinds.values():
             return True
         if self.unread:
@@ -79,16 +82,22 @@ def shared_gid(tables: Sequence[Gids]) -> int:
 
 
 def ipv4_of_roce(reader: Reader) -> frozenset[str]:
-    """The IPv4 addresses in the tables of all ports: such an entry ends with one (RFC 4291, IPv4-mapped)."""
+    """The IPv4 addresses in the tables of all ports: such an entry ends with one (RFC 4291,
+    IPv4-mapped).
+    """
     found = set()
     for device in names_in(reader, _CLASS):
         for number in names_in(reader, f"{_CLASS}/{device}/ports"):
             folder = f"{_CLASS}/{device}/ports/{number}/gids"
-            entries = sorted(names_in(reader, folder), key=lambda name: (len(name), name))[:_MOST_OF_IPV4]
+            entries = sorted(names_in(reader, folder), key=lambda name: (len(name), name))[
+                :_MOST_OF_IPV4
+            ]
             gids = (if_absent(read_line(reader, f"{folder}/{name}"), _NOTHING) for name in entries)
             mapped = (gid.replace(":", "")[-8:] for gid in gids if gid.startswith(_MAPPED))
             found |= {
-                ".".join(str(byte) for byte in bytes.fromhex(digits)) for digits in mapped if _HEX.fullmatch(digits)
+                ".".join(str(byte) for byte in bytes.fromhex(digits))
+                for digits in mapped
+                if _HEX.fullmatch(digits)
             }
     return frozenset(found)
 

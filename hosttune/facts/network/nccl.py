@@ -1,8 +1,9 @@
 """What files of the system set for NCCL, and whether it fits this machine.
 
-Source: NCCL user guide, "Environment Variables". NCCL_SOCKET_IFNAME and NCCL_IB_HCA are lists of prefixes; `^` before
-the list excludes them, `=` asks for whole names, and of a device `:1` is its port. NCCL_IB_GID_INDEX is an entry of the
-table of addresses (GIDs) of each RoCE port; with an empty one every job ends when it starts (NVIDIA/nccl issue 1333).
+Source: NCCL user guide, "Environment Variables". NCCL_SOCKET_IFNAME and NCCL_IB_HCA are lists of
+prefixes; `^` before the list excludes them, `=` asks for whole names, and of a device `:1` is its
+port. NCCL_IB_GID_INDEX is an entry of the table of addresses (GIDs) of each RoCE port; with an
+empty one every job ends when it starts (NVIDIA/nccl issue 1333).
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _ON = frozenset({"1", "true", "yes", "on"})
-_FORCED = frozenset({"NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_BUFFSIZE"})
+_FORCED = frozenset(
+    {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_BUFFSIZE"}
+)
 _FILES = frozenset({"NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE"})
-# Plug-ins for the network, and the variables that only they read: Google's GPUDirect-TCPX and -TCPXO (FasTrak).
+# Plug-ins for the network, and the variables that only they read: Google's GPUDirect-TCPX and
+# -TCPXO (FasTrak).
 _PLUGINS = frozenset({"NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN"})
 _OF_PLUGINS = ("NCCL_GPUDIRECTTCPX_", "NCCL_FASTRAK_")
 _OWN_TRANSPORTS = frozenset({"", "ib", "socket"})
@@ -36,7 +40,9 @@ class Nccl(Subject):
     """Settings, each as `NAME=value (file:line)`."""
 
     # those of NCCL
-    all: tuple[str, ...] = read_with(lambda self: tuple(one.shown for one in self.facts.environment.nccl))
+    all: tuple[str, ...] = read_with(
+        lambda self: tuple(one.shown for one in self.facts.environment.nccl)
+    )
 
     @fact
     def p2p_disabled(self) -> tuple[str, ...]:
@@ -88,15 +94,23 @@ class Nccl(Subject):
         asked = [
             (one.shown, index)
             for one in self.facts.environment.nccl
-            if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None
+            if one.name == "NCCL_IB_GID_INDEX"
+            and (index := parse_digits(one.value, None)) is not None
         ]
         cards = _list_cards(self.facts) if asked else []
-        without = {index: [name for name in cards if not has_gid(self.reader, name, index)] for _, index in asked}
-        return tuple(f"{shown} on {', '.join(without[index])}" for shown, index in asked if without[index])
+        without = {
+            index: [name for name in cards if not has_gid(self.reader, name, index)]
+            for _, index in asked
+        }
+        return tuple(
+            f"{shown} on {', '.join(without[index])}" for shown, index in asked if without[index]
+        )
 
     @fact
     def good_gid(self) -> int:
-        """The first entry with an address of RoCE v2 on all of these cards; -1 where there is none."""
+        """The first entry with an address of RoCE v2 on all of these cards; -1 where there is
+        none.
+        """
         return shared_gid([gids_of(self.reader, name) for name in _list_cards(self.facts)])
 
     @fact
@@ -111,7 +125,9 @@ class Nccl(Subject):
 
     @fact
     def plugin(self) -> str:
-        """What tells that a vendor's plug-in carries the traffic between hosts; empty for NCCL's own transports."""
+        """What tells that a vendor's plug-in carries the traffic between hosts; empty for NCCL's
+        own transports.
+        """
         for one in self.facts.environment.nccl:
             if (
                 one.name.startswith(_OF_PLUGINS)
@@ -125,7 +141,11 @@ class Nccl(Subject):
     def _show_variables(
         self, *names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON
     ) -> tuple[str, ...]:
-        return tuple(one.shown for one in self.facts.environment.nccl if one.name in names and when(one.value))
+        return tuple(
+            one.shown
+            for one in self.facts.environment.nccl
+            if one.name in names and when(one.value)
+        )
 
 
 def parse_prefixes(value: str) -> tuple[str, bool, tuple[str, ...]]:
@@ -138,7 +158,9 @@ def _parse_list(value: str) -> tuple[str, bool, tuple[tuple[str, str], ...]]:
     """As `parse_prefixes`, with (name, port) for each name; the port is empty if none is named."""
     excluded = "^" if value.startswith("^") else ""
     rest = value.removeprefix("^")
-    entries = (one.strip().partition(":")[::2] for one in rest.removeprefix("=").split(",") if one.strip())
+    entries = (
+        one.strip().partition(":")[::2] for one in rest.removeprefix("=").split(",") if one.strip()
+    )
     return excluded, rest.startswith("="), tuple(entries)
 
 
@@ -148,7 +170,9 @@ def fits_none(value: str, names: Iterable[str]) -> bool:
     there = tuple(names)
     if excluded or not asked:
         return False
-    return not any(name == one or (not is_whole and name.startswith(one)) for name in there for one in asked)
+    return not any(
+        name == one or (not is_whole and name.startswith(one)) for name in there for one in asked
+    )
 
 
 def takes_port(value: str, port: str) -> bool:
@@ -156,7 +180,8 @@ def takes_port(value: str, port: str) -> bool:
     device, _, number = port.partition("/")
     excluded, is_whole, entries = _parse_list(value)
     is_named = any(
-        (device == name if is_whole else device.startswith(name)) and wanted in {"", number} for name, wanted in entries
+        (device == name if is_whole else device.startswith(name)) and wanted in {"", number}
+        for name, wanted in entries
     )
     return not entries or is_named is not bool(excluded)
 
@@ -168,7 +193,11 @@ def _find_absent(facts: Facts, name: str, names: Callable[[], tuple[str, ...]]) 
 
 def _list_cards(facts: Facts) -> list[str]:
     """The RoCE ports that NCCL may use."""
-    lists = [one.value for one in facts.environment.nccl if one.name == "NCCL_IB_HCA" and "$" not in one.value]
+    lists = [
+        one.value
+        for one in facts.environment.nccl
+        if one.name == "NCCL_IB_HCA" and "$" not in one.value
+    ]
     ports = [port for port in facts.rdma.ports if port.link_layer == "Ethernet" and port.is_active]
     return [port.name for port in ports if all(takes_port(value, port.name) for value in lists)]
 

@@ -1,7 +1,8 @@
 """Network cards, the subnets they are in, and TCP's buffers.
 
-Sources: kernel, Documentation/ABI/testing/sysfs-class-net (speed, operstate) and Documentation/networking/ip-sysctl.rst
-(tcp_rmem, arp_announce, arp_ignore); proc_pid_net(5) (route: numbers in hex, in the byte order of the machine).
+Sources: kernel, Documentation/ABI/testing/sysfs-class-net (speed, operstate) and
+Documentation/networking/ip-sysctl.rst (tcp_rmem, arp_announce, arp_ignore); proc_pid_net(5) (route:
+numbers in hex, in the byte order of the machine).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _CLASS = "/sys/class/net"
-BONDING_MASTERS = "bonding_masters"  # a file among the interfaces, there while the bonding driver is loaded
+# a file among the interfaces, there while the bonding driver is loaded
+BONDING_MASTERS = "bonding_masters"
 ROUTES = "/proc/net/route"
 _IPV4 = "/proc/sys/net/ipv4"
 _UP = 0x1  # RTF_UP
@@ -59,8 +61,14 @@ class Network(Subject):
 
         A host of containers has thousands of interfaces; of those without a device nothing is read.
         """
-        subnets = make_shared(lambda: derive(if_absent(read_text(self.reader, ROUTES), ""), ROUTES, parse_routes))
-        names = (name for name in _list_names(self.reader) if is_there(self.reader, f"{_CLASS}/{name}/device"))
+        subnets = make_shared(
+            lambda: derive(if_absent(read_text(self.reader, ROUTES), ""), ROUTES, parse_routes)
+        )
+        names = (
+            name
+            for name in _list_names(self.reader)
+            if is_there(self.reader, f"{_CLASS}/{name}/device")
+        )
         return tuple(_read_card(self.reader, name, subnets) for name in names)
 
     # bytes: least, at first, at most
@@ -82,13 +90,17 @@ class Network(Subject):
         return tuple(
             card.name
             for card in self.cards
-            if any(set(card.subnets) & set(other.subnets) for other in self.cards if other.name != card.name)
+            if any(
+                set(card.subnets) & set(other.subnets)
+                for other in self.cards
+                if other.name != card.name
+            )
         )
 
 
 def parse_routes(content: str) -> Mapping[str, tuple[str, ...]]:
-    """Interface -> subnets of /proc/net/route that it reaches directly. The order of bytes is little-endian on all
-    machines that Ubuntu and Debian support with NVIDIA GPUs.
+    """Interface -> subnets of /proc/net/route that it reaches directly. The order of bytes is
+    little-endian on all machines that Ubuntu and Debian support with NVIDIA GPUs.
     """
     found: dict[str, dict[str, None]] = {}
     for row in content.splitlines()[1:]:
@@ -103,8 +115,9 @@ def parse_routes(content: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def interface_to(content: str, address: str) -> str:
-    """The interface by which an IPv4 address is reached, by /proc/net/route: the route with the longest mask, and of
-    those the smallest metric; empty for another address, and where no route leads there.
+    """The interface by which an IPv4 address is reached, by /proc/net/route: the route with the
+    longest mask, and of those the smallest metric; empty for another address, and where no route
+    leads there.
     """
     try:
         target = int.from_bytes(IPv4Address(address).packed, "little")
@@ -128,11 +141,15 @@ def _format_dotted(number: int) -> str:
 
 
 def _list_names(reader: Reader) -> tuple[str, ...]:
-    return tuple(name for name in require_known(reader.list(_CLASS), _CLASS) if name != BONDING_MASTERS)
+    return tuple(
+        name for name in require_known(reader.list(_CLASS), _CLASS) if name != BONDING_MASTERS
+    )
 
 
 def _read_sizes(reader: Reader, name: str) -> tuple[int, ...]:
-    return derive(read_line(reader, f"{_IPV4}/{name}"), name, lambda words: tuple(map(int, words.split())))
+    return derive(
+        read_line(reader, f"{_IPV4}/{name}"), name, lambda words: tuple(map(int, words.split()))
+    )
 
 
 def _read_arp(reader: Reader, name: str) -> int:
@@ -140,9 +157,15 @@ def _read_arp(reader: Reader, name: str) -> int:
     return require_known(read_integer(reader, path), path)
 
 
-def _read_card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[str, ...]]]) -> NetworkInterface:
+def _read_card(
+    reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[str, ...]]]
+) -> NetworkInterface:
     folder = f"{_CLASS}/{name}"
-    is_up = make_shared(lambda: require_known(read_line(reader, f"{folder}/operstate"), f"{folder}/operstate") == "up")
+    is_up = make_shared(
+        lambda: (
+            require_known(read_line(reader, f"{folder}/operstate"), f"{folder}/operstate") == "up"
+        )
+    )
     return NetworkInterface(
         name=name,
         is_up=lazy(is_up),
@@ -153,7 +176,8 @@ def _read_card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tup
 
 
 def speed_of(reader: Reader, folder: str) -> int:
-    """The speed, Mb/s, of an interface by its folder in sysfs; 0 where nothing tells it: drivers that do not know it,
-    and links that are down, answer EINVAL, or -1; InfiniBand's have it in /sys/class/infiniband.
+    """The speed, Mb/s, of an interface by its folder in sysfs; 0 where nothing tells it: drivers
+    that do not know it, and links that are down, answer EINVAL, or -1; InfiniBand's have it in
+    /sys/class/infiniband.
     """
     return max(0, read_counter(reader, f"{folder}/speed"))

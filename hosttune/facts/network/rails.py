@@ -1,9 +1,11 @@
-"""Rails: the RDMA ports that carry a job's traffic, how those on Ethernet (RoCE) are set up, and what GPU each is near.
+"""Rails: the RDMA ports that carry a job's traffic, how those on Ethernet (RoCE) are set up, and
+what GPU each is near.
 
-Sources: kernel, Documentation/ABI/stable/sysfs-class-infiniband (gids, gid_attrs: `IB/RoCE v1` or `RoCE v2`),
-Documentation/ABI/testing/sysfs-class-net (mtu); dcb-pfc(8) and dcb-app(8) of iproute2, which a user may ask, too.
-MLNX_OFED has ECN below /sys/class/net/IF/ecn and the traffic class below /sys/class/infiniband/DEVICE/tc (NVIDIA, RoCE
-configuration). mlnx_qos tells the same as dcb, and takes root and a second for each port, so it is not asked.
+Sources: kernel, Documentation/ABI/stable/sysfs-class-infiniband (gids, gid_attrs: `IB/RoCE v1` or
+`RoCE v2`), Documentation/ABI/testing/sysfs-class-net (mtu); dcb-pfc(8) and dcb-app(8) of iproute2,
+which a user may ask, too. MLNX_OFED has ECN below /sys/class/net/IF/ecn and the traffic class below
+/sys/class/infiniband/DEVICE/tc (NVIDIA, RoCE configuration). mlnx_qos tells the same as dcb, and
+takes root and a second for each port, so it is not asked.
 """
 
 from __future__ import annotations
@@ -32,20 +34,24 @@ if TYPE_CHECKING:
 _CLASS = "/sys/class/infiniband"
 _NET = "/sys/class/net"
 _PRIORITIES = regex(r"\bprio-pfc((?: \d:(?:on|off))+)")
-_FEW = 3  # ports that are near no GPU are rails of one kind from so many on: two may be for two networks
+# ports that are near no GPU are rails of one kind from so many on: two may be for two networks
+_FEW = 3
 
 
 @frozen
 class Rail(Fact):
-    """A port of RoCE that is up. Its kin are the rails of the same model and speed that are near a GPU as it is (below
-    one PCIe switch), or as little. What most of them have is empty, or 0, where there are too few to tell.
+    """A port of RoCE that is up. Its kin are the rails of the same model and speed that are near a
+    GPU as it is (below one PCIe switch), or as little. What most of them have is empty, or 0, where
+    there are too few to tell.
     """
 
     name: str  # mlx5_0/1
     interface: str  # its network interface
     mtu: int  # bytes
-    has_address: bool  # it has a GID of RoCE v2 that other hosts reach: IPv4, or IPv6 that is not link-local
-    lossless: str  # priorities with flow control of their own (PFC): `3`; none; not told (the driver does without)
+    # it has a GID of RoCE v2 that other hosts reach: IPv4, or IPv6 that is not link-local
+    has_address: bool
+    # priorities with flow control of their own (PFC): `3`; none; not told (the driver does without)
+    lossless: str
     trust: str  # what decides on the priority: dscp | pcp; not told
     ecn: str  # priorities with congestion control, as MLNX_OFED tells: `np 3 rp 3`; none; not told
     traffic_class: str  # of all its traffic, as MLNX_OFED tells: `Global tclass=106`; not told
@@ -68,11 +74,17 @@ class Rails(Subject):
 
     @fact
     def roce(self) -> tuple[Rail, ...]:
-        # Without virtual functions and ports whose interface is in another network namespace: those are someone's own.
+        # Without virtual functions and ports whose interface is in another network namespace: those
+        # are someone's own.
         kinds: dict[object, list[Rail]] = {}
 
         def of(port: RdmaPort) -> tuple[Rail, ...]:
-            is_rail = port.link_layer == "Ethernet" and port.is_active and port.interfaces and not port.is_function
+            is_rail = (
+                port.link_layer == "Ethernet"
+                and port.is_active
+                and port.interfaces
+                and not port.is_function
+            )
             if not is_rail:
                 return ()
             kin = kinds.setdefault((port.model, port.rate_gbps, port.is_near_gpu), [])
@@ -85,17 +97,22 @@ class Rails(Subject):
     def gpus(self) -> tuple[RailedGpu, ...]:
         """By slot.
 
-        Each with the RDMA devices below the same switch: a bridge above both that is not a root port.
+        Each with the RDMA devices below the same switch: a bridge above both that is not a root
+        port.
         """
 
         def switches(path: str) -> set[str]:
             return set(ports_of(if_absent(self.reader.resolve(path), ""))[1:])
 
-        devices = {name: switches(f"{_CLASS}/{name}/device") for name in names_in(self.reader, _CLASS)}
+        devices = {
+            name: switches(f"{_CLASS}/{name}/device") for name in names_in(self.reader, _CLASS)
+        }
 
         def of(gpu: Gpu) -> tuple[RailedGpu, ...]:
             above = switches(f"{DEVICES}/{gpu.slot}")
-            return (RailedGpu(gpu.slot, tuple(name for name, own in devices.items() if own & above)),)
+            return (
+                RailedGpu(gpu.slot, tuple(name for name, own in devices.items() if own & above)),
+            )
 
         return keep_known(of, self.facts.gpus.devices) if devices else ()
 
@@ -106,7 +123,9 @@ class Rails(Subject):
 
 
 def lossless_of(shown: str) -> str:
-    """The priorities that `dcb pfc show` calls on. Raises ValueError where it shows none of them."""
+    """The priorities that `dcb pfc show` calls on. Raises ValueError where it shows none of
+    them.
+    """
     match = _PRIORITIES.search(shown)
     if match is None:
         message = f"dcb shows no priorities: {shown[:60]!r}"
@@ -129,7 +148,12 @@ def _make_rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> R
         return most_common(values) if len(values) >= least else None
 
     def odd() -> tuple[str, ...]:
-        words = {"lossless": "lossless priorities", "trust": "trust", "ecn": "ECN", "traffic_class": "traffic class"}
+        words = {
+            "lossless": "lossless priorities",
+            "trust": "trust",
+            "ecn": "ECN",
+            "traffic_class": "traffic class",
+        }
 
         def differs(name: str) -> tuple[str, ...]:
             own, usual = getattr(rail, name), most(name)  # raises if that is not known
@@ -141,12 +165,20 @@ def _make_rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> R
     rail = Rail(
         name=port.name,
         interface=interface,
-        mtu=lazy(lambda: require_known(read_integer(reader, f"{_NET}/{interface}/mtu"), f"{_NET}/{interface}/mtu")),
+        mtu=lazy(
+            lambda: require_known(
+                read_integer(reader, f"{_NET}/{interface}/mtu"), f"{_NET}/{interface}/mtu"
+            )
+        ),
         has_address=lazy(lambda: gids_of(reader, port.name).is_reached),
         lossless=lazy(_read_lossless, reader, interface),
         trust=lazy(_trust, reader, interface),
         ecn=lazy(_read_ecn, reader, interface),
-        traffic_class=lazy(lambda: if_absent(read_line(reader, f"{_CLASS}/{device}/tc/1/traffic_class"), "not told")),
+        traffic_class=lazy(
+            lambda: if_absent(
+                read_line(reader, f"{_CLASS}/{device}/tc/1/traffic_class"), "not told"
+            )
+        ),
         odd=lazy(odd),
         most_mtu=lazy(lambda: most("mtu") or 0),
         most_have_address=lazy(lambda: bool(most("has_address"))),
@@ -155,10 +187,14 @@ def _make_rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> R
 
 
 def _ask_dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:
-    """What dcb says; a driver that knows nothing of it (virtual functions, soft RoCE) is no fault."""
+    """What dcb says; a driver that knows nothing of it (virtual functions, soft RoCE) is no
+    fault.
+    """
     answer = reader.query(("dcb", *words))
     if answer is ABSENT:
-        raise UnknownFact("dcb (package iproute2) is not installed, so the settings of RoCE are not known")
+        raise UnknownFact(
+            "dcb (package iproute2) is not installed, so the settings of RoCE are not known"
+        )
     done = require_known(answer, "dcb")
     if "not supported" in done.errors:
         return "not told"
@@ -180,8 +216,17 @@ def _read_lossless(reader: Reader, interface: str) -> str:
 
 
 def _trust(reader: Reader, interface: str) -> str:
-    """mlx5 trusts DSCP as soon as a priority is given to one (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c)."""
-    return _ask_dcb(reader, lambda shown: "dscp" if "dscp-prio" in shown else "pcp", "app", "show", "dev", interface)
+    """mlx5 trusts DSCP as soon as a priority is given to one
+    (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c).
+    """
+    return _ask_dcb(
+        reader,
+        lambda shown: "dscp" if "dscp-prio" in shown else "pcp",
+        "app",
+        "show",
+        "dev",
+        interface,
+    )
 
 
 def _read_ecn(reader: Reader, interface: str) -> str:
@@ -191,6 +236,8 @@ def _read_ecn(reader: Reader, interface: str) -> str:
         names = names_in(reader, folder)
         if not names:
             return "not told"
-        on = [name for name in names if if_absent(read_line(reader, f"{folder}/{name}"), "0") == "1"]
+        on = [
+            name for name in names if if_absent(read_line(reader, f"{folder}/{name}"), "0") == "1"
+        ]
         words += [kind, *on] if on else []
     return " ".join(words) or "none"

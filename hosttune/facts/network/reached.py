@@ -1,8 +1,10 @@
-"""How this host is reached: default routes, addresses, sshd and its banner, and whether it has a name server.
+"""How this host is reached: default routes, addresses, sshd and its banner, and whether it has a
+name server.
 
-Nothing beyond the host is asked. Sources: proc_pid_net(5) (route) and Linux net/ipv6/route.c (ipv6_route: numbers in
-hex); ip-address(8), ss(8), whose columns without a heading are state, two queues, local and peer address, details;
-OpenSSH, sshd.c (drop_connection, should_drop_connection); resolv.conf(5).
+Nothing beyond the host is asked. Sources: proc_pid_net(5) (route) and Linux net/ipv6/route.c
+(ipv6_route: numbers in hex); ip-address(8), ss(8), whose columns without a heading are state, two
+queues, local and peer address, details; OpenSSH, sshd.c (drop_connection, should_drop_connection);
+resolv.conf(5).
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 ADDRESSES = ("ip", "-json", "address", "show")
-LISTENERS = ("ss", "-H", "-l", "-t", "-n", "-e")  # its -p would read every open file of the host, of users too
+# its -p would read every open file of the host, of users too
+LISTENERS = ("ss", "-H", "-l", "-t", "-n", "-e")
 _ANY_USER = 1024  # the first port on which any user may listen (ip_unprivileged_port_start)
 SSH_SOCKET = ("systemctl", "show", "--no-pager", "--property=Listen", "ssh.socket")
 _UP, _REJECT = 0x1, 0x200  # RTF_UP, RTF_REJECT
@@ -38,7 +41,8 @@ _RESOLV, _STUB, _UPLINK = (
 _ALL = {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bound
 _WILD = ("0.0.0.0", "[::]", "*")  # noqa: S104 - as ss prints them
 _SOCKET = regex(r"^Listen=\S*:(\d+) \(Stream\)$", re.MULTILINE)
-_INODE = regex(r"(?:uid:\d+ +)?ino:(\d+)(?: |$)")  # a control group follows, whose name a user may have chosen
+# a control group follows, whose name a user may have chosen
+_INODE = regex(r"(?:uid:\d+ +)?ino:(\d+)(?: |$)")
 _OPENED = regex(r"socket:\[(\d+)\]")
 _CLASS = "/sys/class/net"
 # What sshd says in place of its banner where it drops a connection: up to 9.7, and from 9.8 on.
@@ -65,7 +69,10 @@ def parse_ipv4(content: str) -> tuple[str, ...]:
     return _remove_doubles(
         row[0]
         for row in rows
-        if len(row) > 7 and not int(row[1], 16) and not int(row[7], 16) and int(row[3], 16) & (_UP | _REJECT) == _UP
+        if len(row) > 7
+        and not int(row[1], 16)
+        and not int(row[7], 16)
+        and int(row[3], 16) & (_UP | _REJECT) == _UP
     )
 
 
@@ -75,7 +82,10 @@ def parse_ipv6(content: str) -> tuple[str, ...]:
     return _remove_doubles(
         row[9]
         for row in rows
-        if len(row) > 9 and not int(row[0], 16) and not int(row[1], 16) and int(row[8], 16) & (_UP | _REJECT) == _UP
+        if len(row) > 9
+        and not int(row[0], 16)
+        and not int(row[1], 16)
+        and int(row[8], 16) & (_UP | _REJECT) == _UP
     )
 
 
@@ -84,8 +94,8 @@ def _remove_doubles(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def list_addresses(reader: Reader, facts: Facts) -> tuple[tuple[str, str], ...]:
-    """(interface, family) of all that has an address that others reach: of cards, of bonds and VLANs, and of what a
-    default route leaves by. The interfaces of containers come and go.
+    """(interface, family) of all that has an address that others reach: of cards, of bonds and
+    VLANs, and of what a default route leaves by. The interfaces of containers come and go.
     """
     found = parse_addresses(run_looking(reader, ADDRESSES).text)
     lasting = {card.name for card in facts.network.cards} | {
@@ -95,7 +105,9 @@ def list_addresses(reader: Reader, facts: Facts) -> tuple[tuple[str, str], ...]:
 
 
 def parse_addresses(printed: str) -> tuple[tuple[str, str], ...]:
-    """(interface, family) of the global addresses that `ip -json address` printed, each once. Raises UnknownFact."""
+    """(interface, family) of the global addresses that `ip -json address` printed, each once.
+    Raises UnknownFact.
+    """
     try:
         links: list[dict[str, Any]] = json.loads(printed)
         return tuple(
@@ -116,17 +128,19 @@ def _is_lasting(reader: Reader, name: str) -> bool:
 
 
 def sshd_sockets(reader: Reader, ports: Iterable[int] = ()) -> Mapping[str, tuple[str, int]]:
-    """Where sshd listens, itself or by systemd's socket, as `ss` calls it (`0.0.0.0:22`, `[::]:22`, `*:22` for both
-    families) -> an own address and the port, to ask it there; for certain on ports below 1024 and on `ports`. Raises
-    UnknownFact.
+    """Where sshd listens, itself or by systemd's socket, as `ss` calls it (`0.0.0.0:22`, `[::]:22`,
+    `*:22` for both families) -> an own address and the port, to ask it there; for certain on ports
+    below 1024 and on `ports`. Raises UnknownFact.
     """
     rows = _parse_listening(_list_listeners(reader, ports))
     if not rows:
         return {}
-    # The owner of /proc/PID does not tell: it is root for a setuid program that a user started under this name.
+    # The owner of /proc/PID does not tell: it is root for a setuid program that a user started
+    # under this name.
     listed = require_known(reader.processes(), "the list of processes")
     daemons = {one.pid: one for one in listed if is_daemon(one, ("sshd",))}
-    own = [pid for pid, one in daemons.items() if one.parent not in daemons]  # the others each serve one connection
+    # the others each serve one connection
+    own = [pid for pid, one in daemons.items() if one.parent not in daemons]
     opened = {inode for pid in own for inode in _sockets_of(reader, pid)}
     found = {name: at for name, at, inode in rows if inode in opened}
     rest = [row for row in rows if row[2] not in opened]
@@ -139,8 +153,8 @@ def sshd_sockets(reader: Reader, ports: Iterable[int] = ()) -> Mapping[str, tupl
 
 
 def _list_listeners(reader: Reader, ports: Iterable[int]) -> str:
-    """What `ss` prints; if that is too long, as any user can make it with sockets of their own, what it prints of the
-    ports on which not every user may listen, and of `ports`.
+    """What `ss` prints; if that is too long, as any user can make it with sockets of their own,
+    what it prints of the ports on which not every user may listen, and of `ports`.
     """
     try:
         return run_looking(reader, LISTENERS).text
@@ -153,7 +167,10 @@ def _list_listeners(reader: Reader, ports: Iterable[int]) -> str:
 
 def listeners_on(ports: Iterable[int]) -> tuple[str, ...]:
     """How `ss` is asked for privileged ports and these."""
-    words = [f"sport lt :{_ANY_USER}", *(f"sport eq :{port}" for port in sorted({*ports}) if port >= _ANY_USER)]
+    words = [
+        f"sport lt :{_ANY_USER}",
+        *(f"sport eq :{port}" for port in sorted({*ports}) if port >= _ANY_USER),
+    ]
     return (*LISTENERS, f"( {' or '.join(words)} )")
 
 
@@ -174,14 +191,15 @@ def _parse_listening(printed: str) -> list[tuple[str, tuple[str, int], str]]:
         address, _, port = words[3].rpartition(":") if inode else ("", "", "")
         number = parse_digits(port, -1)
         if inode and number >= 0:
-            name = f"{address.partition('%')[0]}{']' if '%' in address and address[0] == '[' else ''}:{port}"
+            end = "]" if "%" in address and address[0] == "[" else ""
+            name = f"{address.partition('%')[0]}{end}:{port}"
             found.append((name, (_pick_own(address), number), inode[1]))
     return found
 
 
 def covers_socket(listening: Collection[str], wanted: str) -> bool:
-    """Whether what `wanted` reaches is reached by one of these sockets, too: a whole family takes each of its
-    addresses, and `*` both families.
+    """Whether what `wanted` reaches is reached by one of these sockets, too: a whole family takes
+    each of its addresses, and `*` both families.
     """
     address, _, port = wanted.rpartition(":")
     four, six, both = (f"{one}:{port}" in listening for one in _WILD)
@@ -197,17 +215,21 @@ def _pick_own(address: str) -> str:
 
 
 def has_banner(reader: Reader, address: str, port: int) -> bool:
-    """Whether the sshd that listens there says SSH-2.0 in time, or that it takes no more logins now. Any user can make
-    it say the latter: by connections that do not log in (MaxStartups, PerSourcePenalties). Raises UnknownFact where
-    it cannot be asked.
+    """Whether the sshd that listens there says SSH-2.0 in time, or that it takes no more logins
+    now. Any user can make it say the latter: by connections that do not log in (MaxStartups,
+    PerSourcePenalties). Raises UnknownFact where it cannot be asked.
     """
     answer = ask(reader, make_greeting(address, port), timeout_s=BANNER_S)
     return answer.text.startswith(("SSH-2.0-", *_BUSY))
 
 
 def has_name_server(reader: Reader) -> bool:
-    """Whether a name server is set: behind systemd-resolved's stub, one of its own. None is asked."""
+    """Whether a name server is set: behind systemd-resolved's stub, one of its own. None is
+    asked.
+    """
     content = if_absent(read_text(reader, _RESOLV), "")
     if reader.resolve(_RESOLV) == _STUB:
         content = if_absent(read_text(reader, _UPLINK), "")
-    return any(row.split()[:1] == ["nameserver"] and len(row.split()) > 1 for row in content.splitlines())
+    return any(
+        row.split()[:1] == ["nameserver"] and len(row.split()) > 1 for row in content.splitlines()
+    )

@@ -1,9 +1,11 @@
-"""The clock: which daemons discipline it, and whether the one that runs holds it to be synchronised.
+"""The clock: which daemons discipline it, and whether the one that runs holds it to be
+synchronised.
 
-Each daemon is asked in its own way: chronyd by the leap status of `chronyc tracking` (chronyc(1)), systemd-timesyncd by
-the file that it touches with every answer of a server (systemd-timesyncd.service(8)). Both go on calling the clock
-synchronised when no server answers any more, so it is looked at when the last one did, too. timedatectl is not asked:
-systemd would start a service for it. Daemons are found by the control groups that systemd makes for what it starts.
+Each daemon is asked in its own way: chronyd by the leap status of `chronyc tracking` (chronyc(1)),
+systemd-timesyncd by the file that it touches with every answer of a server
+(systemd-timesyncd.service(8)). Both go on calling the clock synchronised when no server answers any
+more, so it is looked at when the last one did, too. timedatectl is not asked: systemd would start a
+service for it. Daemons are found by the control groups that systemd makes for what it starts.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 TRACKING = ("chronyc", "-c", "tracking")
 SYNCHRONIZED = "/run/systemd/timesync/synchronized"
 DAEMONS = (
-    "chrony.service", "chronyd.service", "ntp.service", "ntpd.service", "ntpd-rs.service", "ntpsec.service",
-    "openntpd.service", "systemd-timesyncd.service",
+    "chrony.service", "chronyd.service", "ntp.service", "ntpd.service", "ntpd-rs.service",
+    "ntpsec.service", "openntpd.service", "systemd-timesyncd.service",
 )  # fmt: skip
 _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 _TIMEOUT_S = 10.0
@@ -48,7 +50,11 @@ class Clock(Subject):
     @fact
     def silent_hours(self) -> float:
         """Since the daemon that runs heard of a server last; 0 where it never did."""
-        heard = parse_or_unknown(heard_at, self._tracking) if self._runs_chrony() else _touched_at(self.reader)
+        heard = (
+            parse_or_unknown(heard_at, self._tracking)
+            if self._runs_chrony()
+            else _touched_at(self.reader)
+        )
         return round(max(0.0, self.reader.now() - heard) / _HOUR_S, 1) if heard else 0.0
 
     @fact
@@ -72,14 +78,22 @@ class Clock(Subject):
 
 
 def leap_status(tracking: str) -> bool | None:
-    """Whether chronyd is synchronised: the last field of `chronyc -c tracking`; None where it is none of its words."""
+    """Whether chronyd is synchronised: the last field of `chronyc -c tracking`; None where it is
+    none of its words.
+    """
     word = tracking.strip().rpartition(",")[2]
-    return {"Normal": True, "Insert second": True, "Delete second": True, "Not synchronised": False}.get(word)
+    return {
+        "Normal": True,
+        "Insert second": True,
+        "Delete second": True,
+        "Not synchronised": False,
+    }.get(word)
 
 
 def heard_at(tracking: str) -> float:
-    """When chronyd heard of a server last, in seconds since the epoch: the fourth field of `chronyc -c tracking`; 0 for
-    never. Raises ValueError where it is no number."""
+    """When chronyd heard of a server last, in seconds since the epoch: the fourth field of `chronyc
+    -c tracking`; 0 for never. Raises ValueError where it is no number.
+    """
     fields = tracking.strip().split(",")
     return float(fields[3]) if len(fields) > 3 else 0.0
 

@@ -1,7 +1,8 @@
-"""What becomes of the memory of a program that crashes: who takes it, what bounds it, and how much of it is kept.
+"""What becomes of the memory of a program that crashes: who takes it, what bounds it, and how much
+of it is kept.
 
-core(5) (core_pattern, and that a program behind `|` gets a core whatever its limit), proc_pid_limits(5),
-systemd-coredump(8). Ubuntu's apport and kdump-tools write to /var/crash.
+core(5) (core_pattern, and that a program behind `|` gets a core whatever its limit),
+proc_pid_limits(5), systemd-coredump(8). Ubuntu's apport and kdump-tools write to /var/crash.
 """
 
 from __future__ import annotations
@@ -73,8 +74,14 @@ def _find_unbounded(facts: Facts) -> Iterator[str]:
     yield from (one.unit for one in facts.limits.job_services if one.core > _SMALL_BYTES)
     core = facts.session_limits["core"]  # in KiB
     default = ((parse_amount(core.soft), "the default of new sessions"),)
-    given = ((parse_amount(one.given.value), one.given.place) for one in core.lines if one.kind == "soft")
-    yield from (place for size, place in (*given, *default) if size is not None and size * 1024 > _SMALL_BYTES)
+    given = (
+        (parse_amount(one.given.value), one.given.place) for one in core.lines if one.kind == "soft"
+    )
+    yield from (
+        place
+        for size, place in (*given, *default)
+        if size is not None and size * 1024 > _SMALL_BYTES
+    )
 
 
 def _find_kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:

@@ -1,10 +1,12 @@
-"""Folders in which services that run keep what they write: `data_folders.running`, from their own files.
+"""Folders in which services that run keep what they write: `data_folders.running`, from their own
+files.
 
-A service whose folder is below a mount point writes to the disk of the system while nothing is mounted there, and a
-mount hides that. Sources: dockerd(8) (data-root), containerd-config.toml(5) (root), kubelet(8) (--root-dir),
-slurm.conf(5) (SlurmdSpoolDir, StateSaveLocation, TmpFS), containers-storage.conf(5) (graphroot), crio.conf(5) (root),
-k3s' and rke2's documentation (data-dir), mysqld(8) (datadir), PostgreSQL's manual (data_directory), mongod.conf
-(storage.dbPath); what else a unit names is on its command line and in its environment (MinIO, Prometheus).
+A service whose folder is below a mount point writes to the disk of the system while nothing is
+mounted there, and a mount hides that. Sources: dockerd(8) (data-root), containerd-config.toml(5)
+(root), kubelet(8) (--root-dir), slurm.conf(5) (SlurmdSpoolDir, StateSaveLocation, TmpFS),
+containers-storage.conf(5) (graphroot), crio.conf(5) (root), k3s' and rke2's documentation
+(data-dir), mysqld(8) (datadir), PostgreSQL's manual (data_directory), mongod.conf (storage.dbPath);
+what else a unit names is on its command line and in its environment (MinIO, Prometheus).
 """
 
 from __future__ import annotations
@@ -40,12 +42,17 @@ _ROOT_DIR = regex(r"--root-dir[= ]\"?(/[^\s\"']+)")
 _DATA_DIR = regex(r"(?:--data-dir[= ]|(?<!\S)-d[= ])\"?(/[^\s\"']+)")
 _DATA_DIR_KEY = regex(r"^data-dir[ \t]*:[ \t]*[\"']?(/[^\s\"'#]+)")
 _KEYS = "ExecStart", "Environment", "WorkingDirectory", "ReadWritePaths"
-# What keeps a unit from starting without a mount (systemd.unit(5), systemd.exec(5)): key -> how its words name paths.
+# What keeps a unit from starting without a mount (systemd.unit(5), systemd.exec(5)): key -> how its
+# words name paths.
 _GUARDS_BY_PATH = {
     "Unit": ("RequiresMountsFor", "AssertPathIsMountPoint", "ConditionPathIsMountPoint"),
     "Service": ("WorkingDirectory", "RootDirectory"),
 }
-_GUARDS_BY_FOLDER = {"StateDirectory": "/var/lib", "CacheDirectory": "/var/cache", "LogsDirectory": "/var/log"}
+_GUARDS_BY_FOLDER = {
+    "StateDirectory": "/var/lib",
+    "CacheDirectory": "/var/cache",
+    "LogsDirectory": "/var/log",
+}
 _GUARDS_BY_UNIT = ("Requires", "BindsTo", "Requisite")
 
 
@@ -73,7 +80,9 @@ class DataFolders(Subject):
 
 @frozen
 class _Service:
-    """One that is known: its units, the folder that it uses unless a file says otherwise, and where files say so."""
+    """One that is known: its units, the folder that it uses unless a file says otherwise, and where
+    files say so.
+    """
 
     name: str
     units: tuple[str, ...]
@@ -87,20 +96,35 @@ _SERVICES = (
     _Service("Docker", ("snap.docker.dockerd.service",), "/var/snap/docker/common/var-lib-docker"),
     _Service("LXD", ("snap.lxd.daemon.service",), "/var/snap/lxd/common/lxd"),
     _Service("libvirt", ("libvirtd.service", "virtqemud.service"), "/var/lib/libvirt"),
-    _Service("CRI-O", ("crio.service",), "/var/lib/containers/storage", ("/etc/crio/crio.conf",), "root"),
     _Service(
-        "MySQL", ("mysql.service", "mysqld.service"), "/var/lib/mysql",
-        ("/etc/mysql/mysql.conf.d/mysqld.cnf", "/etc/mysql/my.cnf"), "datadir",
+        "CRI-O", ("crio.service",), "/var/lib/containers/storage", ("/etc/crio/crio.conf",), "root"
     ),
     _Service(
-        "MariaDB", ("mariadb.service",), "/var/lib/mysql",
-        ("/etc/mysql/mariadb.conf.d/50-server.cnf", "/etc/mysql/my.cnf"), "datadir",
+        "MySQL",
+        ("mysql.service", "mysqld.service"),
+        "/var/lib/mysql",
+        ("/etc/mysql/mysql.conf.d/mysqld.cnf", "/etc/mysql/my.cnf"),
+        "datadir",
+    ),
+    _Service(
+        "MariaDB",
+        ("mariadb.service",),
+        "/var/lib/mysql",
+        ("/etc/mysql/mariadb.conf.d/50-server.cnf", "/etc/mysql/my.cnf"),
+        "datadir",
     ),
     _Service("MongoDB", ("mongod.service",), "/var/lib/mongodb", ("/etc/mongod.conf",), "dbPath"),
-    _Service("Redis", ("redis-server.service", "redis.service", "valkey-server.service"), "/var/lib/redis"),
     _Service(
-        "Elasticsearch", ("elasticsearch.service",), "/var/lib/elasticsearch",
-        ("/etc/elasticsearch/elasticsearch.yml",), "path.data",
+        "Redis",
+        ("redis-server.service", "redis.service", "valkey-server.service"),
+        "/var/lib/redis",
+    ),
+    _Service(
+        "Elasticsearch",
+        ("elasticsearch.service",),
+        "/var/lib/elasticsearch",
+        ("/etc/elasticsearch/elasticsearch.yml",),
+        "path.data",
     ),
     _Service("InfluxDB", ("influxdb.service", "influxd.service"), "/var/lib/influxdb"),
     _Service("Prometheus", ("prometheus.service",), "/var/lib/prometheus"),
@@ -112,21 +136,41 @@ _SERVICES = (
     _Service("Ollama", ("ollama.service",), "/usr/share/ollama"),
     _Service("ClickHouse", ("clickhouse-server.service",), "/var/lib/clickhouse"),
     _Service(
-        "OpenSearch", ("opensearch.service",), "/var/lib/opensearch", ("/etc/opensearch/opensearch.yml",), "path.data",
+        "OpenSearch",
+        ("opensearch.service",),
+        "/var/lib/opensearch",
+        ("/etc/opensearch/opensearch.yml",),
+        "path.data",
     ),
     _Service("Cassandra", ("cassandra.service",), "/var/lib/cassandra"),
     _Service("RabbitMQ", ("rabbitmq-server.service",), "/var/lib/rabbitmq"),
     _Service("Neo4j", ("neo4j.service",), "/var/lib/neo4j"),
     _Service("Kafka", ("kafka.service",), "/var/lib/kafka"),
     _Service("Loki", ("loki.service",), "/var/lib/loki"),
-    _Service("VictoriaMetrics", ("victoriametrics.service", "victoria-metrics.service"), "/var/lib/victoria-metrics"),
+    _Service(
+        "VictoriaMetrics",
+        ("victoriametrics.service", "victoria-metrics.service"),
+        "/var/lib/victoria-metrics",
+    ),
     _Service("Nomad", ("nomad.service",), "/opt/nomad/data"),
     _Service("Gitea", ("gitea.service", "forgejo.service"), "/var/lib/gitea"),
     _Service("Qdrant", ("qdrant.service",), "/var/lib/qdrant"),
     _Service("JupyterHub", ("jupyterhub.service",), ""),
-    _Service("BeeGFS", ("beegfs-storage.service",), "", ("/etc/beegfs/beegfs-storage.conf",), "storeStorageDirectory"),
-    _Service("BeeGFS", ("beegfs-meta.service",), "", ("/etc/beegfs/beegfs-meta.conf",), "storeMetaDirectory"),
-)  # fmt: skip
+    _Service(
+        "BeeGFS",
+        ("beegfs-storage.service",),
+        "",
+        ("/etc/beegfs/beegfs-storage.conf",),
+        "storeStorageDirectory",
+    ),
+    _Service(
+        "BeeGFS",
+        ("beegfs-meta.service",),
+        "",
+        ("/etc/beegfs/beegfs-meta.conf",),
+        "storeMetaDirectory",
+    ),
+)
 
 
 def _on_root(facts: Facts) -> Iterator[DataFolder]:
@@ -154,12 +198,16 @@ def _resolve_path(reader: Reader, ways: Ways, path: str) -> str:
     return posixpath.normpath(real if isinstance(real, str) else path)
 
 
-def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterator[tuple[str, str, str, str]]:
+def _list_folders(
+    reader: Reader, facts: Facts, units: frozenset[str]
+) -> Iterator[tuple[str, str, str, str]]:
     """(service, unit, path, the file that says so) of each."""
     looks: Mapping[str, tuple[str, Callable[[Reader, Facts], Iterator[tuple[str, str]]]]] = {
-        "docker.service": ("Docker", _of_docker), "containerd.service": ("containerd", _of_containerd),
-        "slurmd.service": ("Slurm", _of_slurmd), "slurmctld.service": ("Slurm's controller", _of_slurmctld),
-    }  # fmt: skip
+        "docker.service": ("Docker", _of_docker),
+        "containerd.service": ("containerd", _of_containerd),
+        "slurmd.service": ("Slurm", _of_slurmd),
+        "slurmctld.service": ("Slurm's controller", _of_slurmctld),
+    }
     for unit, (service, look) in looks.items():
         if unit in units:
             yield from ((service, unit, path, place) for path, place in look(reader, facts))
@@ -168,15 +216,24 @@ def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterat
         binds = (path for path in docker_binds(reader, facts) if not is_within(path, root))
         yield from (("a container of Docker", "docker.service", path, "") for path in binds)
     for unit in sorted(DAEMONS.keys() & units):
-        yield from (("the kubelet", unit, path, place) for path, place in _of_kubernetes(reader, facts, unit))
+        yield from (
+            ("the kubelet", unit, path, place)
+            for path, place in _of_kubernetes(reader, facts, unit)
+        )
     for one in _SERVICES:
         for unit in sorted({*one.units} & units):
             place, path = _find_setting(reader, one)
-            yield from ((one.name, unit, path or one.folder, place) for _ in range(bool(path or one.folder)))
-            yield from ((one.name, unit, path, place) for path, place in paths_of_unit(reader, facts, unit))
+            yield from (
+                (one.name, unit, path or one.folder, place) for _ in range(bool(path or one.folder))
+            )
+            yield from (
+                (one.name, unit, path, place) for path, place in paths_of_unit(reader, facts, unit)
+            )
     if "system-postgresql.slice" in units:
         yield from _of_postgresql(reader)
-    if any(name.startswith("libpod-") for name in _list_names(reader, "/sys/fs/cgroup/machine.slice")):
+    if any(
+        name.startswith("libpod-") for name in _list_names(reader, "/sys/fs/cgroup/machine.slice")
+    ):
         path = _read_value(reader, "/etc/containers/storage.conf", "graphroot")
         place = "/etc/containers/storage.conf" if path else ""
         yield PODMAN, "podman.service", path or "/var/lib/containers/storage", place
@@ -184,7 +241,9 @@ def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterat
 
 def _of_docker(_reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
     root = attempt(lambda: facts.docker.data_root)
-    flag = attempt(lambda: next((one.path for one in facts.docker.given if one.key == "data-root"), ""))
+    flag = attempt(
+        lambda: next((one.path for one in facts.docker.given if one.key == "data-root"), "")
+    )
     is_set = root != "/var/lib/docker"
     place = flag if isinstance(flag, str) and flag else "/etc/docker/daemon.json"
     yield (root, place if is_set else "") if isinstance(root, str) else ("/var/lib/docker", "")
@@ -193,11 +252,17 @@ def _of_docker(_reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
 def _of_containerd(_reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
     root = attempt(lambda: facts.containers.containerd_root)
     is_set = isinstance(root, str) and root != "/var/lib/containerd"
-    yield (root if isinstance(root, str) else "/var/lib/containerd"), "/etc/containerd/config.toml" if is_set else ""
+    yield (
+        (root if isinstance(root, str) else "/var/lib/containerd"),
+        "/etc/containerd/config.toml" if is_set else "",
+    )
 
 
 def _of_slurmd(_reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
-    for look, usual in ((lambda: facts.slurm.spool, "/var/spool/slurmd"), (lambda: facts.slurm.tmp_fs, "/tmp")):
+    for look, usual in (
+        (lambda: facts.slurm.spool, "/var/spool/slurmd"),
+        (lambda: facts.slurm.tmp_fs, "/tmp"),
+    ):
         yield from _of_slurm(facts, attempt(look), usual)
 
 
@@ -212,7 +277,9 @@ def _of_slurm(facts: Facts, path: object, usual: str) -> Iterator[tuple[str, str
 
 
 def _of_kubernetes(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[str, str]]:
-    """The kubelet's folder, and of a distribution that brings all in one program where that keeps it."""
+    """The kubelet's folder, and of a distribution that brings all in one program where that keeps
+    it.
+    """
     words = tuple(_texts_of_unit(reader, facts, unit))
     found = [(match[1], place) for content, place in words for match in _ROOT_DIR.finditer(content)]
     yield from found or (("/var/lib/kubelet", ""),)
@@ -223,7 +290,11 @@ def _of_kubernetes(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[st
     flags = [(match[1], place) for content, place in words for match in _DATA_DIR.finditer(content)]
     rows = _read_or_empty(reader, config).splitlines()
     keys = [(match[1], config) for row in rows if (match := _DATA_DIR_KEY.match(row))]
-    yield from flags or keys or (("/var/lib/k0s" if name.startswith("k0s") else f"/var/lib/rancher/{name}", ""),)
+    yield from (
+        flags
+        or keys
+        or (("/var/lib/k0s" if name.startswith("k0s") else f"/var/lib/rancher/{name}", ""),)
+    )
 
 
 def _of_postgresql(reader: Reader) -> Iterator[tuple[str, str, str, str]]:
@@ -232,13 +303,18 @@ def _of_postgresql(reader: Reader) -> Iterator[tuple[str, str, str, str]]:
     for version in _list_names(reader, top)[:16]:
         for cluster in _list_names(reader, f"{top}/{version}")[:16]:
             file = f"{top}/{version}/{cluster}/postgresql.conf"
-            path, unit = _read_value(reader, file, "data_directory"), f"postgresql@{version}-{cluster}.service"
+            path, unit = (
+                _read_value(reader, file, "data_directory"),
+                f"postgresql@{version}-{cluster}.service",
+            )
             usual = f"/var/lib/postgresql/{version}/{cluster}"
             yield "PostgreSQL", unit, path or usual, file if path and path != usual else ""
 
 
 def _find_setting(reader: Reader, service: _Service) -> tuple[str, str]:
-    """(file, folder) that the service's own files say; both empty where they say nothing, or the usual folder."""
+    """(file, folder) that the service's own files say; both empty where they say nothing, or the
+    usual folder.
+    """
     for file in service.files:
         path = _read_value(reader, file, service.key)
         if path and path != service.folder:
@@ -258,7 +334,9 @@ def _read_value(reader: Reader, file: str, key: str) -> str:
 
 
 def paths_of_unit(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[str, str]]:
-    """(path, the file that names it) of all that the command line and the environment of a unit name."""
+    """(path, the file that names it) of all that the command line and the environment of a unit
+    name.
+    """
     for content, place in _texts_of_unit(reader, facts, unit):
         for match in _PATH.finditer(content):
             yield posixpath.normpath(match[0]), place
@@ -269,17 +347,26 @@ def _texts_of_unit(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[st
         for key in _KEYS:
             for one in facts.unit_settings[f"{unit}/Service/{key}"].standing:
                 yield one.value, one.path
-        files = [one.value.lstrip("-") for one in facts.unit_settings[f"{unit}/Service/EnvironmentFile"].standing]
+        files = [
+            one.value.lstrip("-")
+            for one in facts.unit_settings[f"{unit}/Service/EnvironmentFile"].standing
+        ]
     except UnknownFact:
         return
     for file in tuple(dict.fromkeys(files))[:_MOST_FILES]:
         if file.startswith("/etc/") and "%" not in file and "*" not in file:
-            rows = (row for row in _read_or_empty(reader, file).splitlines() if not row.lstrip().startswith("#"))
+            rows = (
+                row
+                for row in _read_or_empty(reader, file).splitlines()
+                if not row.lstrip().startswith("#")
+            )
             yield "\n".join(rows), file
 
 
 class FolderIndex:
-    """Folders that services name, by each folder at or above: fstab may have as many lines as there are folders."""
+    """Folders that services name, by each folder at or above: fstab may have as many lines as there
+    are folders.
+    """
 
     def __init__(self) -> None:
         self._found: dict[str, list[DataFolder]] = {}
@@ -322,7 +409,9 @@ def _index_running(facts: Facts) -> FolderIndex:
 def _index_named(facts: Facts) -> FolderIndex:
     """What the units of all services that run name: each path once for a unit."""
     index, reader = FolderIndex(), facts.reader
-    for unit in sorted(name for name in running_services(reader) if name.endswith(".service"))[:_MOST_UNITS]:
+    for unit in sorted(name for name in running_services(reader) if name.endswith(".service"))[
+        :_MOST_UNITS
+    ]:
         found: dict[str, str] = {}
         for path, place in paths_of_unit(reader, facts, unit):
             index.spend(len(path))
@@ -333,7 +422,9 @@ def _index_named(facts: Facts) -> FolderIndex:
 
 
 def units_that_name(facts: Facts, folder: str) -> Iterator[DataFolder]:
-    """What any service that runs names at or below a folder, the first of each: it may write there."""
+    """What any service that runs names at or below a folder, the first of each: it may write
+    there.
+    """
     found: dict[str, DataFolder] = {}
     for one in _make_indexes(facts)[1]().within(folder):
         found.setdefault(one.unit, one)
@@ -346,17 +437,27 @@ def waits_for_mount(facts: Facts, unit: str, target: str, mount_unit: str) -> bo
     for section, keys in _GUARDS_BY_PATH.items():
         for key in keys:
             values = (one.value for one in settings[f"{unit}/{section}/{key}"].standing)
-            if any(is_within(word.lstrip("-"), target) for value in values for word in value.split()):
+            if any(
+                is_within(word.lstrip("-"), target) for value in values for word in value.split()
+            ):
                 return True
     for key, top in _GUARDS_BY_FOLDER.items():
         values = (one.value for one in settings[f"{unit}/Service/{key}"].standing)
-        if any(is_within(f"{top}/{word.partition(':')[0]}", target) for value in values for word in value.split()):
+        if any(
+            is_within(f"{top}/{word.partition(':')[0]}", target)
+            for value in values
+            for word in value.split()
+        ):
             return True
-    needed = (one.value for key in _GUARDS_BY_UNIT for one in settings[f"{unit}/Unit/{key}"].standing)
+    needed = (
+        one.value for key in _GUARDS_BY_UNIT for one in settings[f"{unit}/Unit/{key}"].standing
+    )
     if any(mount_unit in value.split() for value in needed):
         return True
     tests = (
-        one.value for key in ("ExecStartPre", "ExecCondition") for one in settings[f"{unit}/Service/{key}"].standing
+        one.value
+        for key in ("ExecStartPre", "ExecCondition")
+        for one in settings[f"{unit}/Service/{key}"].standing
     )
     return any("mountpoint" in value and target in value.split() for value in tests)
 

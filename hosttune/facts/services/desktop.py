@@ -1,7 +1,7 @@
 """A graphical session and suspend: what a machine that was installed as a desktop does on its own.
 
-Sources: systemd.special(7) (default.target), systemd-sleep.conf(5), logind.conf(5) (IdleAction); display servers that
-hold a GPU are found by the programs of their processes.
+Sources: systemd.special(7) (default.target), systemd-sleep.conf(5), logind.conf(5) (IdleAction);
+display servers that hold a GPU are found by the programs of their processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from hosttune.values import ABSENT
 
 _NO_SERVERS = frozenset({"sddm", "gdm-x-session", "gdm-wayland-ses", "lightdm"})  # they start one
 _NEVER = frozenset({"no", "false", "off", "0", "n", "f"})  # systemd.syntax(7), booleans
-_IDLE_ACTIONS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate", "poweroff", "halt"})
+_IDLE_ACTIONS = frozenset(
+    {"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate", "poweroff", "halt"}
+)
 
 
 @frozen
@@ -53,13 +55,25 @@ class Desktop(Subject):
     @fact
     def may_suspend(self) -> bool:
         """Neither sleep.conf nor a masked unit forbids it."""
-        if read_settings(self.reader, "sleep.conf", "Sleep").get("AllowSuspend", ("yes", ""))[0].lower() in _NEVER:
+        if (
+            read_settings(self.reader, "sleep.conf", "Sleep")
+            .get("AllowSuspend", ("yes", ""))[0]
+            .lower()
+            in _NEVER
+        ):
             return False
-        links = [require_sure(self.reader.link(f"{ADMIN}/{name}")) for name in ("sleep.target", "suspend.target")]
+        links = [
+            require_sure(self.reader.link(f"{ADMIN}/{name}"))
+            for name in ("sleep.target", "suspend.target")
+        ]
         return "/dev/null" not in links
 
     @fact
     def idle_action(self) -> str:
-        """What logind does when everybody is idle: "suspend (/etc/systemd/logind.conf)"; empty for nothing."""
-        action, path = read_settings(self.reader, "logind.conf", "Login").get("IdleAction", ("ignore", ""))
+        """What logind does when everybody is idle: "suspend (/etc/systemd/logind.conf)"; empty for
+        nothing.
+        """
+        action, path = read_settings(self.reader, "logind.conf", "Login").get(
+            "IdleAction", ("ignore", "")
+        )
         return f"{action} ({path})" if action in _IDLE_ACTIONS else ""

@@ -1,8 +1,8 @@
-"""Folders of data disks and shares that containers of Docker have, and those below a mount point where nothing is
-mounted now: Docker starts containers again at a boot, mounted or not.
+"""Folders of data disks and shares that containers of Docker have, and those below a mount point
+where nothing is mounted now: Docker starts containers again at a boot, mounted or not.
 
-Sources: the control groups of Docker (docker-ID.scope of systemd, docker/ID of cgroupfs), proc_pid_mountinfo(5) of the
-first process of each, https://github.com/moby/moby/issues/47153.
+Sources: the control groups of Docker (docker-ID.scope of systemd, docker/ID of cgroupfs),
+proc_pid_mountinfo(5) of the first process of each, https://github.com/moby/moby/issues/47153.
 """
 
 from __future__ import annotations
@@ -41,10 +41,15 @@ def docker_binds(reader: Reader, facts: Facts) -> Iterator[str]:
     found: dict[str, None] = {}
     for group in _list_groups(reader)[:_MOST] if mounts else ():
         content = reader.read(f"{group}/cgroup.procs")
-        pid = parse_digits(content.split(b"\n")[0].decode("ascii", "replace"), 0) if isinstance(content, bytes) else 0
+        pid = (
+            parse_digits(content.split(b"\n")[0].decode("ascii", "replace"), 0)
+            if isinstance(content, bytes)
+            else 0
+        )
         table = reader.read(f"/proc/{pid}/mountinfo") if pid else b""
         lines = parse(table) if isinstance(table, bytes) else ()
-        # A folder that its user has removed since is nowhere: what has the name of the rest of its line is another one.
+        # A folder that its user has removed since is nowhere: what has the name of the rest of its
+        # line is another one.
         there = (one for one in lines if one.device in mounts and not one.root.endswith(_REMOVED))
         paths = (_find_bind(one, mounts[one.device], missing) for one in there)
         found |= dict.fromkeys([path for path in paths if path][:_MOST_FOLDERS])
@@ -58,10 +63,16 @@ def _find_bind(line: MountLine, mount: Mount, missing: frozenset[str]) -> str:
 
 
 def _find_missing(facts: Facts) -> frozenset[str]:
-    """Where fstab has something mounted, on demand too, and nothing is: what is written there is on the disk below."""
+    """Where fstab has something mounted, on demand too, and nothing is: what is written there is on
+    the disk below.
+    """
     entries = attempt(lambda: facts.fstab.entries)
-    targets = {one.path for one in entries if not one.is_swap} if isinstance(entries, tuple) else set()
-    return frozenset(one for one in targets if one.startswith("/") and one != "/" and one not in facts.mounts.at)
+    targets = (
+        {one.path for one in entries if not one.is_swap} if isinstance(entries, tuple) else set()
+    )
+    return frozenset(
+        one for one in targets if one.startswith("/") and one != "/" and one not in facts.mounts.at
+    )
 
 
 def _is_below(path: str, folders: frozenset[str]) -> bool:
@@ -72,12 +83,18 @@ def _list_groups(reader: Reader) -> list[str]:
     found = []
     for folder, pattern in ((_SCOPES, _SCOPE), (_GROUPS, _GROUP)):
         names = attempt(names_in, reader, folder)
-        found += [f"{folder}/{name}" for name in (names if isinstance(names, tuple) else ()) if pattern.fullmatch(name)]
+        found += [
+            f"{folder}/{name}"
+            for name in (names if isinstance(names, tuple) else ())
+            if pattern.fullmatch(name)
+        ]
     return found
 
 
 def _find_path(mount: Mount, root: str) -> str:
-    """Where a folder of a file system is on this host; empty for what is not below the part that is mounted."""
+    """Where a folder of a file system is on this host; empty for what is not below the part that is
+    mounted.
+    """
     top = mount.root.rstrip("/")
     if f"{root.rstrip('/')}/".startswith(f"{top}/"):
         return f"{mount.target.rstrip('/')}{root[len(top) :]}".rstrip("/")

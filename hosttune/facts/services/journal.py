@@ -1,7 +1,8 @@
 """Whether what the system log holds outlives a boot.
 
-journald.conf(5), Storage=: `auto`, the default, keeps it on disk where /var/log/journal exists (Debian's and Ubuntu's
-package makes that folder); `volatile` and `none` keep it until the next boot, or not at all.
+journald.conf(5), Storage=: `auto`, the default, keeps it on disk where /var/log/journal exists
+(Debian's and Ubuntu's package makes that folder); `volatile` and `none` keep it until the next
+boot, or not at all.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class SystemdJournal(Subject):
         """Storage=, in lower case; auto where no file sets it."""
         return _get_last(self._values)
 
-    has_folder: bool = read_with(lambda self: is_there(self.reader, FOLDER))  # /var/log/journal is there
+    # /var/log/journal is there
+    has_folder: bool = read_with(lambda self: is_there(self.reader, FOLDER))
 
     @fact
     def is_kept(self) -> bool:

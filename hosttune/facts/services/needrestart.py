@@ -1,9 +1,10 @@
 """What needrestart's configuration says of services: Perl, read as far as it is plain.
 
-needrestart evaluates /etc/needrestart/needrestart.conf, and from its end every conf.d/*.conf in the order of their
-names. `$nrconf{override_rc}` is a hash of patterns: of the patterns that match a service, the one that the hash brings
-first decides (needrestart, "override_rc"), and Perl's hashes have no order. So two that contradict each other decide
-nothing. `$nrconf{restart}` is l (list only), i (ask) or a (restart).
+needrestart evaluates /etc/needrestart/needrestart.conf, and from its end every conf.d/*.conf in the
+order of their names. `$nrconf{override_rc}` is a hash of patterns: of the patterns that match a
+service, the one that the hash brings first decides (needrestart, "override_rc"), and Perl's hashes
+have no order. So two that contradict each other decide nothing. `$nrconf{restart}` is l (list
+only), i (ask) or a (restart).
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ MAIN = "/etc/needrestart/needrestart.conf"
 FOLDER = "/etc/needrestart/conf.d"
 _HEAD = regex(r"\$nrconf\{\s*['\"]?([\w-]+)['\"]?\s*\}")
 _PATTERN = (
-    r"qr\s*(?:\(((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*)\)|\{((?:[^{}\\]|\\.)*)\}|([/#!|,])((?:(?!\3)[^\\]|\\.)*)\3)"
+    r"qr\s*(?:\(((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*\))*)\)|\{((?:[^{}\\]|\\.)*)\}"
+    r"|([/#!|,])((?:(?!\3)[^\\]|\\.)*)\3)"
     r"([a-z]*)"
 )
 _KEY = regex(rf"(?:->)?\s*\{{\s*{_PATTERN}\s*\}}\s*=\s*['\"]?(\d)['\"]?\s*(?:;|$)")
 _PAIR = regex(rf"{_PATTERN}\s*(?:=>|,)\s*['\"]?(\d)['\"]?")
-# In a record or an image the pattern is foreign text, and a search by it can take for ever: nothing that is repeated is
-# a group here, and one pattern has few ways to match.
+# In a record or an image the pattern is foreign text, and a search by it can take for ever: nothing
+# that is repeated is a group here, and one pattern has few ways to match.
 _ONE = r"(?:[\w @:.,=/-]|\\[^\w\s]|\\[bdsw]|\[\^?[\w @:.-]+\])"
-_PLAIN = regex(rf"(?:{_ONE}[*+?]?|\((?:\?:)?|\)\??|[|^$])*", re.ASCII)  # a set of other letters is slow to compile
+# a set of other letters is slow to compile
+_PLAIN = regex(rf"(?:{_ONE}[*+?]?|\((?:\?:)?|\)\??|[|^$])*", re.ASCII)
 _CHOICE = regex(r"(?<!\\)(?:[*+(]|(?<!\()\?)")
 _MOST_CHOICES, _MOST_BRANCHES, _MOST_CHARACTERS = 4, 32, 1000
 _MODE = regex(r"\s*=\s*['\"]([a-z])['\"]")
@@ -44,8 +47,9 @@ _COMMENT = regex(r"^[^\S\n]*#.*$|(?<=[;,{}])\s*#.*$", re.MULTILINE)
 
 @frozen
 class NeedrestartSetting(Fact):
-    """One thing that a file says. `what`: restart (value: the mode), entry (value 0 or 1 for `pattern`), clear (the
-    table starts anew), unclear (Perl that is more than a value)."""
+    """One thing that a file says. `what`: restart (value: the mode), entry (value 0 or 1 for
+    `pattern`), clear (the table starts anew), unclear (Perl that is more than a value).
+    """
 
     file: str  # that sets it
     what: str  # restart | entry | clear | unclear
@@ -83,7 +87,9 @@ def settings_in(content: str, file: str) -> tuple[NeedrestartSetting, ...]:
 
 
 def _of_table(rest: str, file: str) -> Iterator[NeedrestartSetting]:
-    """What is behind `$nrconf{override_rc}`: an entry, a new table, or the old one inside of a new one."""
+    """What is behind `$nrconf{override_rc}`: an entry, a new table, or the old one inside of a new
+    one.
+    """
     if key := _KEY.match(rest):
         yield _parse_entry(key, file)
     elif re.match(r"\s*=\s*\{\s*%\{\s*$", rest):
@@ -99,7 +105,9 @@ def _of_table(rest: str, file: str) -> Iterator[NeedrestartSetting]:
 def _parse_entry(match: re.Match[str], file: str) -> NeedrestartSetting:
     pattern = next((one for one in match.group(1, 2, 4) if one is not None), "")
     flags = f"(?{match[5]})" if match[5] else ""
-    has_few_ways = len(_CHOICE.findall(pattern)) <= _MOST_CHOICES and pattern.count("|") <= _MOST_BRANCHES
+    has_few_ways = (
+        len(_CHOICE.findall(pattern)) <= _MOST_CHOICES and pattern.count("|") <= _MOST_BRANCHES
+    )
     if len(pattern) > _MOST_CHARACTERS or not _PLAIN.fullmatch(pattern) or not has_few_ways:
         return NeedrestartSetting(file, "unclear", pattern=pattern[:_SHOWN])
     try:
@@ -114,7 +122,9 @@ def mode_of(settings: Iterable[NeedrestartSetting]) -> NeedrestartSetting | None
     return next((one for one in reversed(tuple(settings)) if one.what == "restart"), None)
 
 
-def entries_for(settings: Iterable[NeedrestartSetting], service: str) -> tuple[NeedrestartSetting, ...]:
+def entries_for(
+    settings: Iterable[NeedrestartSetting], service: str
+) -> tuple[NeedrestartSetting, ...]:
     """The entries in force that match a service, whose name needrestart spells with .service."""
     table: dict[str, NeedrestartSetting] = {}
     for one in settings:

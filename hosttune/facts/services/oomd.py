@@ -1,8 +1,9 @@
 """systemd-oomd: whether it runs, below which units it kills, and which GPU work is there.
 
-It watches the units whose ManagedOOMSwap= or ManagedOOMMemoryPressure= is `kill`, and kills one control group below
-such a unit, with all that is in it; ManagedOOMPreference=avoid or omit, of a group that root owns, spares that group
-(systemd-oomd.service(8), systemd.resource-control(5)). Ubuntu's desktop sets it for -.slice and user@.service.
+It watches the units whose ManagedOOMSwap= or ManagedOOMMemoryPressure= is `kill`, and kills one
+control group below such a unit, with all that is in it; ManagedOOMPreference=avoid or omit, of a
+group that root owns, spares that group (systemd-oomd.service(8), systemd.resource-control(5)).
+Ubuntu's desktop sets it for -.slice and user@.service.
 """
 
 from __future__ import annotations
@@ -46,12 +47,16 @@ class Endangered(Fact):
 
 @frozen
 class Oomd(Subject):
-    """The daemon, what it watches, and the GPU work there. Without swap, what is watched for swap is not counted."""
+    """The daemon, what it watches, and the GPU work there. Without swap, what is watched for swap
+    is not counted.
+    """
 
     @fact
     def is_active(self) -> bool:
         """The daemon runs."""
-        return not self.reader.persistent_only and SERVICE in names_in(self.reader, f"{_GROUPS}/system.slice")
+        return not self.reader.persistent_only and SERVICE in names_in(
+            self.reader, f"{_GROUPS}/system.slice"
+        )
 
     @fact
     def watched(self) -> tuple[OomdUnit, ...]:
@@ -68,7 +73,11 @@ class Oomd(Subject):
         if not self.is_active:
             return ()
         pids = {one.pid for one in self.facts.work.gpu_processes}
-        return tuple(one for one in if_absent(self.reader.processes(), ()) if one.pid in pids) if pids else ()
+        return (
+            tuple(one for one in if_absent(self.reader.processes(), ()) if one.pid in pids)
+            if pids
+            else ()
+        )
 
     @fact
     def _shown(self) -> dict[str, dict[str, str]]:
@@ -76,7 +85,11 @@ class Oomd(Subject):
         if not self.is_active:
             return {}
         held = read_or_default(lambda: self._processes, tuple["Process", ...]())
-        units = {*SLICES, *_list_sessions(self.reader), *(unit for one in held for unit in units_of(one.cgroup))}
+        units = {
+            *SLICES,
+            *_list_sessions(self.reader),
+            *(unit for one in held for unit in units_of(one.cgroup)),
+        }
         answer = ask(self.reader, show_command(units), timeout_s=_TIMEOUT_S)
         shown = parse_show(answer.text)
         if not shown:
@@ -86,23 +99,37 @@ class Oomd(Subject):
 
     @fact
     def _watched(self) -> dict[str, str]:
-        return {name: why for name in sorted(self._shown) if (why := _why_watched(self._shown[name], self.facts))}
+        return {
+            name: why
+            for name in sorted(self._shown)
+            if (why := _why_watched(self._shown[name], self.facts))
+        }
 
 
 def show_command(units: Iterable[str]) -> tuple[str, ...]:
     """The one program call that answers for all these units."""
-    return ("systemctl", "show", "--no-pager", f"--property={','.join(_PROPERTIES)}", "--", *sorted(set(units)))
+    return (
+        "systemctl",
+        "show",
+        "--no-pager",
+        f"--property={','.join(_PROPERTIES)}",
+        "--",
+        *sorted(set(units)),
+    )
 
 
 def parse_show(output: str) -> dict[str, dict[str, str]]:
     """Unit -> its properties: KEY=VALUE lines, an empty line between units."""
-    blocks = (dict(row.partition("=")[::2] for row in one.splitlines() if "=" in row) for one in output.split("\n\n"))
+    blocks = (
+        dict(row.partition("=")[::2] for row in one.splitlines() if "=" in row)
+        for one in output.split("\n\n")
+    )
     return {block["Id"]: block for block in blocks if block.get("Id")}
 
 
 def units_of(cgroup: str) -> tuple[str, ...]:
-    """The units of the system's manager that a control group is in, outermost first; what a user's manager started
-    below user@UID.service is its own, and unknown to systemctl.
+    """The units of the system's manager that a control group is in, outermost first; what a user's
+    manager started below user@UID.service is its own, and unknown to systemctl.
     """
     found: list[str] = ["-.slice"]
     for part in cgroup.strip("/").split("/"):
@@ -123,7 +150,9 @@ def _has_swap(facts: Facts) -> bool:
 
 def _list_sessions(reader: Reader) -> tuple[str, ...]:
     """The managers of users that are logged in: user@1000.service."""
-    slices = (name for name in names_in(reader, f"{_GROUPS}/user.slice") if name.startswith("user-"))
+    slices = (
+        name for name in names_in(reader, f"{_GROUPS}/user.slice") if name.startswith("user-")
+    )
     inside = (unit for name in slices for unit in names_in(reader, f"{_GROUPS}/user.slice/{name}"))
     return tuple(unit for unit in inside if unit.startswith("user@"))
 
@@ -141,7 +170,9 @@ def _find_endangered(
     for one in processes:
         units = units_of(one.cgroup)
         unit = next((name for name in units if name in watched), "")
-        spared = any(shown.get(name, {}).get("ManagedOOMPreference") in {"omit", "avoid"} for name in units)
+        spared = any(
+            shown.get(name, {}).get("ManagedOOMPreference") in {"omit", "avoid"} for name in units
+        )
         if unit and not spared:
             found.append(Endangered(f"{one.name} ({one.pid})", unit))
     return tuple(found)

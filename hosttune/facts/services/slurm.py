@@ -1,9 +1,10 @@
-"""What Slurm's files say of this node, to be compared with the machine: slurmctld refuses a node that has less.
+"""What Slurm's files say of this node, to be compared with the machine: slurmctld refuses a node
+that has less.
 
-slurm.conf(5) (NodeName, RealMemory, TmpDisk, TmpFS, HealthCheckProgram, PropagateResourceLimits), gres.conf(5),
-cgroup.conf(5), which lie beside it; src/slurmctld/node_mgr.c (validate_node_specs) for what is compared, and
-src/slurmd/slurmd/get_mach_stat.c for how slurmd measures it. The files are those of this host: the controller's own may
-differ, and count once it has read them.
+slurm.conf(5) (NodeName, RealMemory, TmpDisk, TmpFS, HealthCheckProgram, PropagateResourceLimits),
+gres.conf(5), cgroup.conf(5), which lie beside it; src/slurmctld/node_mgr.c (validate_node_specs)
+for what is compared, and src/slurmd/slurmd/get_mach_stat.c for how slurmd measures it. The files
+are those of this host: the controller's own may differ, and count once it has read them.
 """
 
 from __future__ import annotations
@@ -47,9 +48,19 @@ _ASIDE = regex(r"#.*")
 _CLOUD_PERCENT = 90.0  # DEFAULT_CLOUD_REG_MEM_PERCENT of node_mgr.c
 _MIB = 1 << 20
 _PACKAGES = ("slurmd", "slurm-smd-slurmd")  # of Ubuntu and Debian, and of SchedMD
-_FALLS_BACK = "24.05.5"  # from this version on it also loads libnvidia-ml.so.1 (CHANGELOG/slurm-24.05.md)
-_OPTIONS = {"-f": "file", "-N": "name", "--conf-server": "server", "-Z": "dynamic", "-F": "dynamic"}  # of slurmd(8)
-_OF_CPUS = ("cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore")
+# from this version on it also loads libnvidia-ml.so.1 (CHANGELOG/slurm-24.05.md)
+_FALLS_BACK = "24.05.5"
+# of slurmd(8)
+_OPTIONS = {"-f": "file", "-N": "name", "--conf-server": "server", "-Z": "dynamic", "-F": "dynamic"}
+_OF_CPUS = (
+    "cpus",
+    "procs",
+    "boards",
+    "sockets",
+    "socketsperboard",
+    "corespersocket",
+    "threadspercore",
+)
 
 
 @frozen
@@ -58,11 +69,15 @@ class Slurm(Subject):
 
     @fact
     def conf(self) -> str:
-        """The slurm.conf that slurmd reads: that which it was given, or has from the controller, else the first of the
-        usual ones.
+        """The slurm.conf that slurmd reads: that which it was given, or has from the controller,
+        else the first of the usual ones.
         """
         given = self._arguments
-        places = (given["file"],) if "file" in given else (*(CONFIGLESS if "server" in given else ()), *SLURM_CONF)
+        places = (
+            (given["file"],)
+            if "file" in given
+            else (*(CONFIGLESS if "server" in given else ()), *SLURM_CONF)
+        )
         found = next((path for path in places if self.reader.stat(path) is not ABSENT), "")
         if not found:
             raise UnknownFact(f"no slurm.conf was found ({', '.join(places[:2])} ...)")
@@ -70,7 +85,9 @@ class Slurm(Subject):
 
     @fact
     def node(self) -> str:
-        """What Slurm calls this host; empty for a node that the controller learns of when it comes up (slurmd -Z)."""
+        """What Slurm calls this host; empty for a node that the controller learns of when it comes
+        up (slurmd -Z).
+        """
         return self._line[0]
 
     @fact
@@ -96,7 +113,9 @@ class Slurm(Subject):
         return parse_or_unknown(_parse_number, self._value_of("realmemory") or "0")
 
     # what slurmd reports
-    memory_mib: int = read_with(lambda self: (self.facts.memory.total_bytes + self.facts.memory.gpu_bytes) // _MIB)
+    memory_mib: int = read_with(
+        lambda self: (self.facts.memory.total_bytes + self.facts.memory.gpu_bytes) // _MIB
+    )
 
     @fact
     def memory_percent(self) -> float:
@@ -121,7 +140,10 @@ class Slurm(Subject):
 
         %h in it is the name of the host, %n what Slurm calls it.
         """
-        path, host = self._setting("SlurmdSpoolDir", "/var/spool/slurmd"), self.facts.host.hostname.partition(".")[0]
+        path, host = (
+            self._setting("SlurmdSpoolDir", "/var/spool/slurmd"),
+            self.facts.host.hostname.partition(".")[0],
+        )
         return path.replace("%h", host).replace("%n", self.node if "%n" in path else host)
 
     @fact
@@ -198,7 +220,10 @@ class Slurm(Subject):
         if "linear" in self._setting("SelectType"):
             return False
         partitions = with_defaults(self._rows, "partitionname")
-        shares = {row.values.get("oversubscribe", row.values.get("shared", "")).upper() for row in partitions}
+        shares = {
+            row.values.get("oversubscribe", row.values.get("shared", "")).upper()
+            for row in partitions
+        }
         return shares != {"EXCLUSIVE"}
 
     @fact
@@ -206,7 +231,9 @@ class Slurm(Subject):
         """Of ConstrainDevices, ConstrainRAMSpace, ConstrainCores those that are not in force."""
         in_force = set()
         if self.uses_cgroups:
-            cgroup = settings_of(slurm_rows(f"{posixpath.dirname(self.conf)}/cgroup.conf", self._read_content))
+            cgroup = settings_of(
+                slurm_rows(f"{posixpath.dirname(self.conf)}/cgroup.conf", self._read_content)
+            )
             in_force = {key for key, value in cgroup.items() if value.lower() == "yes"}
         memory = "constrainramspace" in in_force or "constrainswapspace" in in_force
         memory = memory and "memory" in self._setting("SelectTypeParameters").lower()
@@ -234,8 +261,8 @@ class Slurm(Subject):
 
     @fact
     def health_bound_s(self) -> int:
-        """The longest time that this program, a script, gives what it starts (`--within 40s`, `timeout 90`); 0 where it
-        names none.
+        """The longest time that this program, a script, gives what it starts (`--within 40s`,
+        `timeout 90`); 0 where it names none.
         """
         if not self.health_program:
             return 0
@@ -247,7 +274,9 @@ class Slurm(Subject):
     def propagated(self) -> tuple[str, ...]:
         """Of MEMLOCK and NOFILE what jobs take along from where they were submitted."""
         names = ("MEMLOCK", "NOFILE")
-        excepted = self._setting("PropagateResourceLimitsExcept").upper().replace(" ", "").split(",")
+        excepted = (
+            self._setting("PropagateResourceLimitsExcept").upper().replace(" ", "").split(",")
+        )
         if excepted != [""]:
             return tuple(name for name in names if name not in excepted and "ALL" not in excepted)
         listed = self._setting("PropagateResourceLimits", "ALL").upper().replace(" ", "").split(",")
@@ -255,7 +284,9 @@ class Slurm(Subject):
 
     @fact
     def _arguments(self) -> Mapping[str, str]:
-        """The options of slurmd that name a file or the node; of one that does not run there are none."""
+        """The options of slurmd that name a file or the node; of one that does not run there are
+        none.
+        """
         commands = self.facts.processes["slurmd"].commands
         words = commands[0].split() if commands else []
         found = {}
@@ -290,7 +321,8 @@ class Slurm(Subject):
     @fact
     def _own_gres(self) -> tuple[SlurmRow, ...]:
         """The lines of gres.conf that are about this node, or all."""
-        node = self.node  # a host that slurm.conf does not name has no line of its own, whatever gres.conf holds
+        # a host that slurm.conf does not name has no line of its own, whatever gres.conf holds
+        node = self.node
         rows = slurm_rows(self.gres_conf, self._read_content)
         return tuple(row for row in rows if parse_or_unknown(_is_about, row, node))
 
@@ -302,7 +334,10 @@ class Slurm(Subject):
 
     @fact
     def _names_gpus(self) -> bool:
-        return any(row.values.get("name", "").lower() == "gpu" and _devices_of(row) for row in self._own_gres)
+        return any(
+            row.values.get("name", "").lower() == "gpu" and _devices_of(row)
+            for row in self._own_gres
+        )
 
     def _read_content(self, path: str) -> str:
         return if_absent(read_text(self.reader, path), "")
@@ -322,12 +357,16 @@ class Slurm(Subject):
 
     @property
     def safe_memory_mib(self) -> int:
-        """A RealMemory that the next kernel, or crashkernel=, does not make too much: 1 % less than there is now."""
+        """A RealMemory that the next kernel, or crashkernel=, does not make too much: 1 % less than
+        there is now.
+        """
         return self.memory_mib * 99 // 100
 
 
 def gpus_of(gres: str) -> tuple[int, bool]:
-    """(how many GPUs, are they parts of some) that a Gres asks for: gpu:a100:4(S:0-1),shard:8 has 4."""
+    """(how many GPUs, are they parts of some) that a Gres asks for: gpu:a100:4(S:0-1),shard:8 has
+    4.
+    """
     count, is_mig = 0, False
     for part in _PART.findall(gres):
         words = part.partition("(")[0].strip().split(":")
@@ -351,7 +390,9 @@ def mig_of(gres: str) -> Mapping[str, int]:
 
 
 def short_of(wanted: Mapping[str, int], profiles: Sequence[str] | None) -> tuple[str, ...]:
-    """A sentence for each profile of which there are fewer. In Slurm a type fits a device whose name holds it."""
+    """A sentence for each profile of which there are fewer. In Slurm a type fits a device whose
+    name holds it.
+    """
     if profiles is None:
         return ()
     # nvidia-smi's 1g.10gb+me is 1g.10gb.me where a name may have no plus, as in Kubernetes.
@@ -372,7 +413,11 @@ def cpus_of(values: Mapping[str, str]) -> int:
     if not sockets and cpus:
         return cpus  # they tell the sockets
     given = {"sockets", "socketsperboard", "corespersocket", "threadspercore"} & numbers.keys()
-    made = max(sockets, 1) * numbers.get("corespersocket", 1) * numbers.get("threadspercore", 1) if given else 0
+    made = (
+        max(sockets, 1) * numbers.get("corespersocket", 1) * numbers.get("threadspercore", 1)
+        if given
+        else 0
+    )
     return max(cpus, made)
 
 

@@ -1,8 +1,10 @@
-"""What sshd_config says of sessions: whether PAM opens them, without which pam_limits and pam_env set nothing there.
+"""What sshd_config says of sessions: whether PAM opens them, without which pam_limits and pam_env
+set nothing there.
 
-The first value of a key counts, Include reads the files that it names, sorted, and what follows a Match holds
-for some connections only, to the end of that file (sshd_config(5); openssh-portable: servconf.c). UsePAM is `no`
-unless a file says otherwise; the sshd_config of Debian and Ubuntu says yes.
+The first value of a key counts, Include reads the files that it names, sorted, and what follows a
+Match holds for some connections only, to the end of that file (sshd_config(5); openssh-portable:
+servconf.c). UsePAM is `no` unless a file says otherwise; the sshd_config of Debian and Ubuntu says
+yes.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _MOST_NAMES = 65_536  # that patterns are held against: for each of them a folde
 class Sshd(Subject):
     """The server of OpenSSH."""
 
-    is_installed: bool = read_with(lambda self: is_there(self.reader, CONFIG))  # its configuration is there
+    # its configuration is there
+    is_installed: bool = read_with(lambda self: is_there(self.reader, CONFIG))
 
     @fact
     def uses_pam(self) -> bool:
@@ -50,7 +53,9 @@ class Sshd(Subject):
 
 
 class _Includes:
-    """What was included so far. A file is read once: the first value counts, so a second time it has nothing to say."""
+    """What was included so far. A file is read once: the first value counts, so a second time it
+    has nothing to say.
+    """
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -66,7 +71,9 @@ class _Includes:
 
 
 def _read_settings(reader: Reader, path: str, seen: _Includes) -> Iterator[tuple[str, Placed]]:
-    """(key in lower case, value) of all that holds for every connection, in the order in which sshd reads it."""
+    """(key in lower case, value) of all that holds for every connection, in the order in which sshd
+    reads it.
+    """
     seen.files.add(path)
     for number, row in enumerate(if_absent(read_text(reader, path), "").splitlines(), 1):
         words = row.replace("=", " ", 1).split()

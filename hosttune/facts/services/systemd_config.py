@@ -1,8 +1,9 @@
-"""Settings of systemd's own programs: sleep.conf, logind.conf and their like, merged as systemd merges them.
+"""Settings of systemd's own programs: sleep.conf, logind.conf and their like, merged as systemd
+merges them.
 
-The main file is the first of those in /etc, /run and /usr/lib; then come all NAME.d/*.conf by the names of the files,
-of which one in /etc hides those of the same name in /run and /usr/lib; the last value counts (systemd.syntax(7),
-logind.conf(5), "Configuration Directories and Precedence").
+The main file is the first of those in /etc, /run and /usr/lib; then come all NAME.d/*.conf by the
+names of the files, of which one in /etc hides those of the same name in /run and /usr/lib; the last
+value counts (systemd.syntax(7), logind.conf(5), "Configuration Directories and Precedence").
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def read_settings(reader: Reader, name: str, section: str) -> Mapping[str, tuple
 
 
 def files_of(reader: Reader, name: str) -> tuple[str, ...]:
-    """The files of `name` (logind.conf) in the order in which they are read. Of an image /run is made anew at boot."""
+    """The files of `name` (logind.conf) in the order in which they are read. Of an image /run is
+    made anew at boot.
+    """
     roots = [root for root in _ROOTS if not (reader.persistent_only and root.startswith("/run/"))]
     files: dict[str, str] = {}
     for root in reversed(roots):

@@ -1,4 +1,6 @@
-"""What the active TuneD profile sets (tuned-main.conf(5), tuned.conf(5)), from its files: no program is started."""
+"""What the active TuneD profile sets (tuned-main.conf(5), tuned.conf(5)), from its files: no
+program is started.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 # 2.23 moved the profiles into folders of their own; an administrator's come first.
 _FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 _SEPARATORS = regex(r"[\s,;]+")
-# plugin -> option -> the files below /sys that it sets, as a pattern (TuneD's plugins cpu, disk and vm)
+# plugin -> option -> the files below /sys that it sets, as a pattern (TuneD's plugins cpu, disk and
+# vm)
 _CPUFREQ = "/sys/devices/system/cpu/cpu*/cpufreq"
 _LATENCY = "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"
 _OF_PLUGINS = frozenset({"type", "replace", "priority", "enabled"})
@@ -34,7 +37,10 @@ _SYSFS = {
         "force_latency": _LATENCY,  # by way of /dev/cpu_dma_latency, for all processors at once
         "pm_qos_resume_latency_us": _LATENCY,
     },
-    "disk": {"elevator": "/sys/block/*/queue/scheduler", "readahead": "/sys/block/*/queue/read_ahead_kb"},
+    "disk": {
+        "elevator": "/sys/block/*/queue/scheduler",
+        "readahead": "/sys/block/*/queue/read_ahead_kb",
+    },
     "vm": {
         "transparent_hugepages": f"{_THP}/enabled",
         "transparent_hugepage": f"{_THP}/enabled",
@@ -45,8 +51,9 @@ _SYSFS = {
 
 @frozen
 class TunedProfile:
-    """One tuned.conf: what it includes, the sysctls and the files below /sys (as patterns) that it sets, with the
-    values as they stand there: `>4096`, `performance|powersave` and `${variable}` are TuneD's own words.
+    """One tuned.conf: what it includes, the sysctls and the files below /sys (as patterns) that it
+    sets, with the values as they stand there: `>4096`, `performance|powersave` and `${variable}`
+    are TuneD's own words.
     """
 
     includes: tuple[str, ...]
@@ -69,27 +76,35 @@ def parse_profile(content: str) -> TunedProfile:
     sysfs: dict[str, str] = {}
     for name, values in sections.items():
         plugin = values.get("type", name)
-        sysfs |= {pattern: values[key] for key, pattern in _SYSFS.get(plugin, {}).items() if key in values}
+        sysfs |= {
+            pattern: values[key] for key, pattern in _SYSFS.get(plugin, {}).items() if key in values
+        }
         if plugin == "sysfs":
             sysfs |= {key: value for key, value in values.items() if key.startswith("/")}
         if plugin == "sysctl":
-            sysctls |= {normal_key(key): value for key, value in values.items() if key not in _OF_PLUGINS}
+            sysctls |= {
+                normal_key(key): value for key, value in values.items() if key not in _OF_PLUGINS
+            }
         elif plugin == "vm":  # the vm plugin sets the dirty_ family under /proc/sys/vm
-            sysctls |= {f"vm.{key}": value for key, value in values.items() if key.startswith("dirty_")}
+            sysctls |= {
+                f"vm.{key}": value for key, value in values.items() if key.startswith("dirty_")
+            }
     includes = sections.get("main", {}).get("include", "")
     names = tuple(name.lstrip("-") for name in _SEPARATORS.split(includes) if name)
     return TunedProfile(names, sysctls, sysfs)
 
 
 def active_profile(reader: Reader) -> str:
-    """The name of the active profile; several names, parted by a blank, are merged profiles; empty for none."""
+    """The name of the active profile; several names, parted by a blank, are merged profiles; empty
+    for none.
+    """
     return if_absent(read_line(reader, "/etc/tuned/active_profile"), "")
 
 
 def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """(sysctls, patterns of files below /sys) that these profiles and all that they include set, each with its value,
-    sorted; unknown when one cannot be found. A profile has the last word over what it includes, and of merged ones
-    the last.
+    """(sysctls, patterns of files below /sys) that these profiles and all that they include set,
+    each with its value, sorted; unknown when one cannot be found. A profile has the last word over
+    what it includes, and of merged ones the last.
     """
     keys: dict[str, str] = {}
     files: dict[str, str] = {}

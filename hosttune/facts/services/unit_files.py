@@ -1,5 +1,6 @@
-"""What unit files say where no systemd runs: systemd.unit(5), systemd.preset(5), and `systemctl is-enabled` in
-systemctl(1) for the words. Generators are programs of a booting system and are left out.
+"""What unit files say where no systemd runs: systemd.unit(5), systemd.preset(5), and `systemctl
+is-enabled` in systemctl(1) for the words. Generators are programs of a booting system and are left
+out.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ LINK_FOLDERS = (".wants", ".requires", ".upholds")
 
 
 def is_mask(reader: Reader, path: str) -> bool:
-    """Whether a unit file is a mask: a link to /dev/null, or empty (systemd.unit(5)). One in /etc is a decision of an
-    administrator, who reads of it and is never asked to undo it.
+    """Whether a unit file is a mask: a link to /dev/null, or empty (systemd.unit(5)). One in /etc
+    is a decision of an administrator, who reads of it and is never asked to undo it.
     """
     if reader.link(path) == "/dev/null":
         return True
@@ -40,8 +41,8 @@ def mask_of(reader: Reader, name: str) -> str:
 
 
 class UnitFiles:
-    """The unit files of one host; folders are listed once. Raises UnknownFact where a folder or a file cannot be read:
-    what counts could stand there.
+    """The unit files of one host; folders are listed once. Raises UnknownFact where a folder or a
+    file cannot be read: what counts could stand there.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -70,7 +71,9 @@ class UnitFiles:
         return name in self._sets[folder]
 
     def find(self, name: str) -> tuple[str, str]:
-        """(name behind aliases, path of the unit file; empty for none). `state` looks through all links for more."""
+        """(name behind aliases, path of the unit file; empty for none). `state` looks through all
+        links for more.
+        """
         real, path, _ = self._find(name)
         return (real if path else name), path
 
@@ -78,7 +81,9 @@ class UnitFiles:
         return if_absent(read_text(self.reader, path), "")
 
     def state(self, name: str) -> tuple[str, str, str]:
-        """(name behind aliases, path of the unit file, state as `systemctl is-enabled` prints it)."""
+        """(name behind aliases, path of the unit file, state as `systemctl is-enabled` prints
+        it).
+        """
         real, path, is_linked = self._find(name)
         if not path:
             return name, "", "not-found"
@@ -99,12 +104,18 @@ class UnitFiles:
         return self._find(name)[1]
 
     def _find(self, name: str) -> tuple[str, str, bool]:
-        """(real name, path, whether the file is outside of the search path and is only linked into it)."""
+        """(real name, path, whether the file is outside of the search path and is only linked into
+        it).
+        """
         for _ in range(10):  # aliases of aliases; a loop ends as not found
-            path = next((f"{folder}/{name}" for folder in self.folders if self._has(folder, name)), "")
+            path = next(
+                (f"{folder}/{name}" for folder in self.folders if self._has(folder, name)), ""
+            )
             if not path:
                 template = template_of(name)
-                holders = (folder for folder in self.folders if template and self._has(folder, template))
+                holders = (
+                    folder for folder in self.folders if template and self._has(folder, template)
+                )
                 return name, next((f"{folder}/{template}" for folder in holders), ""), False
             target = self.reader.link(path)
             if not isinstance(target, str) or target in {"/dev/null", ""}:
@@ -138,7 +149,9 @@ class UnitFiles:
         return frozenset(keys)
 
     def drop_ins(self, name: str) -> tuple[str, ...]:
-        """The *.conf files that change a unit, in the order in which systemd reads them (by base name)."""
+        """The *.conf files that change a unit, in the order in which systemd reads them (by base
+        name).
+        """
         chosen: dict[str, str] = {}
         for part in drop_in_folders(name):
             for folder in (CONTROL, *self.folders):
@@ -146,10 +159,14 @@ class UnitFiles:
                     for base in self.names(f"{folder}/{part}"):
                         if base.endswith(".conf"):
                             chosen.setdefault(base, f"{folder}/{part}/{base}")
-        return tuple(chosen[base] for base in sorted(chosen) if self.reader.link(chosen[base]) != "/dev/null")
+        return tuple(
+            chosen[base] for base in sorted(chosen) if self.reader.link(chosen[base]) != "/dev/null"
+        )
 
     def preset(self, name: str) -> str:
-        """Enabled or disabled: the first line of all preset files that fits; enabled where none does."""
+        """Enabled or disabled: the first line of all preset files that fits; enabled where none
+        does.
+        """
         if self._presets is None:
             self._presets = self._read_presets()
         word = next((rule.word for rule in self._presets if rule.fits(name)), "enable")
@@ -162,7 +179,9 @@ class UnitFiles:
             for base in self.names(place):
                 if base.endswith(".preset"):
                     chosen.setdefault(base, f"{place}/{base}")
-        live = (chosen[base] for base in sorted(chosen) if self.reader.link(chosen[base]) != "/dev/null")
+        live = (
+            chosen[base] for base in sorted(chosen) if self.reader.link(chosen[base]) != "/dev/null"
+        )
         return tuple(rule for path in live for rule in parse_preset(self.content(path)))
 
 
@@ -174,9 +193,9 @@ def template_of(name: str) -> str:
 
 
 def parse_assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
-    """(line from 1, section, key, value) of every assignment in a file of systemd, be it a unit or a configuration, an
-    empty value for a reset (systemd.syntax(7)): a backslash at the end of a line continues it, and comments stand on
-    lines of their own.
+    """(line from 1, section, key, value) of every assignment in a file of systemd, be it a unit or
+    a configuration, an empty value for a reset (systemd.syntax(7)): a backslash at the end of a
+    line continues it, and comments stand on lines of their own.
     """
     section = ""
     rows = enumerate(content.splitlines(), 1)
@@ -185,7 +204,9 @@ def parse_assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
             continue
         parts = [row]
         while parts[-1].endswith("\\"):
-            following = next((one for _, one in rows if not one.lstrip().startswith(("#", ";"))), "")
+            following = next(
+                (one for _, one in rows if not one.lstrip().startswith(("#", ";"))), ""
+            )
             parts[-1] = parts[-1][:-1].rstrip()
             parts.append(following.strip())
         stripped = " ".join(parts).strip()
@@ -198,11 +219,17 @@ def parse_assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
 
 def install_keys(content: str) -> tuple[str, ...]:
     """The keys of the [Install] section that have a value."""
-    return tuple(key for _, section, key, value in parse_assignments(content) if section == "Install" and value)
+    return tuple(
+        key
+        for _, section, key, value in parse_assignments(content)
+        if section == "Install" and value
+    )
 
 
 def drop_in_folders(name: str) -> tuple[str, ...]:
-    """`a-b-c.service`: its own folder first, then a-b-.service.d, a-.service.d and service.d (systemd.unit(5))."""
+    """`a-b-c.service`: its own folder first, then a-b-.service.d, a-.service.d and service.d
+    (systemd.unit(5)).
+    """
     stem, _, suffix = name.rpartition(".")
     folders = [f"{name}.d"]
     if template := template_of(name):
@@ -233,10 +260,16 @@ class Preset:
 def parse_preset(content: str) -> tuple[Preset, ...]:
     """The lines of one preset file."""
     rows = (row.split() for row in content.splitlines() if not row.lstrip().startswith(("#", ";")))
-    return tuple(Preset(fields[0], fields[1], tuple(fields[2:])) for fields in rows if len(fields) >= 2)
+    return tuple(
+        Preset(fields[0], fields[1], tuple(fields[2:])) for fields in rows if len(fields) >= 2
+    )
 
 
 def enabled_names(reader: Reader) -> frozenset[str]:
-    """The units that an administrator or a package enabled for good, from the links below /etc/systemd/system."""
-    folders = (f"{ADMIN}/{entry}" for entry in names_in(reader, ADMIN) if entry.endswith(LINK_FOLDERS))
+    """The units that an administrator or a package enabled for good, from the links below
+    /etc/systemd/system.
+    """
+    folders = (
+        f"{ADMIN}/{entry}" for entry in names_in(reader, ADMIN) if entry.endswith(LINK_FOLDERS)
+    )
     return frozenset(name for folder in folders for name in names_in(reader, folder))

@@ -1,8 +1,10 @@
 """What unit files, and the files of systemd's own programs, say for one key:
-`unit_settings["slurmd.service/Service/LimitMEMLOCK"]`, `unit_settings["logind.conf/Login/RemoveIPC"]`.
+`unit_settings["slurmd.service/Service/LimitMEMLOCK"]`,
+`unit_settings["logind.conf/Login/RemoveIPC"]`.
 
-The drop-ins of all folders are read by name, after the main file, and the last value counts (systemd.unit(5),
-logind.conf(5)); of a list, such as ExecStart=, all since the last empty one do (systemd.service(5)).
+The drop-ins of all folders are read by name, after the main file, and the last value counts
+(systemd.unit(5), logind.conf(5)); of a list, such as ExecStart=, all since the last empty one do
+(systemd.service(5)).
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class UnitSetting(Fact):
 
     exists: bool  # the unit is installed, be it masked; a file such as logind.conf always is
     is_masked: bool  # its unit is masked
-    values: tuple[Placed, ...]  # in the order in which systemd reads them; an empty one empties a list
+    # in the order in which systemd reads them; an empty one empties a list
+    values: tuple[Placed, ...]
 
     @property
     def standing(self) -> tuple[Placed, ...]:
@@ -84,7 +87,10 @@ class UnitSettings(Subject):
         """What is wrong with a name as a rule writes it, and the way out."""
         if _NAME.fullmatch(name):
             return None
-        return f"{name!r} is no UNIT/SECTION/KEY", 'write it as unit_settings["slurmd.service/Service/LimitMEMLOCK"]'
+        return (
+            f"{name!r} is no UNIT/SECTION/KEY",
+            'write it as unit_settings["slurmd.service/Service/LimitMEMLOCK"]',
+        )
 
 
 @frozen
@@ -97,7 +103,9 @@ class _UnitFiles:
 
 
 def _values_in(texts: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], tuple[Placed, ...]]:
-    """All that the files say, by section and key: each is read once, however many keys rules ask for."""
+    """All that the files say, by section and key: each is read once, however many keys rules ask
+    for.
+    """
     found: dict[tuple[str, str], list[Placed]] = {}
     for path, content in texts:
         for line, section, key, value in parse_assignments(content):
@@ -115,8 +123,12 @@ def _read_unit(files: UnitFiles, name: str) -> _UnitFiles:
     real, fragment = files.find(name)
     paths = (fragment, *files.drop_ins(real)) if fragment else ()
     is_masked = bool(fragment) and is_mask(files.reader, fragment)
-    return _UnitFiles(bool(fragment), is_masked, _values_in((path, files.content(path)) for path in paths))
+    return _UnitFiles(
+        bool(fragment), is_masked, _values_in((path, files.content(path)) for path in paths)
+    )
 
 
 def _read_conf(reader: Reader, name: str) -> _UnitFiles:
-    return _UnitFiles(exists=True, is_masked=False, values=_values_in(read_texts(reader, files_of(reader, name))))
+    return _UnitFiles(
+        exists=True, is_masked=False, values=_values_in(read_texts(reader, files_of(reader, name)))
+    )

@@ -1,7 +1,8 @@
 """Units of systemd that rules ask for by name: do they start at boot, do they run.
 
-Where systemd runs, `systemctl show` answers for all names at once (systemctl(1), org.freedesktop.systemd1(5)). In an
-image, or on a machine without systemd, the unit files do, as unit_files.py reads them.
+Where systemd runs, `systemctl show` answers for all names at once (systemctl(1),
+org.freedesktop.systemd1(5)). In an image, or on a machine without systemd, the unit files do, as
+unit_files.py reads them.
 """
 
 from __future__ import annotations
@@ -24,27 +25,40 @@ if TYPE_CHECKING:
     from hosttune.values import Answer
 
 _PROPERTIES = (
-    "Id", "Names", "LoadState", "ActiveState", "UnitFileState", "UnitFilePreset", "FragmentPath", "DropInPaths",
-    "NeedDaemonReload",
+    "Id", "Names", "LoadState", "ActiveState", "UnitFileState", "UnitFilePreset", "FragmentPath",
+    "DropInPaths", "NeedDaemonReload",
 )  # fmt: skip
-FAILED = ("systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--no-pager", "--full")
+FAILED = (
+    "systemctl",
+    "list-units",
+    "--state=failed",
+    "--all",
+    "--plain",
+    "--no-legend",
+    "--no-pager",
+    "--full",
+)
 _LAST_WORDS = 40  # lines of one unit in this boot
-_TIMEOUT_S = 20.0  # a manager that reloads, or starts a machine with thousands of units, takes seconds to answer
+# a manager that reloads, or starts a machine with thousands of units, takes seconds to answer
+_TIMEOUT_S = 20.0
 
-# Units of hosttune's own: they hold work while a host is brought to its plan, or a trial is not over.
+# Units of hosttune's own: they hold work while a host is brought to its plan, or a trial is not
+# over.
 GATE, CONTINUE = "hosttune-ready.service", "hosttune-continue.service"
 
 
 @frozen
 class Unit(Fact):
-    """One unit, in systemd's words. A masked unit exists; a unit without a file (a live mount) is `not-found` in
-    `enabled_state`."""
+    """One unit, in systemd's words. A masked unit exists; a unit without a file (a live mount) is
+    `not-found` in `enabled_state`.
+    """
 
     name: str  # as it was asked for
     exists: bool  # masked ones do
     load_state: str  # loaded, not-found, masked, bad-setting ...
     active_state: str  # active, inactive, failed, activating ...
-    enabled_state: str  # enabled, disabled, static, masked, alias, indirect, generated ...; not-found
+    # enabled, disabled, static, masked, alias, indirect, generated ...; not-found
+    enabled_state: str
     preset: str  # enabled | disabled | unknown: what the distribution wants (systemd.preset(5))
     fragment: str  # path of the unit file, of a masked unit that of the mask; or empty
     drop_ins: tuple[str, ...]  # paths of *.conf that change it
@@ -63,7 +77,9 @@ class Unit(Fact):
 
 @frozen
 class Units(Subject):
-    """`units["fstrim.timer"]`, for the names that were asked for, and which of all units start at boot."""
+    """`units["fstrim.timer"]`, for the names that were asked for, and which of all units start at
+    boot.
+    """
 
     @fact
     def entries(self) -> Mapping[str, Unit]:
@@ -81,11 +97,20 @@ class Units(Subject):
 
 def show_command(names: Iterable[str]) -> tuple[str, ...]:
     """The one program call that answers for all `names`."""
-    return ("systemctl", "show", "--no-pager", f"--property={','.join(_PROPERTIES)}", "--", *sorted(set(names)))
+    return (
+        "systemctl",
+        "show",
+        "--no-pager",
+        f"--property={','.join(_PROPERTIES)}",
+        "--",
+        *sorted(set(names)),
+    )
 
 
 def parse_show(output: str, names: Iterable[str]) -> Mapping[str, Unit]:
-    """What `systemctl show` printed: KEY=VALUE lines, an empty line between units, every unit under all its names."""
+    """What `systemctl show` printed: KEY=VALUE lines, an empty line between units, every unit under
+    all its names.
+    """
     units: dict[str, Unit] = {}
     wanted = frozenset(names)
     for paragraph in output.split("\n\n"):
@@ -137,7 +162,13 @@ def _with_mask(reader: Reader, unit: Unit) -> Unit:
 
 def _from_files(files: UnitFiles, name: str) -> Unit:
     real, fragment, state = files.state(name)
-    load = "not-found" if state == "not-found" else "masked" if state.startswith("masked") else "loaded"
+    load = (
+        "not-found"
+        if state == "not-found"
+        else "masked"
+        if state.startswith("masked")
+        else "loaded"
+    )
     return Unit(
         name=name,
         exists=load != "not-found",
@@ -152,8 +183,8 @@ def _from_files(files: UnitFiles, name: str) -> Unit:
 
 
 def failed_units(reader: Reader, *, are_loaded: bool = False) -> tuple[str, ...]:
-    """The units that systemd holds to have failed, in its order; `are_loaded`: without those whose file is gone.
-    Raises UnknownFact where it does not answer.
+    """The units that systemd holds to have failed, in its order; `are_loaded`: without those whose
+    file is gone. Raises UnknownFact where it does not answer.
     """
     answer = ask(reader, FAILED, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
@@ -163,15 +194,28 @@ def failed_units(reader: Reader, *, are_loaded: bool = False) -> tuple[str, ...]
     return tuple(row[0] for row in rows if not are_loaded or row[1:2] == ["loaded"])
 
 
-FAILURE = ("Id", "Result", "BusName", "WantedBy", "RequiredBy", "TriggeredBy", "User", "DynamicUser")
+FAILURE = (
+    "Id",
+    "Result",
+    "BusName",
+    "WantedBy",
+    "RequiredBy",
+    "TriggeredBy",
+    "User",
+    "DynamicUser",
+)
 _OLD_FAILURE = FAILURE[:6]  # as records of older releases hold it
 
 
 def read_failures(reader: Reader, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-    """The properties FAILURE of each unit (org.freedesktop.systemd1(5)); nothing if systemd does not answer."""
+    """The properties FAILURE of each unit (org.freedesktop.systemd1(5)); nothing if systemd does
+    not answer.
+    """
 
     def ask_for(properties: Iterable[str]) -> Answer[Completed]:
-        return reader.query(("systemctl", "show", "--no-pager", f"--property={','.join(properties)}", "--", *names))
+        return reader.query(
+            ("systemctl", "show", "--no-pager", f"--property={','.join(properties)}", "--", *names)
+        )
 
     answer = ask_for(FAILURE)
     answer = ask_for(_OLD_FAILURE) if is_unrecorded(answer) else answer
@@ -181,9 +225,19 @@ def read_failures(reader: Reader, names: Iterable[str]) -> Mapping[str, Mapping[
 
 
 def read_last_words(reader: Reader, name: str) -> tuple[str, ...]:
-    """What systemd and a unit's own processes logged of it in this boot, the newest last; nothing where that cannot be
-    read. What others write about it is left out by journalctl(1) (--unit=, systemd.journal-fields(7)).
+    """What systemd and a unit's own processes logged of it in this boot, the newest last; nothing
+    where that cannot be read. What others write about it is left out by journalctl(1) (--unit=,
+    systemd.journal-fields(7)).
     """
-    command = ("journalctl", "-b", "--no-pager", "--quiet", "-o", "cat", f"--lines={_LAST_WORDS}", f"--unit={name}")
+    command = (
+        "journalctl",
+        "-b",
+        "--no-pager",
+        "--quiet",
+        "-o",
+        "cat",
+        f"--lines={_LAST_WORDS}",
+        f"--unit={name}",
+    )
     answer = reader.query(command)
     return tuple(answer.text.splitlines()) if isinstance(answer, Completed) else ()

@@ -1,7 +1,8 @@
 """What unattended-upgrades does by itself: whether it reboots the host.
 
-Sources: unattended-upgrade(8) and its 50unattended-upgrades (Automatic-Reboot, Automatic-Reboot-WithUsers,
-Automatic-Reboot-Time), apt.conf(5) (a later file has the last word on a single value).
+Sources: unattended-upgrade(8) and its 50unattended-upgrades (Automatic-Reboot,
+Automatic-Reboot-WithUsers, Automatic-Reboot-Time), apt.conf(5) (a later file has the last word on a
+single value).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 
 _KEY = "Unattended-Upgrade::Automatic-Reboot"
-_TRUE = frozenset({"yes", "true", "with", "on", "enable"})  # StringToBool of apt (apt-pkg/contrib/strutl.cc)
+# StringToBool of apt (apt-pkg/contrib/strutl.cc)
+_TRUE = frozenset({"yes", "true", "with", "on", "enable"})
 
 
 @frozen
@@ -45,5 +47,7 @@ class Upgrades(Subject):
 
 
 def is_true(value: str) -> bool:
-    """As apt reads a boolean; what it does not know is false here, which is the default of these."""
+    """As apt reads a boolean; what it does not know is false here, which is the default of
+    these.
+    """
     return value.lower() in _TRUE or parse_digits(value, 0) != 0

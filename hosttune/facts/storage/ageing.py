@@ -1,12 +1,14 @@
-"""What removes files by age: where it goes by access time, access times are read, and noatime is not free.
+"""What removes files by age: where it goes by access time, access times are read, and noatime is
+not free.
 
-Searched: tmpfiles.d, tmpreaper.conf, cachefilesd.conf, robinhood's configuration; and, for commands that ask for access
-times, the crontabs of the system and of users, the scripts of cron, units of systemd, of the system and of users below
-/home and /root, what Slurm starts around jobs, the scripts that those start (one level), and what each of these reads
-in: EnvironmentFile=, `. FILE` (one level). Of scripts, files of the site of at most 1 MiB are read, and of what each
-user wrote a share. Nothing is read or resolved on a network file system, where a dead server would hold the check.
-What is not read is reported; but of a home on a network file system only where its user lingers, so that units run
-there.
+Searched: tmpfiles.d, tmpreaper.conf, cachefilesd.conf, robinhood's configuration; and, for commands
+that ask for access times, the crontabs of the system and of users, the scripts of cron, units of
+systemd, of the system and of users below /home and /root, what Slurm starts around jobs, the
+scripts that those start (one level), and what each of these reads in: EnvironmentFile=, `. FILE`
+(one level). Of scripts, files of the site of at most 1 MiB are read, and of what each user wrote a
+share. Nothing is read or resolved on a network file system, where a dead server would hold the
+check. What is not read is reported; but of a home on a network file system only where its user
+lingers, so that units run there.
 """
 
 from __future__ import annotations
@@ -51,27 +53,46 @@ if TYPE_CHECKING:
     from hosttune.values import Answer
 
 T = TypeVar("T")
-_TMPFILES = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
+_TMPFILES = (
+    "/etc/tmpfiles.d",
+    "/run/tmpfiles.d",
+    "/usr/local/lib/tmpfiles.d",
+    "/usr/lib/tmpfiles.d",
+)
 _CRON = (
-    "/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly", "/etc/cron.yearly",
+    "/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly",
+    "/etc/cron.yearly",
 )  # fmt: skip
 SPOOL = "/var/spool/cron/crontabs"  # of users; only root may look
 _UNITS = (ADMIN, RUNTIME, LOCAL, "/etc/systemd/user")
 _SLURM_FOLDERS = ("/etc/slurm/prolog.d", "/etc/slurm/epilog.d")
 _SLURM = regex(r"(?:task|srun)?(?:prolog|epilog)(?:slurmctld)?|healthcheckprogram")
-_LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run without a session (loginctl(1))
+# a file for each user whose units run without a session (loginctl(1))
+_LINGER = "/var/lib/systemd/linger"
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
 _UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*([^\s@%]*)(%?)", re.MULTILINE)
 _OPEN = regex(r"[$`<~(]|[*?\[][^*?\[/]*/")
 _WILD = regex(r"[*?\[]")
 _MOST_NAMES = 2048  # of a folder whose files are looked at
 LARGEST = 1 << 20  # bytes of a script
-# What is read of the jobs of a user, in characters of their files and of the paths and names that they lead to; of the
-# system's own, which an image's author may have written, as much as no host has.
+# What is read of the jobs of a user, in characters of their files and of the paths and names that
+# they lead to; of the system's own, which an image's author may have written, as much as no host
+# has.
 OF_ONE_USER, OF_ALL_USERS, OF_SYSTEM = 512 << 10, 2 << 20, 8 << 20
 _PER_FILE = 64
 _ELF = b"\x7fELF"
-_DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat", "exfat", "ntfs3", "squashfs", "erofs"}
+_DISKS = LOCAL_TYPES | {
+    "zfs",
+    "overlay",
+    "tmpfs",
+    "rootfs",
+    "reiserfs",
+    "vfat",
+    "exfat",
+    "ntfs3",
+    "squashfs",
+    "erofs",
+}
 
 
 @frozen
@@ -80,7 +101,8 @@ class Hidden(Fact):
 
     path: str  # the file or folder that could not be looked at
     reason: str  # a sentence that names it
-    is_of_user: bool = False  # it is below /home, or only a job of a user leads there: any user may have it so
+    # it is below /home, or only a job of a user leads there: any user may have it so
+    is_of_user: bool = False
 
 
 @frozen
@@ -93,18 +115,32 @@ class Ageing(Fact):
     @classmethod
     def look(cls, reader: Reader, facts: Facts) -> Ageing:
         search = _AgeingSearch(reader, facts)
-        for part in (search.read_settings, search.read_cron, search.read_units, search.read_slurm, search.read_homes):
+        for part in (
+            search.read_settings,
+            search.read_cron,
+            search.read_units,
+            search.read_slurm,
+            search.read_homes,
+        ):
             part()
         return cls(tuple(dict.fromkeys(search.rules)), tuple(search.hidden.values()))
 
 
 def list_places_of_users(reader: Reader) -> Iterator[str]:
-    """The files and folders with which users say what runs for them: crontabs, and units in homes."""
+    """The files and folders with which users say what runs for them: crontabs, and units in
+    homes.
+    """
     yield _LINGER
     names = reader.list(SPOOL)
-    yield from (f"{SPOOL}/{name}" for name in (names if isinstance(names, tuple) else ()) if name != "root")
+    yield from (
+        f"{SPOOL}/{name}" for name in (names if isinstance(names, tuple) else ()) if name != "root"
+    )
     homes = reader.list("/home")
-    yield from (f"/home/{name}/{one}" for name in (homes if isinstance(homes, tuple) else ()) for one in _USER_UNITS)
+    yield from (
+        f"/home/{name}/{one}"
+        for name in (homes if isinstance(homes, tuple) else ())
+        for one in _USER_UNITS
+    )
 
 
 class _AgeingSearch:
@@ -114,9 +150,11 @@ class _AgeingSearch:
         self.reader = reader
         self.ways = Ways(reader, facts)
         self.rules: list[AgeRule] = []
-        self.hidden: dict[str, Hidden] = {}  # the first reason of each path, a job of the system's before one of a user
+        # the first reason of each path, a job of the system's before one of a user
+        self.hidden: dict[str, Hidden] = {}
         self._whose = ""  # the user whose jobs are searched now; empty: the system's own
-        self._seen: set[tuple[str, str, int]] = set()  # a file leads to more where it is read in, and at root's cost
+        # a file leads to more where it is read in, and at root's cost
+        self._seen: set[tuple[str, str, int]] = set()
         self._spent: dict[str, int] = {}  # of each user; empty: the system's own
         self._of_users = 0
         self._listed: dict[str, tuple[str, ...]] = {}
@@ -129,11 +167,18 @@ class _AgeingSearch:
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
         split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
         files = self._ask(_TMPFILES[0], lambda _: drop_ins(self.reader, (*_TMPFILES, *split)))
-        self._add(select((path, parse_tmpfiles(self._content(path))) for path in (() if files is ABSENT else files)))
+        self._add(
+            select(
+                (path, parse_tmpfiles(self._content(path)))
+                for path in (() if files is ABSENT else files)
+            )
+        )
         # Debian's tmpreaper cleans daily as its file says, while its cron script is there.
         if isinstance(self.reader.stat("/etc/cron.daily/tmpreaper"), Stat):
             self._add(parse_tmpreaper(self._content("/etc/tmpreaper.conf"), "/etc/tmpreaper.conf"))
-        self._add(parse_cachefilesd(self._content("/etc/cachefilesd.conf"), "/etc/cachefilesd.conf"))
+        self._add(
+            parse_cachefilesd(self._content("/etc/cachefilesd.conf"), "/etc/cachefilesd.conf")
+        )
         for path in self._paths_in("/etc/robinhood.d"):
             self._add(parse_robinhood(self._content(path), path))
 
@@ -142,9 +187,12 @@ class _AgeingSearch:
         for path in ("/etc/crontab", "/etc/anacrontab", *paths):
             is_table = path.startswith(("/etc/crontab", "/etc/cron.d/"))
             if not path.endswith(("/.placeholder", "/tmpreaper")):
-                kind = "table" if is_table else "anacrontab" if path == "/etc/anacrontab" else "script"
+                kind = (
+                    "table" if is_table else "anacrontab" if path == "/etc/anacrontab" else "script"
+                )
                 self._search(path, self._content(path), kind)
-        # The smallest first, so that a large one of one user does not keep those of others from being read.
+        # The smallest first, so that a large one of one user does not keep those of others from
+        # being read.
         for size, path in sorted((self._size_of(path), path) for path in self._paths_in(SPOOL)):
             self._whose = user = path.rpartition("/")[2]
             if self._may_read(user, size, path):
@@ -153,12 +201,18 @@ class _AgeingSearch:
 
     def _size_of(self, path: str) -> int:
         """0 where it is not known; reading has a limit of its own."""
-        stat = None if self._is_not_of_image(path) or self.ways.way(path)[1] else self.reader.stat(path)
+        stat = (
+            None
+            if self._is_not_of_image(path) or self.ways.way(path)[1]
+            else self.reader.stat(path)
+        )
         return stat.size if isinstance(stat, Stat) else 0
 
     def read_units(self) -> None:
         folders = (PACKAGES,) if isinstance(self.reader.link("/lib"), str) else (PACKAGES, SPLIT)
-        paths = [path for folder in _UNITS for path in self._unit_paths(folder, self._names(folder))]
+        paths = [
+            path for folder in _UNITS for path in self._unit_paths(folder, self._names(folder))
+        ]
         started, beginnings = self._find_timed((*_UNITS, *folders))
         for folder in folders:
             for name in self._names(folder):
@@ -170,8 +224,8 @@ class _AgeingSearch:
                 self._search(path, self._content(path), "unit")
 
     def _find_timed(self, folders: Iterable[str]) -> tuple[set[str], tuple[str, ...]]:
-        """What timers start: the names of services up to `@` or `.service`, and beginnings of names, where a specifier
-        follows.
+        """What timers start: the names of services up to `@` or `.service`, and beginnings of
+        names, where a specifier follows.
         """
         started: set[str] = set()
         beginnings: list[str] = []
@@ -182,8 +236,15 @@ class _AgeingSearch:
                     continue
                 path = f"{folder}/{name}"
                 files = self._paths_in(path) if name.endswith(".d") else [path]
-                named = [one for file in files if self._is_unmasked(file) for one in _UNIT.findall(self._content(file))]
-                started |= {unit.removesuffix(".service") for unit, _ in named} | {stem.partition("@")[0]}
+                named = [
+                    one
+                    for file in files
+                    if self._is_unmasked(file)
+                    for one in _UNIT.findall(self._content(file))
+                ]
+                started |= {unit.removesuffix(".service") for unit, _ in named} | {
+                    stem.partition("@")[0]
+                }
                 beginnings += [unit for unit, specifier in named if specifier]
         return started, tuple(beginnings)
 
@@ -201,7 +262,11 @@ class _AgeingSearch:
         for row in (row for main in SLURM_CONF for row in slurm_rows(main, read_part)):
             for value in (value for key, value in row.values.items() if _SLURM.fullmatch(key)):
                 for program in value.split(","):
-                    path = program if program.startswith("/") else f"{posixpath.dirname(row.path)}/{program}"
+                    path = (
+                        program
+                        if program.startswith("/")
+                        else f"{posixpath.dirname(row.path)}/{program}"
+                    )
                     paths += self._find_matching(path, row.place, "")
         for path in dict.fromkeys(paths):
             self._search(path, self._script(path, path, "", 0))
@@ -209,7 +274,11 @@ class _AgeingSearch:
     def read_homes(self) -> None:
         """Units that users wrote in their home folders."""
         lingering = set(self._names(_LINGER))
-        homes = {} if self.ways.way("/home")[1] else {name: f"/home/{name}" for name in self._names("/home")}
+        homes = (
+            {}
+            if self.ways.way("/home")[1]
+            else {name: f"/home/{name}" for name in self._names("/home")}
+        )
         homes["root"] = "/root"
         for name in sorted(lingering - {*homes}):
             self._whose = name
@@ -233,21 +302,34 @@ class _AgeingSearch:
     def _unit_paths(self, folder: str, names: Iterable[str], user: str = "") -> Iterator[str]:
         for name in names:
             if name.endswith(".service.d"):
-                yield from (path for path in self._paths_in(f"{folder}/{name}", user) if path.endswith(".conf"))
+                yield from (
+                    path
+                    for path in self._paths_in(f"{folder}/{name}", user)
+                    if path.endswith(".conf")
+                )
             elif name.endswith(".service"):
                 yield f"{folder}/{name}"
 
-    def _search(self, path: str, content: str, kind: str = "script", user: str = "", level: int = 0) -> None:
-        """A job (level 0), what it reads in (1), a script that one of these starts (2), or what that reads in (3)."""
+    def _search(
+        self, path: str, content: str, kind: str = "script", user: str = "", level: int = 0
+    ) -> None:
+        """A job (level 0), what it reads in (1), a script that one of these starts (2), or what
+        that reads in (3).
+        """
         rules = tuple(rules_in(content, path, kind))
-        if self._may_read(user, sum(len(f"{one.path}{one.age}{one.source}") for one in rules) if user else 0, path):
+        if self._may_read(
+            user, sum(len(f"{one.path}{one.age}{one.source}") for one in rules) if user else 0, path
+        ):
             self._add(rules)
         home = "/root" if user == "root" else f"/home/{user}" if user else ""
         for number, how, name in files_in(content, kind) if content else ():
             follows = level | 1 if how == "read" else 2
             if follows <= level:
                 continue
-            source, target = f"{path}:{number}", name if how == "name" else _locate(name, path, home)
+            source, target = (
+                f"{path}:{number}",
+                name if how == "name" else _locate(name, path, home),
+            )
             if not self._may_read(user, _PER_FILE + len(target), path):
                 return
             if not target and how == "read":
@@ -264,7 +346,9 @@ class _AgeingSearch:
                 path, is_remote = self.ways.way(rule.path)
                 real = path if is_remote else self.reader.resolve(rule.path)
                 self._real[rule.path] = real if isinstance(real, str) else rule.path
-            self.rules.append(AgeRule(self._real[rule.path], rule.age, rule.source, rule.uses_atime))
+            self.rules.append(
+                AgeRule(self._real[rule.path], rule.age, rule.source, rule.uses_atime)
+            )
 
     def _find_started(self, path: str, how: str, source: str, user: str) -> list[str]:
         """The files that a path of `files_in` means now."""
@@ -276,17 +360,23 @@ class _AgeingSearch:
             return self._paths_in(path, user)
         if how == "word":
             stat = None if self.ways.way(path)[1] else self.reader.stat(path)
-            return [path] if isinstance(stat, Stat) and stat.type == "file" and stat.mode & 0o111 else []
+            return (
+                [path]
+                if isinstance(stat, Stat) and stat.type == "file" and stat.mode & 0o111
+                else []
+            )
         return self._find_matching(path, source, user)
 
     def _may_hold(self, folder: str, name: str) -> bool:
-        """Whether a program may be there. What is none is not looked for: a record would keep each word that a line
-        begins with, those of a key or a list of passwords too.
+        """Whether a program may be there. What is none is not looked for: a record would keep each
+        word that a line begins with, those of a key or a list of passwords too.
         """
         if folder not in self._programs:
             names = () if self._is_remote(folder) else self.reader.list(folder)
             self._programs[folder] = (
-                None if isinstance(names, Unreadable) else frozenset(() if names is ABSENT else names)
+                None
+                if isinstance(names, Unreadable)
+                else frozenset(() if names is ABSENT else names)
             )
         programs = self._programs[folder]
         return programs is None or name in programs
@@ -298,7 +388,10 @@ class _AgeingSearch:
             return [path]
         names = self._names(folder or "/", user)
         if len(names) > _MOST_NAMES:
-            self._hide(folder, f"{folder} ({source}) holds more than {_MOST_NAMES} files, which are not read")
+            self._hide(
+                folder,
+                f"{folder} ({source}) holds more than {_MOST_NAMES} files, which are not read",
+            )
             return []
         try:
             return [f"{folder}/{name}" for name in names if fits_glob(name, pattern)]
@@ -340,7 +433,9 @@ class _AgeingSearch:
         return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
     def _names(self, folder: str, user: str = "") -> tuple[str, ...]:
-        """What is in a folder. It counts each time, because links give one folder any number of paths."""
+        """What is in a folder. It counts each time, because links give one folder any number of
+        paths.
+        """
         cost = 0
         if folder not in self._listed:
             if not self._may_list(folder, user):
@@ -363,7 +458,9 @@ class _AgeingSearch:
         return [f"{folder}/{name}" for name in self._names(folder, user)]
 
     def _may_read(self, user: str, cost: int, path: str) -> bool:
-        """Whether so much more is read of a user's jobs, or of the system's own; else the file is hidden."""
+        """Whether so much more is read of a user's jobs, or of the system's own; else the file is
+        hidden.
+        """
         left = (OF_ONE_USER if user else OF_SYSTEM) - self._spent.get(user, 0)
         whose = f"the jobs of {user}" if user and cost > left else "all jobs"
         if cost <= left and (not user or self._of_users + cost <= OF_ALL_USERS):
@@ -374,8 +471,9 @@ class _AgeingSearch:
         return False
 
     def _script(self, path: str, source: str, user: str, level: int) -> str:
-        """The text of a script; empty for what is none, and for one that was read already for this user and level: what
-        a user names first is still to be read for the system, and where it is read in it leads to more.
+        """The text of a script; empty for what is none, and for one that was read already for this
+        user and level: what a user names first is still to be read for the system, and where it is
+        read in it leads to more.
         """
         key = (path, user, level)
         if key in self._seen or self._is_not_of_image(path):
@@ -385,7 +483,9 @@ class _AgeingSearch:
             return ""
         real = self.reader.resolve(path)
         place = real if isinstance(real, str) else path
-        stat = self._ask(path, self.reader.stat) if place == path or may_be_script(place) else ABSENT
+        stat = (
+            self._ask(path, self.reader.stat) if place == path or may_be_script(place) else ABSENT
+        )
         if stat is ABSENT or stat.type != "file":
             return ""
         mount, is_large, reason = mount_of(self.ways.mounts, place), stat.size > LARGEST, ""
@@ -399,11 +499,15 @@ class _AgeingSearch:
             reason = "is larger than 1 MiB"
         if reason:
             self._hide(path, f"{path} ({source}) {reason}, and is not read")
-        content = self._content(path) if not reason and self._may_read(user, stat.size, path) else ""
+        content = (
+            self._content(path) if not reason and self._may_read(user, stat.size, path) else ""
+        )
         return "" if "\0" in content[:4096] else content
 
     def _is_compiled(self, path: str) -> bool:
-        """Whether a file begins as compiled programs do (elf(5)), so it is no script; no more of it is read."""
+        """Whether a file begins as compiled programs do (elf(5)), so it is no script; no more of it
+        is read.
+        """
         start = self.reader.query(("head", "--bytes=4", path))
         return isinstance(start, Completed) and start.stdout == _ELF
 
@@ -412,7 +516,13 @@ def _locate(name: str, path: str, home: str) -> str:
     """Where a path of `files_in` leads for the file at `path`; empty where that is not known."""
     if name.startswith(HOME) and not home:
         return ""
-    whole = name.replace(OWN_FOLDER, posixpath.dirname(path), 1) if name.startswith(OWN_FOLDER) else name
+    whole = (
+        name.replace(OWN_FOLDER, posixpath.dirname(path), 1)
+        if name.startswith(OWN_FOLDER)
+        else name
+    )
     whole = whole.replace(HOME, home, 1)
-    is_known = whole.startswith("/") and whole != "/" and not _OPEN.search(whole) and len(whole) < PATH_MAX
+    is_known = (
+        whole.startswith("/") and whole != "/" and not _OPEN.search(whole) and len(whole) < PATH_MAX
+    )
     return posixpath.normpath(whole) if is_known else ""

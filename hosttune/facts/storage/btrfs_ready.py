@@ -1,7 +1,9 @@
-"""Whether a boot finds a btrfs on several disks complete. udev calls its devices not ready until all of them are there.
+"""Whether a boot finds a btrfs on several disks complete. udev calls its devices not ready until
+all of them are there.
 
-Sources: systemd, rules.d/64-btrfs.rules (ID_BTRFS_READY, SYSTEMD_READY) and https://github.com/systemd/systemd/issues/36886
-(the option `degraded` does not help); the database of udev below /run/udev/data (systemd, src/libsystemd/sd-device);
+Sources: systemd, rules.d/64-btrfs.rules (ID_BTRFS_READY, SYSTEMD_READY) and
+https://github.com/systemd/systemd/issues/36886 (the option `degraded` does not help); the database
+of udev below /run/udev/data (systemd, src/libsystemd/sd-device);
 /sys/fs/btrfs/UUID/devinfo/N/missing (fs/btrfs/sysfs.c).
 """
 
@@ -27,8 +29,12 @@ if TYPE_CHECKING:
 _NOT_READY = "E:ID_BTRFS_READY=0"
 
 
-def find_incomplete(facts: Facts, sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]) -> SourceFault | None:
-    """What is wrong with a line whose btrfs lacks a disk; None for nothing, or where that is not known."""
+def find_incomplete(
+    facts: Facts, sources: Sources, entry: FstabEntry, mounts: Iterable[Mount]
+) -> SourceFault | None:
+    """What is wrong with a line whose btrfs lacks a disk; None for nothing, or where that is not
+    known.
+    """
     found = sources.find(entry.source) or ()
     held = [one for name in found if (one := sources.holds(name))]
     if not held or any(one.fstype != "btrfs" for one in held):
@@ -40,18 +46,28 @@ def find_incomplete(facts: Facts, sources: Sources, entry: FstabEntry, mounts: I
         return None
     which = f" ({lacking})" if lacking else ""
     still = ", whatever `degraded` says" if "degraded" in entry.options else ""
-    what = f"names {entry.source}, a btrfs of which a disk is missing{which}: udev calls it not ready{still}"
+    what = (
+        f"names {entry.source}, a btrfs of which a disk is missing{which}: udev calls it not "
+        f"ready{still}"
+    )
     todo = (
-        f"attach the disk, or mount it by hand: sudo mount -o degraded {quote(entry.source)} {quote(entry.target)}\n"
-        f"put another disk in its place: sudo btrfs replace start DEVID /dev/NEW {quote(entry.target)}\n"
-        f"or take it out, which needs room on the others: sudo btrfs device remove missing {quote(entry.target)}"
+        f"attach the disk, or mount it by hand: sudo mount -o degraded {quote(entry.source)} "
+        f"{quote(entry.target)}\n"
+        "put another disk in its place: sudo btrfs replace start DEVID /dev/NEW "
+        f"{quote(entry.target)}\n"
+        "or take it out, which needs room on the others: sudo btrfs device remove missing "
+        f"{quote(entry.target)}"
     )
     return SourceFault(SourceKind.MISSING, what, todo)
 
 
 def _is_degraded_at_boot(facts: Facts) -> bool:
     words = attempt(lambda: facts.kernel.command_line)
-    flags = [word for word in words if word.startswith("rootflags=")] if isinstance(words, tuple) else []
+    flags = (
+        [word for word in words if word.startswith("rootflags=")]
+        if isinstance(words, tuple)
+        else []
+    )
     return any("degraded" in word.partition("=")[2].split(",") for word in flags)
 
 
@@ -67,7 +83,9 @@ def _missing_disks(facts: Facts) -> Mapping[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in known if isinstance(known, tuple) else ():
         words = get_raw(one, "erring") if one.fstype == "btrfs" else ()
-        found[one.target] = [word for word in words if word.endswith(MISSING)] if isinstance(words, tuple) else []
+        found[one.target] = (
+            [word for word in words if word.endswith(MISSING)] if isinstance(words, tuple) else []
+        )
     return found
 
 
@@ -75,5 +93,9 @@ def _is_waiting(facts: Facts, name: str) -> bool:
     """Whether udev waits for other disks of the btrfs that this device is a part of."""
     disk = facts.disks.by_name.get(name)
     number = get_raw(disk, "device") if disk else ""
-    rows = attempt(read_text, facts.reader, f"/run/udev/data/b{number}") if isinstance(number, str) and number else ""
+    rows = (
+        attempt(read_text, facts.reader, f"/run/udev/data/b{number}")
+        if isinstance(number, str) and number
+        else ""
+    )
     return isinstance(rows, str) and _NOT_READY in rows.splitlines()

@@ -1,4 +1,6 @@
-"""/etc/crypttab: the encrypted devices that a boot opens (crypttab(5), of systemd and of Debian's cryptsetup)."""
+"""/etc/crypttab: the encrypted devices that a boot opens (crypttab(5), of systemd and of Debian's
+cryptsetup).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class CryptLine:
     line: int  # from 1
     name: str  # below /dev/mapper
     source: str
-    key: str  # an absolute path of a file; empty for none, for a device and for what a program makes
+    # an absolute path of a file; empty for none, for a device and for what a program makes
+    key: str
     options: tuple[str, ...]
     argument: str = ""  # the third field as it is: what keyscript= is started with
 
@@ -64,9 +67,17 @@ def parse_crypttab(content: str) -> tuple[CryptLine, ...]:
         options = tuple(filter(None, fields[3].split(","))) if len(fields) > 3 else ()
         key = fields[2] if len(fields) > 2 and fields[2] not in _NO_KEY else ""
         is_made = any(one.startswith("keyscript=") for one in options)
-        is_file = key.startswith("/") and ":" not in key and not key.startswith(("/dev/", "/run/", "/proc/", "/sys/"))
+        is_file = (
+            key.startswith("/")
+            and ":" not in key
+            and not key.startswith(("/dev/", "/run/", "/proc/", "/sys/"))
+        )
         key = key if is_file and not is_made else ""
-        found.append(CryptLine(number, fields[0], fields[1], key, options, fields[2] if len(fields) > 2 else ""))
+        found.append(
+            CryptLine(
+                number, fields[0], fields[1], key, options, fields[2] if len(fields) > 2 else ""
+            )
+        )
         if len(found) >= _MOST:
             break
     return tuple(found)

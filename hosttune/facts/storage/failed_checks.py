@@ -1,7 +1,9 @@
-"""Checks of file systems that failed in this boot: what they did not repair by themselves waits for a person.
+"""Checks of file systems that failed in this boot: what they did not repair by themselves waits for
+a person.
 
-systemd mounts nothing whose systemd-fsck@.service failed, also with nofail (systemd-fsck@.service(8);
-https://github.com/systemd/systemd/issues/20237). mount(8) asks for no check, and mounts it all the same.
+systemd mounts nothing whose systemd-fsck@.service failed, also with nofail
+(systemd-fsck@.service(8); https://github.com/systemd/systemd/issues/20237). mount(8) asks for no
+check, and mounts it all the same.
 """
 
 from __future__ import annotations
@@ -22,11 +24,18 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab import FstabEntry
 
 _E2FSCK = "copy what is needed elsewhere first, then repair it: sudo e2fsck -f {}"
-_REPAIRS = {"ext2": _E2FSCK, "ext3": _E2FSCK, "ext4": _E2FSCK, "vfat": "repair it: sudo fsck.vfat {}"}
+_REPAIRS = {
+    "ext2": _E2FSCK,
+    "ext3": _E2FSCK,
+    "ext4": _E2FSCK,
+    "vfat": "repair it: sudo fsck.vfat {}",
+}
 
 
 def find_failed_check(facts: Facts, entry: FstabEntry) -> tuple[str, str]:
-    """`names /dev/sdb1, whose check failed in this boot`, and what to do before it is mounted; both empty for none."""
+    """`names /dev/sdb1, whose check failed in this boot`, and what to do before it is mounted; both
+    empty for none.
+    """
     found = sources_of(facts).find(entry.source)
     failed = attempt(failed_by_itself, facts.reader) if found else {}
     name = f"systemd-fsck@{unit_name(device_path(plain_source(entry.source)), 'service')}"
@@ -38,4 +47,7 @@ def find_failed_check(facts: Facts, entry: FstabEntry) -> tuple[str, str]:
         f"see what the check found: sudo journalctl -b -u {quote(name)}",
         _REPAIRS.get(held.fstype if held else "", "").format(quote(path)),
     )
-    return f"names {path}, whose check failed in this boot, so that systemd did not mount it", join_steps(steps)
+    return (
+        f"names {path}, whose check failed in this boot, so that systemd did not mount it",
+        join_steps(steps),
+    )

@@ -1,7 +1,8 @@
-"""What block devices hold, mounted or not: file systems, swap, RAID and LVM members, with the tags that fstab names.
+"""What block devices hold, mounted or not: file systems, swap, RAID and LVM members, with the tags
+that fstab names.
 
-udev keeps what it probed (`lsblk` prints it, for every user). Where no udev runs, blkid(8) probes the devices itself,
-which needs root.
+udev keeps what it probed (`lsblk` prints it, for every user). Where no udev runs, blkid(8) probes
+the devices itself, which needs root.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _BLKID_COLUMNS = ("TYPE", "LABEL", "UUID", "PARTLABEL", "PARTUUID")
 _KINDS = {"zfs_member": "ZFS", "LVM2_member": "LVM", "linux_raid_member": "RAID"}
 # What is a part of something else, and nothing to mount.
 MEMBERS = frozenset({
-    "linux_raid_member", "LVM2_member", "crypto_LUKS", "zfs_member", "bcache", "ceph_bluestore", "drbd",
-    "isw_raid_member", "ddf_raid_member", "VMFS_volume_member", "mpath_member",
+    "linux_raid_member", "LVM2_member", "crypto_LUKS", "zfs_member", "bcache", "ceph_bluestore",
+    "drbd", "isw_raid_member", "ddf_raid_member", "VMFS_volume_member", "mpath_member",
 })  # fmt: skip
 
 
@@ -52,15 +53,22 @@ class Filesystem(Fact):
 
     @property
     def is_member(self) -> bool:
-        """Whether it is a part of a RAID, a volume group, an encrypted device ..., and cannot be mounted itself."""
+        """Whether it is a part of a RAID, a volume group, an encrypted device ..., and cannot be
+        mounted itself.
+        """
         return self.fstype in MEMBERS
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """What fstab may call it: `UUID=...`, `LABEL=...`, `PARTUUID=...`, `PARTLABEL=...`, its path."""
+        """What fstab may call it: `UUID=...`, `LABEL=...`, `PARTUUID=...`, `PARTLABEL=...`, its
+        path.
+        """
         named = (
-            ("UUID", self.uuid), ("LABEL", self.label), ("PARTUUID", self.part_uuid), ("PARTLABEL", self.part_label)
-        )  # fmt: skip
+            ("UUID", self.uuid),
+            ("LABEL", self.label),
+            ("PARTUUID", self.part_uuid),
+            ("PARTLABEL", self.part_label),
+        )
         return (*(f"{key}={value}" for key, value in named if value), self.path)
 
 
@@ -76,7 +84,8 @@ class IdleGroup(Fact):
     kind: str  # ZFS | LVM | RAID
     name: str  # of the pool or array; empty of LVM, which tells its name to root alone
     paths: tuple[str, ...]  # the devices of one group, array or pool
-    required: tuple[str, ...] = ()  # of ZFS: folders that no boot can do without (zfs-mount-generator(8))
+    # of ZFS: folders that no boot can do without (zfs-mount-generator(8))
+    required: tuple[str, ...] = ()
 
 
 @frozen
@@ -99,7 +108,9 @@ class Filesystems(Subject):
     @property
     @keep_last
     def by_tag(self) -> Mapping[str, Filesystem]:
-        """`UUID=...` and the other tags, and paths -> what is on the device; a tag of two devices names neither."""
+        """`UUID=...` and the other tags, and paths -> what is on the device; a tag of two devices
+        names neither.
+        """
         found: dict[str, list[Filesystem]] = {}
         for one in self.all:
             for tag in one.tags:
@@ -108,7 +119,9 @@ class Filesystems(Subject):
 
 
 def _escape_breaks(word: str) -> str:
-    r"""Control characters as lsblk prints them in its lists, `\x0a`: a label must not write lines of its own."""
+    r"""Control characters as lsblk prints them in its lists, `\x0a`: a label must not write lines
+    of its own.
+    """
     return "".join(f"\\x{ord(one):02x}" if ord(one) < 0x20 else one for one in word)
 
 
@@ -131,7 +144,9 @@ def parse_lsblk(answer: str) -> tuple[Filesystem, ...]:
 
 
 def parse_blkid(answer: str) -> tuple[Filesystem, ...]:
-    r"""Blocks of KEY=value lines, as `blkid -o export` prints them; bytes that a shell would take are behind `\`."""
+    r"""Blocks of KEY=value lines, as `blkid -o export` prints them; bytes that a shell would take
+    are behind `\`.
+    """
     found = []
     for block in answer.split("\n\n"):
         pairs = dict(_split_pair(line) for line in block.splitlines() if "=" in line)
@@ -145,14 +160,17 @@ def parse_blkid(answer: str) -> tuple[Filesystem, ...]:
 def _split_pair(line: str) -> tuple[str, str]:
     key, _, value = line.partition("=")
     characters = iter(value)
-    return key, "".join(next(characters, "") if character == "\\" else character for character in characters)
+    return key, "".join(
+        next(characters, "") if character == "\\" else character for character in characters
+    )
 
 
 def _find_idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
-    """A part is idle that holds nothing up: no device is made of it, and the kernel has no pool of its name. A disk of
-    LVM may be a volume group's free room, so it counts only where no volume of LVM is there at all. A disk that was
-    taken out of an array that runs has its mark still. What users attach neither counts nor hides anything: an import
-    of their pool would mount what they like.
+    """A part is idle that holds nothing up: no device is made of it, and the kernel has no pool of
+    its name. A disk of LVM may be a volume group's free room, so it counts only where no volume of
+    LVM is there at all. A disk that was taken out of an array that runs has its mark still. What
+    users attach neither counts nor hides anything: an import of their pool would mount what they
+    like.
     """
     disks, attached = facts.disks.all, facts.disks.attached
     made = [(disk, _made_of(disk)) for disk in disks]
@@ -164,7 +182,11 @@ def _find_idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
     up |= {mount.source.partition("/")[0] for mount in facts.mounts.all if mount.fstype == "zfs"}
     found: dict[tuple[str, str], list[str]] = {}
     all_parts = facts.filesystems.all
-    arrays = {one.uuid for one in all_parts if _KINDS.get(one.fstype) == "RAID" and names.get(one.path) in used} - {""}
+    arrays = {
+        one.uuid
+        for one in all_parts
+        if _KINDS.get(one.fstype) == "RAID" and names.get(one.path) in used
+    } - {""}
     for one in all_parts:
         kind = _KINDS.get(one.fstype, "")
         is_up = (
@@ -183,13 +205,18 @@ def _find_idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
 
 
 def _required_of(reader: Reader, pool: str) -> tuple[str, ...]:
-    """The mount points of a pool that local-fs.target requires, the first of many: of /etc/zfs/zfs-list.cache, of which
-    zfs-mount-generator(8) makes units (20 columns: name, mountpoint, canmount ... required-by, wanted-by, nofail,
-    ignore). Only `nofail=off` requires one; `-`, the default, wants it, and units of one's own replace the target.
+    """The mount points of a pool that local-fs.target requires, the first of many: of
+    /etc/zfs/zfs-list.cache, of which zfs-mount-generator(8) makes units (20 columns: name,
+    mountpoint, canmount ... required-by, wanted-by, nofail, ignore). Only `nofail=off` requires
+    one; `-`, the default, wants it, and units of one's own replace the target.
     """
     content = hint(reader, f"{_ZFS_CACHE}/{pool}") if _POOL.fullmatch(pool) else ""
     rows = (row.split("\t") for row in content.splitlines())
-    asked = (row for row in rows if len(row) == 20 and row[2] == "on" and row[18] == "off" and row[19] != "on")
+    asked = (
+        row
+        for row in rows
+        if len(row) == 20 and row[2] == "on" and row[18] == "off" and row[19] != "on"
+    )
     found = (row[1] for row in asked if row[16] == row[17] == "-")
     return tuple(islice((one for one in found if one.startswith("/")), _MOST_REQUIRED))
 

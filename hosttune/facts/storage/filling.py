@@ -1,4 +1,6 @@
-"""What is in /tmp. Counting it walks the disk, so this is asked last: only where the count decides or is shown."""
+"""What is in /tmp. Counting it walks the disk, so this is asked last: only where the count decides
+or is shown.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,22 @@ from hosttune.host.door import Usage
 
 @frozen
 class Filling(Subject):
-    """Of a file system mounted at /tmp what is used of it; of a folder of a larger one what was counted."""
+    """Of a file system mounted at /tmp what is used of it; of a folder of a larger one what was
+    counted.
+    """
 
     @fact
     def used_bytes(self) -> int:
         """Of /tmp, as far as it was counted."""
-        return self.facts.tmp.disk_used_bytes if self.facts.tmp.is_mount else self._counted.size_bytes
+        return (
+            self.facts.tmp.disk_used_bytes if self.facts.tmp.is_mount else self._counted.size_bytes
+        )
 
     @fact
     def entries(self) -> int:
-        """Files and folders counted on the disk; 0 where the space of the mount was asked instead."""
+        """Files and folders counted on the disk; 0 where the space of the mount was asked
+        instead.
+        """
         return self._counted.entries
 
     @fact

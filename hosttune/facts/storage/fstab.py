@@ -1,7 +1,8 @@
-"""/etc/fstab as both of its readers agree on it (fstab(5)); what they do not agree on is a problem, not an entry.
+"""/etc/fstab as both of its readers agree on it (fstab(5)); what they do not agree on is a problem,
+not an entry.
 
-The byte model is `fstab_lines.py`, the edits `resources/storage/fstab_document.py`; here is what rules and comparisons
-look at.
+The byte model is `fstab_lines.py`, the edits `resources/storage/fstab_document.py`; here is what
+rules and comparisons look at.
 """
 
 from __future__ import annotations
@@ -85,18 +86,22 @@ class Misread(Fact):
 
 @frozen
 class Fstab(Fact):
-    """The entries in file order. `problems` are sentences about the file and about lines that a boot may misread."""
+    """The entries in file order. `problems` are sentences about the file and about lines that a
+    boot may misread.
+    """
 
     entries: tuple[FstabEntry, ...]  # the lines that mount something or are swap, in their order
     problems: tuple[str, ...] = ()  # what is wrong with the file as a whole, a sentence each
     manager: str = ""  # the comment in which a tool says that it manages the whole file
-    misread: tuple[Misread, ...] = ()  # lines that one of the programs that read fstab takes for something else
+    # lines that one of the programs that read fstab takes for something else
+    misread: tuple[Misread, ...] = ()
     refusal: str = ""  # why hosttune edits nothing in this file, as a sentence; empty: it may
     way_out: str = ""  # what to do about that; empty where nothing is
     lines: int = 0  # of the file, all of them
     exists: bool = True  # whether the file is there
     separator: str = " "  # what is between the fields of a new line, in this file's style
-    untried_by: tuple[str, ...] = ()  # programs that cannot try an edit of it here, each with the reason
+    # programs that cannot try an edit of it here, each with the reason
+    untried_by: tuple[str, ...] = ()
 
     @classmethod
     def look(cls, reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG003 - as of all subjects
@@ -108,12 +113,19 @@ class Fstab(Fact):
         document = parse(data)
         problem = document.problems[0] if document.problems else None
         of_users = _mounts_of_users(reader)
-        entries = [entry_of(document, line, _resolve_target(line, reader, of_users)) for line in document.entries]
+        entries = [
+            entry_of(document, line, _resolve_target(line, reader, of_users))
+            for line in document.entries
+        ]
         return cls(
             tuple(_drop_doubles(entries)),
             tuple(_list_problems(document)),
             document.manager.comment if document.manager else "",
-            tuple(_make_misread(document, line) for line in document.lines if line.kind is LineKind.BROKEN),
+            tuple(
+                _make_misread(document, line)
+                for line in document.lines
+                if line.kind is LineKind.BROKEN
+            ),
             str(problem or ""),
             problem.hint if problem else "",
             len(document.lines),
@@ -146,11 +158,15 @@ class Fstab(Fact):
     def at_boot(self) -> tuple[FstabEntry, ...]:
         """What a boot mounts, or makes an automount for (systemd.mount(5): also with noauto)."""
         wanted = (one for one in self.entries if one.target.startswith("/") and not one.is_swap)
-        return tuple(one for one in wanted if is_automount(one.options) or not is_on_demand(one.options))
+        return tuple(
+            one for one in wanted if is_automount(one.options) or not is_on_demand(one.options)
+        )
 
 
 def read_file(reader: Reader) -> Answer[bytes]:
-    """Its bytes, Unreadable where they are more than any fstab has: each line costs up to a millisecond."""
+    """Its bytes, Unreadable where they are more than any fstab has: each line costs up to a
+    millisecond.
+    """
     data = reader.read(PATH)
     return Unreadable(excess) if isinstance(data, bytes) and (excess := excess_of(data)) else data
 
@@ -167,14 +183,18 @@ def _make_misread(document: FstabText, line: FstabLine) -> Misread:
 
 
 def _mounts_of_users(reader: Reader) -> frozenset[str]:
-    """Where users mounted FUSE file systems: fusermount3(1) lets them do that at each folder that they own."""
+    """Where users mounted FUSE file systems: fusermount3(1) lets them do that at each folder that
+    they own.
+    """
     table = ABSENT if reader.persistent_only else reader.read("/proc/self/mountinfo")
     lines = parse_mounts(table) if isinstance(table, bytes) else ()
     return frozenset(one.target for one in lines if one.fuse_user > 0)
 
 
 def _resolve_target(line: FstabLine, reader: Reader, of_users: frozenset[str]) -> str:
-    """Where the target of a line leads, symbolic links resolved; empty where that is not to be asked."""
+    """Where the target of a line leads, symbolic links resolved; empty where that is not to be
+    asked.
+    """
     fields = line.fields
     if fields is None or not fields.target.startswith(b"/") or not line.target:
         return ""
@@ -189,7 +209,9 @@ def _resolve_target(line: FstabLine, reader: Reader, of_users: frozenset[str]) -
 
 
 def entry_of(document: FstabText, line: FstabLine, path: str = "") -> FstabEntry:
-    """The entry of a line that is one; `path` is its target with symbolic links resolved, where that is known."""
+    """The entry of a line that is one; `path` is its target with symbolic links resolved, where
+    that is known.
+    """
     fields = line.fields
     assert fields is not None  # noqa: S101 - what Kind.ENTRY means
     problem = line_problem(document, line)
@@ -221,12 +243,19 @@ def _drop_doubles(entries: list[FstabEntry]) -> list[FstabEntry]:
             places.setdefault(entry.path, {}).setdefault(entry.target, entry)
     found = []
     for entry in entries:
-        others = [other for target, other in places.get(entry.path, {}).items() if target != entry.target]
+        others = [
+            other for target, other in places.get(entry.path, {}).items() if target != entry.target
+        ]
         if others and not entry.refusal and not entry.is_swap:
             other = others[0]
-            detail = f"{entry.target} and {other.target} (line {other.line}) are one folder, by a symbolic link"
+            detail = (
+                f"{entry.target} and {other.target} (line {other.line}) are one folder, by a "
+                "symbolic link"
+            )
             where = Where(PATH, entry.line)
-            entry = replace(entry, refusal=f"{where}: {detail}", way_out="leave one line for each folder")  # noqa: PLW2901
+            entry = replace(  # noqa: PLW2901
+                entry, refusal=f"{where}: {detail}", way_out="leave one line for each folder"
+            )
         found.append(entry)
     return found
 

@@ -1,7 +1,8 @@
 """The model of an fstab: any bytes become lines, and the lines are the same bytes again. Pure.
 
-Nothing is normalised. Each line knows its own ending and how both readers (`fstab_readers`) take it; what forbids an
-edit is reported with the line and the way out. `resources/storage/fstab_document.py` makes the edits.
+Nothing is normalised. Each line knows its own ending and how both readers (`fstab_readers`) take
+it; what forbids an edit is reported with the line and the way out.
+`resources/storage/fstab_document.py` makes the edits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hosttune.errors import Refused, Where
-from hosttune.facts.storage.fstab_options import Shown, decode, hide_secrets, masked_line, split_items
+from hosttune.facts.storage.fstab_options import (
+    Shown,
+    decode,
+    hide_secrets,
+    masked_line,
+    split_items,
+)
 from hosttune.facts.storage.fstab_readers import (
     BLANKS,
     GETMNTENT_LIMIT,
@@ -36,8 +43,13 @@ LARGEST_FILE = 1 << 20  # bytes; no fstab of people is near it
 MOST_LINES = 10_000
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _TOOLS = rb"ansible|puppet|chef|salt|cfengine|terraform|cobbler|juju|landscape"
-_MANAGED = (  # compiled only where a comment may say it: that takes longer than all the rest of a usual file
-    rb"(ansible)[_ ]managed|managed by (" + _TOOLS + rb")|(" + _TOOLS + rb")\b.{0,200}(?:do not|don't) edit|"
+# compiled only where a comment may say it: that takes longer than all the rest of a usual file
+_MANAGED = (
+    rb"(ansible)[_ ]managed|managed by ("
+    + _TOOLS
+    + rb")|("
+    + _TOOLS
+    + rb")\b.{0,200}(?:do not|don't) edit|"
     rb"this file is (?:managed|controlled) by[ ]*([\w.-]*)"
 )
 _BLOCKS = (  # an owner that rewrites what is between two comments
@@ -68,7 +80,8 @@ class FstabLine(NamedTuple):
     kind: LineKind
     libmount: Fields | None
     getmntent: Fields | None
-    target: str = ""  # decoded, without doubled slashes and dots; empty for swap and for what is no entry
+    # decoded, without doubled slashes and dots; empty for swap and for what is no entry
+    target: str = ""
     owner: str = ""  # who rewrites this line: cloud-init, Vagrant ...
 
     @property
@@ -83,8 +96,11 @@ class FstabLine(NamedTuple):
 
     @property
     def options(self) -> str:
-        """The options as they stand in the line, not decoded; empty where there is no fourth field."""
-        if self.libmount is self.getmntent and self.libmount:  # as `_read_lines` has it: nothing in it is escaped
+        """The options as they stand in the line, not decoded; empty where there is no fourth
+        field.
+        """
+        # as `_read_lines` has it: nothing in it is escaped
+        if self.libmount is self.getmntent and self.libmount:
             return decode(self.libmount.options)
         span = options_span(self.text)
         return decode(self.text[slice(*span)]) if span else ""
@@ -124,7 +140,10 @@ class FstabText:
     problems: tuple[Problem, ...] = ()
     manager: FstabManager | None = None
     path: str = PATH
-    index: Mapping[str, Sequence[FstabLine]] = field(default_factory=dict, repr=False, compare=False)  # by target
+    # by target
+    index: Mapping[str, Sequence[FstabLine]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def __bytes__(self) -> bytes:
         return b"".join(line.text + line.ending for line in self.lines)
@@ -142,7 +161,11 @@ class FstabText:
 
     def hide(self, line: int, text: str) -> Shown:
         """A sentence about a line without its passwords; line 0 is the file."""
-        return hide_secrets(self.lines[line - 1].text, text) if 0 < line <= len(self.lines) else masked_line(text)
+        return (
+            hide_secrets(self.lines[line - 1].text, text)
+            if 0 < line <= len(self.lines)
+            else masked_line(text)
+        )
 
 
 def describe_place(line: int, file: str) -> str:
@@ -151,7 +174,9 @@ def describe_place(line: int, file: str) -> str:
 
 
 def clean_path(path: str) -> str:
-    """An absolute path without doubled slashes, `.`, `..` and a slash at the end; others (`none`) as they are."""
+    """An absolute path without doubled slashes, `.`, `..` and a slash at the end; others (`none`)
+    as they are.
+    """
     if not path.startswith("/") or not _UNCLEAN.search(path):
         return path
     parts: list[str] = []
@@ -171,17 +196,23 @@ def excess_of(data: bytes) -> str:
 
 
 def parse(data: bytes, path: str = PATH) -> FstabText:
-    """Parse any bytes; never fails. What is wrong is in the lines and in `problems`. `path` is for messages."""
+    """Parse any bytes; never fails. What is wrong is in the lines and in `problems`. `path` is for
+    messages.
+    """
     lines = tuple(_read_lines(data))
     index: dict[str, list[FstabLine]] = {}
     for line in lines:
         if line.target:
             index.setdefault(line.target, []).append(line)
-    return FstabText(data, lines, _find_problems(data, path), _find_manager(data, lines), path, index)
+    return FstabText(
+        data, lines, _find_problems(data, path), _find_manager(data, lines), path, index
+    )
 
 
 def _read_lines(data: bytes) -> list[FstabLine]:
-    """The lines, read quickly where both readers cannot but agree: files may have many thousand of them."""
+    """The lines, read quickly where both readers cannot but agree: files may have many thousand of
+    them.
+    """
     lines: list[FstabLine] = []
     block = ""
     last = data[data.rfind(b"\n") + 1 :]
@@ -189,12 +220,26 @@ def _read_lines(data: bytes) -> list[FstabLine]:
         text, source, target, fstype, options, freq, passno, cr, rest = row
         is_plain = source and (freq or not cr) and fstype != b"autofs" and b",=" not in options
         if is_plain and not block and len(text) < GETMNTENT_LIMIT and b"comment=" not in options:
-            fields = _new(Fields, (source, target, fstype, options, int(freq or 0), int(passno or 0)))
+            fields = _new(
+                Fields, (source, target, fstype, options, int(freq or 0), int(passno or 0))
+            )
             path = "" if fstype == b"swap" else decode(target)
             if b"//" in target or b"/." in target or target[-1:] == b"/":
                 path = clean_path(path)
             lines.append(
-                _new(FstabLine, (number, text, b"\r\n" if cr else b"\n", LineKind.ENTRY, fields, fields, path, ""))
+                _new(
+                    FstabLine,
+                    (
+                        number,
+                        text,
+                        b"\r\n" if cr else b"\n",
+                        LineKind.ENTRY,
+                        fields,
+                        fields,
+                        path,
+                        "",
+                    ),
+                )
             )
             continue
         text = text + cr if source else rest
@@ -202,7 +247,9 @@ def _read_lines(data: bytes) -> list[FstabLine]:
         if text[-1:] == b"\r":
             text, ending = text[:-1], b"\r\n"
         if text[:1] == b"#":
-            lines.append(_new(FstabLine, (number, text, ending, LineKind.COMMENT, None, None, "", "")))
+            lines.append(
+                _new(FstabLine, (number, text, ending, LineKind.COMMENT, None, None, "", ""))
+            )
             if text.startswith(_BOUNDS):
                 block = next((owner for begin, _, owner in _BLOCKS if text.startswith(begin)), "")
         else:
@@ -220,7 +267,9 @@ def split_lines(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def read_line(number: int, text: bytes, ending: bytes, block: str = "") -> FstabLine:
-    """One line, as both readers take it; it depends on no other but by `block`, the owner of the lines around it."""
+    """One line, as both readers take it; it depends on no other but by `block`, the owner of the
+    lines around it.
+    """
     has_cr = ending == b"\r\n"
     if text[:1] in b"#\r \t" and is_comment(text.rstrip(b"\r")):
         # to getmntent a blank line with CR is an entry, of nothing
@@ -231,7 +280,11 @@ def read_line(number: int, text: bytes, ending: bytes, block: str = "") -> Fstab
     libmount = read_libmount(text)
     getmntent = read_getmntent(text + b"\r" if has_cr else text, is_ended=ending != b"")
     owner = block
-    if b"comment=cloudconfig" in text and libmount and b"comment=cloudconfig" in libmount.options.split(b","):
+    if (
+        b"comment=cloudconfig" in text
+        and libmount
+        and b"comment=cloudconfig" in libmount.options.split(b",")
+    ):
         owner = "cloud-init"
     kind = LineKind.ENTRY if libmount is not None and libmount == getmntent else LineKind.BROKEN
     seen = libmount or getmntent
@@ -244,12 +297,16 @@ def _find_manager(data: bytes, lines: tuple[FstabLine, ...]) -> FstabManager | N
     if not any(word in small for word in (b"managed", b"controlled", b"edit")):
         return None
     for line in lines:
-        match = re.search(_MANAGED, line.text, re.IGNORECASE) if line.kind is LineKind.COMMENT else None
+        match = (
+            re.search(_MANAGED, line.text, re.IGNORECASE) if line.kind is LineKind.COMMENT else None
+        )
         if match:
             name = next((group for group in match.groups() if group), b"")
             known = name.capitalize() if re.fullmatch(_TOOLS, name, re.IGNORECASE) else name
             return FstabManager(
-                line.number, decode(known) or "another tool", masked_line(decode(line.text.strip(b"# \t\r")))
+                line.number,
+                decode(known) or "another tool",
+                masked_line(decode(line.text.strip(b"# \t\r"))),
             )
     return None
 
@@ -283,11 +340,15 @@ def line_problem(document: FstabText, line: FstabLine) -> Problem | None:
     if document.problems:
         return document.problems[0]
     if len(line.text) > LONGEST_LINE:
-        return document.problem(line.number, f"the line is longer than {LONGEST_LINE} bytes", "shorten it")
+        return document.problem(
+            line.number, f"the line is longer than {LONGEST_LINE} bytes", "shorten it"
+        )
     if line.kind is LineKind.BROKEN:
         from hosttune.facts.storage.fstab_reasons import explain_disagreement
 
-        message, hint = explain_disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
+        message, hint = explain_disagreement(
+            line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n"
+        )
         return document.problem(line.number, message, hint)
     same = document.index.get(line.target, ())
     if len(same) > 1:
@@ -310,7 +371,9 @@ def others_of(line: FstabLine, same: Sequence[FstabLine]) -> str:
 
 
 def separator_of(document: FstabText) -> str:
-    """What is between the fields of a new line: a tab where the entry before it has nothing else, or a blank."""
+    """What is between the fields of a new line: a tab where the entry before it has nothing else,
+    or a blank.
+    """
     for line in reversed(document.lines):
         if line.kind is LineKind.ENTRY:
             spans = line.spans[:6]

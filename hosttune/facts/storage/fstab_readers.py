@@ -1,8 +1,9 @@
 """How the two programs that decide a boot read one line of an fstab. Pure, on bytes.
 
-mount(8) and swapon(8) use libmount, as systemd does from 259 on; systemd up to 255 uses glibc's getmntent(3). The two
-disagree on real files, so a line is edited only where both read the same (util-linux libmount/src/tab_parse.c and
-lib/mangle.c; glibc misc/mntent_r.c; systemd/systemd#38929).
+mount(8) and swapon(8) use libmount, as systemd does from 259 on; systemd up to 255 uses glibc's
+getmntent(3). The two disagree on real files, so a line is edited only where both read the same
+(util-linux libmount/src/tab_parse.c and lib/mangle.c; glibc misc/mntent_r.c;
+systemd/systemd#38929).
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ _GETMNTENT_ESCAPE = regex(rb"\\(040|011|012|134|\\)")
 _STRTOL = regex(rb"[ \t\n\v\f\r]*([+-]?[0-9]+)")
 _SCANF = regex(rb"\s*([+-]?[0-9]+)")
 _FIELD = rb"[^ \t\\\r\n\0]"
-# Each line, as the groups of `scan`: four to six fields in which nothing can be read in two ways, or all the rest.
+# Each line, as the groups of `scan`: four to six fields in which nothing can be read in two ways,
+# or all the rest.
 _SCAN = regex(
     rb"(?m)^(?:([ \t]*((?!#)" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)[ \t]+(" + _FIELD + rb"+)"
     rb"[ \t]+((?!=)" + _FIELD + rb"+)"
-    rb"(?:[ \t]+([0-9]{1,9})(?:[ \t]+([0-9]{1,9})(?:[ \t][^\r\n\0]*)?|[ \t]*)|[ \t]*))(\r?)\n|([^\n]*)\n)"
+    rb"(?:[ \t]+([0-9]{1,9})(?:[ \t]+([0-9]{1,9})(?:[ \t][^\r\n\0]*)?|[ \t]*)|[ "
+    rb"\t]*))(\r?)\n|([^\n]*)\n)"
 )
 
 
 class Fields(NamedTuple):
     """The six fields of an entry, escapes decoded; options are empty where the line has none.
 
-    No dataclass: it is made for each line of a file, and a frozen dataclass takes five times as long to make.
+    No dataclass: it is made for each line of a file, and a frozen dataclass takes five times as
+    long to make.
     """
 
     source: bytes
@@ -46,10 +50,12 @@ class Fields(NamedTuple):
 
 
 def scan(lines: bytes) -> list[tuple[bytes, ...]]:
-    """Of each line, LF included: text, source, target, type, options, freq, passno, CR; or all empty, and the text.
+    """Of each line, LF included: text, source, target, type, options, freq, passno, CR; or all
+    empty, and the text.
 
-    The first eight stand only where both readers see these six fields, whatever follows the sixth. A line with CR and
-    without numbers is left to them, and so are `autofs`, options with `,=`, and lines longer than getmntent's buffer.
+    The first eight stand only where both readers see these six fields, whatever follows the sixth.
+    A line with CR and without numbers is left to them, and so are `autofs`, options with `,=`, and
+    lines longer than getmntent's buffer.
     """
     return _SCAN.findall(lines)
 
@@ -82,15 +88,18 @@ def decode_getmntent(field: bytes) -> bytes:
     """Only 040, 011, 012 and 134 after a backslash are a byte; a doubled backslash is one."""
     if b"\\" not in field:
         return field
-    return _GETMNTENT_ESCAPE.sub(lambda match: b"\\" if match[1] == b"\\" else bytes([int(match[1], 8)]), field)
+    return _GETMNTENT_ESCAPE.sub(
+        lambda match: b"\\" if match[1] == b"\\" else bytes([int(match[1], 8)]), field
+    )
 
 
 def split_options(options: bytes, *, is_written: bool = False) -> tuple[tuple[bytes, ...], bool]:
     r"""The items of an option list, empty ones included, and whether its quotes are balanced.
 
-    A comma inside double quotes or after a backslash does not separate (util-linux, `ul_optstr_next`); a quote after a
-    backslash is no quote. With `is_written` it is the text of a line, where `\134` is a backslash too: escapes are
-    decoded before options are split. `b",".join(items)` is the list again, byte for byte.
+    A comma inside double quotes or after a backslash does not separate (util-linux,
+    `ul_optstr_next`); a quote after a backslash is no quote. With `is_written` it is the text of a
+    line, where `\134` is a backslash too: escapes are decoded before options are split.
+    `b",".join(items)` is the list again, byte for byte.
     """
     if b'"' not in options and b"\\" not in options:
         return tuple(options.split(b",")), True
@@ -111,7 +120,9 @@ def split_options(options: bytes, *, is_written: bool = False) -> tuple[tuple[by
 
 
 def read_libmount(text: bytes) -> Fields | None:
-    """The entry that libmount makes of a line (without its ending); None where it drops the line."""
+    """The entry that libmount makes of a line (without its ending); None where it drops the
+    line.
+    """
     text = text.removesuffix(b"\r")
     spans = find_words(text)
     if len(spans) < 3:
@@ -131,11 +142,12 @@ def read_libmount(text: bytes) -> Fields | None:
 
 
 def read_getmntent(text: bytes, *, is_ended: bool = True) -> Fields | None:
-    """The entry that getmntent(3) makes of a line (without LF, with CR); None where it hides the line.
+    """The entry that getmntent(3) makes of a line (without LF, with CR); None where it hides the
+    line.
 
-    It takes any line for an entry: missing fields are empty, numbers that are none are 0. Where only white space is
-    after the options (before a CR, or at the end of a file without LF), sscanf(3) returns EOF, which it does not
-    expect: both numbers are then STALE.
+    It takes any line for an entry: missing fields are empty, numbers that are none are 0. Where
+    only white space is after the options (before a CR, or at the end of a file without LF),
+    sscanf(3) returns EOF, which it does not expect: both numbers are then STALE.
     """
     rest = text[: GETMNTENT_LIMIT - 1].lstrip(BLANKS)
     if is_ended and len(text) < GETMNTENT_LIMIT - 1:  # it takes blanks away before the LF alone
@@ -147,7 +159,9 @@ def read_getmntent(text: bytes, *, is_ended: bool = True) -> Fields | None:
         found.append(decode_getmntent(match[1]))
         if len(found) == 4 and match[2] and not rest[match.end() :].strip(_C_SPACE):
             is_hidden = found[2] == b"autofs" and b"ignore" in found[3].split(b",")
-            return None if is_hidden else Fields(found[0], found[1], found[2], found[3], STALE, STALE)
+            return (
+                None if is_hidden else Fields(found[0], found[1], found[2], found[3], STALE, STALE)
+            )
         rest = rest[match.end() :]
     if found[2] == b"autofs" and b"ignore" in found[3].split(b","):
         return None

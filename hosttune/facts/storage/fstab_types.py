@@ -1,6 +1,8 @@
-"""Types of file systems as they stand in the third field: what Linux has, what systemd takes for one of the network.
+"""Types of file systems as they stand in the third field: what Linux has, what systemd takes for
+one of the network.
 
-The names are those of the kernel (fs/*/, `register_filesystem`), of mount helpers (/sbin/mount.NAME) and of FUSE.
+The names are those of the kernel (fs/*/, `register_filesystem`), of mount helpers
+(/sbin/mount.NAME) and of FUSE.
 """
 
 from __future__ import annotations
@@ -8,24 +10,31 @@ from __future__ import annotations
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES
 
 _DISKS = """
-vfat msdos exfat ntfs ntfs3 ntfs-3g lowntfs-3g fuseblk reiserfs reiser4 hfs hfsplus apfs udf iso9660 ufs minix nilfs2
-jfs affs befs bfs efs hpfs qnx4 qnx6 romfs cramfs squashfs erofs sysv v7 vxfs zonefs adfs omfs ocfs2 gfs2 gfs
+vfat msdos exfat ntfs ntfs3 ntfs-3g lowntfs-3g fuseblk reiserfs reiser4 hfs hfsplus apfs udf iso9660
+ufs minix nilfs2
+jfs affs befs bfs efs hpfs qnx4 qnx6 romfs cramfs squashfs erofs sysv v7 vxfs zonefs adfs omfs ocfs2
+gfs2 gfs
 fuse.ntfs fuse.ntfs-3g fuse.exfat fuse.ext2 fuse.apfs crypto_LUKS jffs2 ubifs yaffs2 logfs
 """
 _MEMORY = """
-tmpfs ramfs overlay overlayfs aufs unionfs proc sysfs devpts devtmpfs devfs cgroup cgroup2 cpuset debugfs tracefs
-hugetlbfs securityfs configfs efivarfs bpf mqueue pstore binfmt_misc rpc_pipefs nfsd fusectl selinuxfs smackfs autofs
-ecryptfs resctrl binder binderfs functionfs ffs gadgetfs usbfs usbdevfs spufs ipathfs dlmfs nsfs pidfs rootfs xenfs
+tmpfs ramfs overlay overlayfs aufs unionfs proc sysfs devpts devtmpfs devfs cgroup cgroup2 cpuset
+debugfs tracefs
+hugetlbfs securityfs configfs efivarfs bpf mqueue pstore binfmt_misc rpc_pipefs nfsd fusectl
+selinuxfs smackfs autofs
+ecryptfs resctrl binder binderfs functionfs ffs gadgetfs usbfs usbdevfs spufs ipathfs dlmfs nsfs
+pidfs rootfs xenfs
 apparmorfs subfs supermount shiftfs incremental-fs
 """
 _PROGRAMS = """
-fuse zfs bcache mergerfs mhddfs unionfs-fuse encfs cryfs gocryptfs bindfs lxcfs squashfuse fuseiso archivemount
+fuse zfs bcache mergerfs mhddfs unionfs-fuse encfs cryfs gocryptfs bindfs lxcfs squashfuse fuseiso
+archivemount
 overlayfs-fuse fuse-overlayfs ciopfs crypt crypt.LUKS vdisk zfsutil
 """
 # Shares that a hypervisor gives, which need no network.
 OF_HYPERVISORS = frozenset({"9p", "virtiofs", "vboxsf", "prl_fs", "vmhgfs", "fuse.vmhgfs-fuse"})
-# What systemd orders after the network by its type alone, `fuse.` in front of it or not: fstype_is_network() of
-# src/basic/mountpoint-util.c, with the set @network of src/basic/filesystem-sets.py.
+# What systemd orders after the network by its type alone, `fuse.` in front of it or not:
+# fstype_is_network() of src/basic/mountpoint-util.c, with the set @network of
+# src/basic/filesystem-sets.py.
 _REMOTE = """
 afs ceph cifs gfs gfs2 glusterfs lustre ncp ncpfs nfs nfs4 ocfs2 pvfs2 smb3 smbfs sshfs
 orangefs davfs
@@ -41,7 +50,8 @@ KNOWN = (
     ON_DISK | NETWORK_TYPES | OF_HYPERVISORS | _SYSTEMD_REMOTE | {"swap", "auto", "none"}
     | frozenset(_MEMORY.split()) | frozenset(_PROGRAMS.split())
 )  # fmt: skip
-# Types that no supported kernel has, by the version that took them out, and what serves the same source.
+# Types that no supported kernel has, by the version that took them out, and what serves the same
+# source.
 GONE_TYPES = {"smbfs": ("2.6.37", "cifs"), "ncpfs": ("4.17", "")}
 _PREFIXES = ("fuse.", "fuseblk.")
 
@@ -56,10 +66,14 @@ LATELY_REMOTE = frozenset({"orangefs", "davfs"})
 
 
 def is_remote_to_systemd(fstype: str, words: frozenset[str]) -> bool:
-    """Whether systemd waits for the network before it mounts this, and lets a boot go on without it."""
+    """Whether systemd waits for the network before it mounts this, and lets a boot go on without
+    it.
+    """
     return "_netdev" in words or fstype.removeprefix("fuse.") in _SYSTEMD_REMOTE
 
 
 def needs_network(fstype: str) -> bool:
-    """Whether its files come from another machine, as far as the type tells: also by another name of its helper."""
+    """Whether its files come from another machine, as far as the type tells: also by another name
+    of its helper.
+    """
     return fstype in NETWORK_TYPES or f"fuse.{fstype}" in NETWORK_TYPES or fstype in _SYSTEMD_REMOTE

@@ -1,7 +1,9 @@
-"""Swap that systemd switches on by the type of its partition, without a line of fstab: systemd-gpt-auto-generator(8).
+"""Swap that systemd switches on by the type of its partition, without a line of fstab:
+systemd-gpt-auto-generator(8).
 
-Sources: src/gpt-auto-generator/gpt-auto-generator.c (partitions of the disk of /, not where fstab has any swap), the
-Discoverable Partitions Specification (type and the no-auto flag), udev's database (ID_PART_ENTRY_TYPE, _FLAGS).
+Sources: src/gpt-auto-generator/gpt-auto-generator.c (partitions of the disk of /, not where fstab
+has any swap), the Discoverable Partitions Specification (type and the no-auto flag), udev's
+database (ID_PART_ENTRY_TYPE, _FLAGS).
 """
 
 from __future__ import annotations
@@ -37,12 +39,19 @@ def find_auto_swaps(facts: Facts) -> tuple[str, ...]:
         or reader.link(_MASK) == "/dev/null"
     ):
         return ()
-    roots = {name for one in facts.mounts.visible if one.target == "/" for name in sources.below(one)}
+    roots = {
+        name for one in facts.mounts.visible if one.target == "/" for name in sources.below(one)
+    }
     parents = {parent for name in roots for parent in sources.whole_of(name)}
     found = []
     for disk in facts.disks.all:
         held = sources.holds(disk.name)
-        if disk.kind != "partition" or held is None or held.fstype != "swap" or parents.isdisjoint(disk.parents):
+        if (
+            disk.kind != "partition"
+            or held is None
+            or held.fstype != "swap"
+            or parents.isdisjoint(disk.parents)
+        ):
             continue
         known = attempt(read_text, reader, f"/run/udev/data/b{get_raw(disk, 'device')}")
         if not isinstance(known, str) or _SWAP_TYPE not in known.split("\n"):

@@ -1,9 +1,10 @@
-"""Types of file systems that the next boot cannot mount: its kernel lacks them, or may not load their module.
+"""Types of file systems that the next boot cannot mount: its kernel lacks them, or may not load
+their module.
 
-Sources: modules.dep(5), modules.builtin; fs/*/Makefile of the kernel (names of modules); mount(8) (helpers);
-modprobe.d(5) (install, and blacklist for what is loaded by an alias such as fs-vfat). Ubuntu keeps some types in
-linux-modules-extra, https://github.com/CachyOS/linux-cachyos/issues/756 (a boot that ended in the emergency shell for
-want of ntfs3).
+Sources: modules.dep(5), modules.builtin; fs/*/Makefile of the kernel (names of modules); mount(8)
+(helpers); modprobe.d(5) (install, and blacklist for what is loaded by an alias such as fs-vfat).
+Ubuntu keeps some types in linux-modules-extra, https://github.com/CachyOS/linux-cachyos/issues/756
+(a boot that ended in the emergency shell for want of ntfs3).
 """
 
 from __future__ import annotations
@@ -26,28 +27,34 @@ if TYPE_CHECKING:
 
 # Not those whose service compiles the module when it starts, as BeeGFS.
 _SAME = """
-ext4 xfs btrfs f2fs jfs vfat msdos exfat ntfs3 udf squashfs erofs hfsplus hfs nilfs2 reiserfs bcachefs overlay 9p
+ext4 xfs btrfs f2fs jfs vfat msdos exfat ntfs3 udf squashfs erofs hfsplus hfs nilfs2 reiserfs
+bcachefs overlay 9p
 virtiofs nfs cifs ceph zfs gfs2 ocfs2 minix
 """
 _MODULES = {
     **{one: (one,) for one in _SAME.split()},
-    "ext2": ("ext2", "ext4"), "ext3": ("ext3", "ext4"), "iso9660": ("isofs",), "nfs4": ("nfsv4", "nfs"),
+    "ext2": ("ext2", "ext4"),
+    "ext3": ("ext3", "ext4"),
+    "iso9660": ("isofs",),
+    "nfs4": ("nfsv4", "nfs"),
     "smb3": ("cifs",),
-}  # fmt: skip
+}
 _MODULE = regex(r"(?m)^(?:\S*/)?([^/\s]+?)\.ko(?:\.\w+)?(?=:|\s*$)")
-_HELPED = frozenset({"exfat", "hfsplus"})  # types that a program may serve instead (exfat-fuse, hfsfuse)
+# types that a program may serve instead (exfat-fuse, hfsfuse)
+_HELPED = frozenset({"exfat", "hfsplus"})
 _MODULES_IN = ("/lib/modules", "/usr/lib/modules")
 LOCK = "kernel.modules_disabled"
 _UNLOCK = (
     "take kernel.modules_disabled out of {place}: it keeps drivers of GPUs and networks out, too\n"
-    "if it is meant: set it by a service that starts after all mounts and drivers (After=multi-user.target)"
+    "if it is meant: set it by a service that starts after all mounts and drivers "
+    "(After=multi-user.target)"
 )
 _FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
 
 def find_lacking_kernel(facts: Facts, fstype: str) -> str:
-    """The release of the next boot's kernel, where it has none of these types; empty where it has one, or that is not
-    known.
+    """The release of the next boot's kernel, where it has none of these types; empty where it has
+    one, or that is not known.
     """
     kinds = [one for one in fstype.split(",") if one]
     if not kinds or any(one not in _MODULES for one in kinds):
@@ -56,7 +63,9 @@ def find_lacking_kernel(facts: Facts, fstype: str) -> str:
     there = built_in | modules
     if not there or any(name in there for one in kinds for name in _MODULES[one]):
         return ""
-    return "" if any(one in _HELPED and _has_helper(facts.reader, one) for one in kinds) else release
+    return (
+        "" if any(one in _HELPED and _has_helper(facts.reader, one) for one in kinds) else release
+    )
 
 
 @frozen
@@ -70,9 +79,10 @@ class Lock:
 
 def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
     """What keeps the next boot from mounting a type that is a module: kernel.modules_disabled, as
-    systemd-sysctl.service comes before the mounts (https://github.com/ComplianceAsCode/content/issues/12508), or a line
-    of modprobe.d (https://github.com/dev-sec/ansible-collection-hardening/issues/288). None for nothing, or where this
-    boot has shown that the mount succeeds, or that is not known.
+    systemd-sysctl.service comes before the mounts
+    (https://github.com/ComplianceAsCode/content/issues/12508), or a line of modprobe.d
+    (https://github.com/dev-sec/ansible-collection-hardening/issues/288). None for nothing, or where
+    this boot has shown that the mount succeeds, or that is not known.
     """
     kinds = [one for one in fstype.split(",") if one]
     names = {name for one in kinds for name in _MODULES.get(one, ())}
@@ -84,7 +94,8 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
         return None
     kept_out = attempt(kept_out_at_boot, facts)
     shut = needed & kept_out.keys() if isinstance(kept_out, Mapping) else frozenset()
-    if isinstance(kept_out, Mapping) and shut and (shut == needed or kinds == ["nfs4"]):  # which needs both of its own
+    # which needs both of its own
+    if isinstance(kept_out, Mapping) and shut and (shut == needed or kinds == ["nfs4"]):
         name = min(shut)
         path = kept_out[name]
         why = f"a module, and {path} keeps it from being loaded ({name})"
@@ -94,27 +105,34 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
 
 
 def find_shut(facts: Facts, *, works: bool) -> Lock | None:
-    """That the next boot loads no modules after systemd-sysctl.service (kernel.modules_disabled); None where not, or
-    where it works now and this boot was shut as well.
+    """That the next boot loads no modules after systemd-sysctl.service (kernel.modules_disabled);
+    None where not, or where it works now and this boot was shut as well.
     """
     settings = attempt(lambda: facts.sysctl_at_boot[LOCK].settings)
     last = settings[-1] if isinstance(settings, tuple) and settings else None
     if last is None or last.value != "1":
         return None
-    has_shown = attempt(lambda: facts.sysctl[LOCK].text) == "1" and is_older_than_boot(facts, last.path)
+    has_shown = attempt(lambda: facts.sysctl[LOCK].text) == "1" and is_older_than_boot(
+        facts, last.path
+    )
     why = f"a module, and {last.place} has the next boot load none any more ({LOCK}) before that"
     return None if works and has_shown else Lock(last.place, why, _UNLOCK.format(place=last.place))
 
 
 def is_loaded_first(facts: Facts, module: str) -> bool:
-    """Whether a boot loads a module by name, before systemd-sysctl.service, or the initial RAM disk does."""
+    """Whether a boot loads a module by name, before systemd-sysctl.service, or the initial RAM disk
+    does.
+    """
     return module in _loaded_before(facts)
 
 
 def _loaded_before(facts: Facts) -> set[str]:
     """What the initial RAM disk loads for /, and what is loaded by name before systemd-sysctl."""
     listed = hint(facts.reader, "/etc/initramfs-tools/modules").splitlines()
-    names = [*(one.value for one in modules_at_boot(facts.reader)), *(line.partition("#")[0] for line in listed)]
+    names = [
+        *(one.value for one in modules_at_boot(facts.reader)),
+        *(line.partition("#")[0] for line in listed),
+    ]
     mounts = attempt(lambda: facts.mounts.all)
     for mount in mounts if isinstance(mounts, tuple) else ():
         if mount.target in {"/", "/usr"}:
@@ -125,18 +143,24 @@ def _loaded_before(facts: Facts) -> set[str]:
 def is_older_than_boot(facts: Facts, path: str) -> bool:
     """Whether this boot came up with a file as it is now; also where that is not known."""
     booted, stat = attempt(lambda: facts.kernel.booted_at), facts.reader.stat(path)
-    return not (isinstance(stat, Stat) and isinstance(booted, int) and stat.mtime_ns > booted * 10**9)
+    return not (
+        isinstance(stat, Stat) and isinstance(booted, int) and stat.mtime_ns > booted * 10**9
+    )
 
 
 @lru_cache(maxsize=1)  # each line asks
 def read_modules(facts: Facts) -> tuple[str, frozenset[str], frozenset[str]]:
-    """(release, what is part of it, its modules) of the next boot's kernel; none where a list cannot be read."""
+    """(release, what is part of it, its modules) of the next boot's kernel; none where a list
+    cannot be read.
+    """
     release = attempt(lambda: facts.boot.next_kernel or facts.kernel.release)
     if not isinstance(release, str) or not release or "/" in release:
         return "", frozenset(), frozenset()
     found: list[frozenset[str]] = []
     for name in ("modules.builtin", "modules.dep"):
-        answers = (attempt(read_text, facts.reader, f"{folder}/{release}/{name}") for folder in _MODULES_IN)
+        answers = (
+            attempt(read_text, facts.reader, f"{folder}/{release}/{name}") for folder in _MODULES_IN
+        )
         content = next((one for one in answers if isinstance(one, str)), "")
         if not content.strip():
             return release, frozenset(), frozenset()

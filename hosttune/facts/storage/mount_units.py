@@ -1,8 +1,10 @@
-"""What unit files of systemd mount and swap on, beside fstab: systemd.mount(5), systemd.swap(5), systemd.automount(5).
+"""What unit files of systemd mount and swap on, beside fstab: systemd.mount(5), systemd.swap(5),
+systemd.automount(5).
 
-A file in /etc or /run comes before the unit that systemd makes of a line of fstab, which comes before a package's file
-(systemd.unit(5), "unit file load path"). A boot starts what a target of the boot leads to: links in its .wants and
-.requires folders, what the administrator's unit files name, and what is mounted further down.
+A file in /etc or /run comes before the unit that systemd makes of a line of fstab, which comes
+before a package's file (systemd.unit(5), "unit file load path"). A boot starts what a target of the
+boot leads to: links in its .wants and .requires folders, what the administrator's unit files name,
+and what is mounted further down.
 """
 
 from __future__ import annotations
@@ -40,13 +42,15 @@ _SUFFIXES = (".mount", ".swap")
 _OTHERS = ("sys-", "proc-", "run-", "dev-", "snap-", "var-lib-snapd-", "tmp.")
 _VENDOR = ("/usr/", "/lib/")
 LOCAL = "local-fs.target"
-# What each boot reaches (bootup(7)), and what a boot fails by: only local-fs.target has OnFailure=emergency.target.
+# What each boot reaches (bootup(7)), and what a boot fails by: only local-fs.target has
+# OnFailure=emergency.target.
 _REACHED = frozenset({
-    "default.target", "multi-user.target", "graphical.target", "basic.target", "sysinit.target", LOCAL,
-    "remote-fs.target", "swap.target", "sockets.target", "timers.target", "paths.target",
+    "default.target", "multi-user.target", "graphical.target", "basic.target", "sysinit.target",
+    LOCAL, "remote-fs.target", "swap.target", "sockets.target", "timers.target", "paths.target",
 })  # fmt: skip
 _AFTER_DISKS = frozenset({
-    LOCAL, "sysinit.target", "basic.target", "multi-user.target", "graphical.target", "default.target",
+    LOCAL, "sysinit.target", "basic.target", "multi-user.target", "graphical.target",
+    "default.target",
 })  # fmt: skip
 _NO = frozenset({"no", "n", "false", "f", "0", "off"})  # parse_boolean() of systemd, in any case
 _REQUIRING = frozenset({"Requires", "BindsTo", "RequiresMountsFor"})
@@ -58,16 +62,21 @@ _SPECIFIER = regex(r"%[^%]")
 
 @frozen
 class MountUnit(Fact):
-    """One unit file of a mount or of swap that counts: none of a package where fstab has a line of its target."""
+    """One unit file of a mount or of swap that counts: none of a package where fstab has a line of
+    its target.
+    """
 
     name: str  # data.mount
     entry: FstabEntry  # what a line of fstab would say; `file` and `line` are where What= is
     is_masked: bool = False  # a link to /dev/null: systemd never mounts it
     refusal: str = ""  # why systemd does not load it, as the end of a sentence
-    meant_name: str = ""  # the name that systemd takes for what a refused file says; empty if its name is not the cause
+    # the name that systemd takes for what a refused file says; empty if its name is not the cause
+    meant_name: str = ""
     is_started: bool = False  # by a boot
-    is_required: bool = False  # by local-fs.target, so that a boot without it ends in the emergency shell
-    is_awaited: bool = False  # a boot does not go on before its device is there, or the time for that is over
+    # by local-fs.target, so that a boot without it ends in the emergency shell
+    is_required: bool = False
+    # a boot does not go on before its device is there, or the time for that is over
+    is_awaited: bool = False
     needed_by: tuple[str, ...] = ()  # other units of a boot that do not start without it
     can_be_enabled: bool = False  # it has an [Install] section
     is_automounted: bool = False  # a unit file of an automount has its name
@@ -100,7 +109,9 @@ class MountUnits(Subject):
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[MountUnit, ...]:
     files = UnitFiles(reader)
-    names = {name for folder in files.folders for name in files.names(folder) if name.endswith(_SUFFIXES)}
+    names = {
+        name for folder in files.folders for name in files.names(folder) if name.endswith(_SUFFIXES)
+    }
     names = {name for name in names if name.endswith(".swap") or not name.startswith(_OTHERS)}
     if not names:
         return ()
@@ -115,7 +126,9 @@ def _read_all(reader: Reader, facts: Facts) -> tuple[MountUnit, ...]:
 
 
 def _names_in_fstab(facts: Facts) -> dict[str, FstabEntry]:
-    """The units that systemd makes of fstab, by name, each with the line that it takes for it: the first."""
+    """The units that systemd makes of fstab, by name, each with the line that it takes for it: the
+    first.
+    """
     found: dict[str, FstabEntry] = {}
     for entry in facts.fstab.entries:
         if not entry.is_swap and entry.target.startswith("/"):
@@ -131,14 +144,16 @@ def mount_command(entry: FstabEntry) -> str:
 
 
 def device_path(source: str) -> str:
-    """`UUID=0a11-22` -> /dev/disk/by-uuid/0a11-22, of which systemd makes the names of units; a path as it is."""
+    """`UUID=0a11-22` -> /dev/disk/by-uuid/0a11-22, of which systemd makes the names of units; a
+    path as it is.
+    """
     tag, equals, value = source.partition("=")
     return f"/dev/disk/by-{tag.lower()}/{value}" if equals and not tag.startswith("/") else source
 
 
 def device_wait(facts: Facts, source: str) -> str:
-    """How long a boot waits for a device, as it is set here, or 90 s (systemd.unit(5), JobRunningTimeoutSec=;
-    systemd-system.conf(5), DefaultDeviceTimeoutSec=).
+    """How long a boot waits for a device, as it is set here, or 90 s (systemd.unit(5),
+    JobRunningTimeoutSec=; systemd-system.conf(5), DefaultDeviceTimeoutSec=).
     """
     files, default = _read_device_wait(facts)
     found = ""
@@ -150,14 +165,17 @@ def device_wait(facts: Facts, source: str) -> str:
 
 @lru_cache(maxsize=1)  # each line of a device that is missing asks
 def _read_device_wait(facts: Facts) -> tuple[UnitFiles, str]:
-    default = read_settings(facts.reader, "system.conf", "Manager").get("DefaultDeviceTimeoutSec", ("",))[0]
+    default = read_settings(facts.reader, "system.conf", "Manager").get(
+        "DefaultDeviceTimeoutSec", ("",)
+    )[0]
     return UnitFiles(facts.reader), default or "90 s"
 
 
 def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
-    """The first of these units that no boot reaches before local-fs.target, empty for none: a mount that comes after it
-    and before that target is a circle. A service is late unless it has DefaultDependencies=no (bootup(7),
-    systemd.service(5)), and only counts if a boot starts it: for its own sake, or for that of the mount.
+    """The first of these units that no boot reaches before local-fs.target, empty for none: a mount
+    that comes after it and before that target is a circle. A service is late unless it has
+    DefaultDependencies=no (bootup(7), systemd.service(5)), and only counts if a boot starts it: for
+    its own sake, or for that of the mount.
     """
     files, _ = _read_device_wait(facts)
     for name in dict.fromkeys(names):
@@ -168,8 +186,16 @@ def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
         real, path, state = files.state(name)
         if not path or state.startswith("masked") or not (are_started or state == "enabled"):
             continue
-        rows = (row for place in (path, *files.drop_ins(real)) for row in parse_assignments(files.content(place)))
-        values = [value for _, section, key, value in rows if (section, key) == ("Unit", "DefaultDependencies")]
+        rows = (
+            row
+            for place in (path, *files.drop_ins(real))
+            for row in parse_assignments(files.content(place))
+        )
+        values = [
+            value
+            for _, section, key, value in rows
+            if (section, key) == ("Unit", "DefaultDependencies")
+        ]
         if values[-1:] == [] or values[-1].lower() not in _NO:
             return name
     return ""
@@ -206,33 +232,58 @@ class _Unit:
         is_swap = self.name.endswith(".swap")
         section = "Swap" if is_swap else "Mount"
         _, file, line = self.values.get((section, "What"), ("", self.path, 0))
-        source, fstype, options = self.value("What"), self.value("Type"), tuple(self.value("Options").split(","))
+        source, fstype, options = (
+            self.value("What"),
+            self.value("Type"),
+            tuple(self.value("Options").split(",")),
+        )
         is_far = is_network(fstype, source) or is_remote_to_systemd(fstype, frozenset(options))
         path = self.target
         if not is_swap and not is_far and isinstance(found := self.reader.resolve(path), str):
             path = found
         entry = FstabEntry(
-            line=line, source=mask_options(source), target="none" if is_swap else self.target,
-            fstype="swap" if is_swap else fstype or "auto", options=tuple(map(mask_options, filter(None, options))),
-            freq=0, passno=0, is_swap=is_swap, path="none" if is_swap else path, file=file,
-        )  # fmt: skip
+            line=line,
+            source=mask_options(source),
+            target="none" if is_swap else self.target,
+            fstype="swap" if is_swap else fstype or "auto",
+            options=tuple(map(mask_options, filter(None, options))),
+            freq=0,
+            passno=0,
+            is_swap=is_swap,
+            path="none" if is_swap else path,
+            file=file,
+        )
         refusal, meant = ("", "") if self.is_masked else self._refusal(section)
         is_started = not self.is_masked and pulls.starts(self.name)
-        is_ordered = self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0].lower() not in _NO
+        is_ordered = (
+            self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0].lower() not in _NO
+        )
         is_awaited = is_started and is_ordered and not is_far and "nofail" not in options
         needing = pulls.needing(self.name) if is_started else ()
         return MountUnit(
-            self.name, entry, is_masked=self.is_masked, refusal=refusal, meant_name=meant, is_started=is_started,
-            is_required=is_awaited and pulls.is_local(self.name), is_awaited=is_awaited,
+            self.name,
+            entry,
+            is_masked=self.is_masked,
+            refusal=refusal,
+            meant_name=meant,
+            is_started=is_started,
+            is_required=is_awaited and pulls.is_local(self.name),
+            is_awaited=is_awaited,
             needed_by=tuple(one for one in needing if one != LOCAL),
-            can_be_enabled=any(self.listed.get(key) for key in ("WantedBy", "RequiredBy", "UpheldBy")),
+            can_be_enabled=any(
+                self.listed.get(key) for key in ("WantedBy", "RequiredBy", "UpheldBy")
+            ),
             is_automounted=bool(self.files.path(self.name.removesuffix(".mount") + ".automount")),
-            is_conditional=any(key.startswith("Condition") and words for key, words in self.listed.items()),
+            is_conditional=any(
+                key.startswith("Condition") and words for key, words in self.listed.items()
+            ),
             ordered_after=tuple(self.listed.get("After", ())),
-        )  # fmt: skip
+        )
 
     def _refusal(self, section: str) -> tuple[str, str]:
-        """As mount_verify() and swap_verify() of systemd, with the name that the file should have."""
+        """As mount_verify() and swap_verify() of systemd, with the name that the file should
+        have.
+        """
         what = self.values.get((section, "What"), ("",))[0]
         if not what:
             return "has no What=", ""
@@ -247,7 +298,9 @@ class _Unit:
 
 
 class _Pulls:
-    """Which units a boot starts, as far as links in all folders and the administrator's own files say."""
+    """Which units a boot starts, as far as links in all folders and the administrator's own files
+    say.
+    """
 
     def __init__(self, files: UnitFiles, units: list[_Unit], facts: Facts) -> None:
         self._files = files
@@ -260,7 +313,9 @@ class _Pulls:
         return name in self._started
 
     def needing(self, name: str) -> tuple[str, ...]:
-        """The units of a boot that do not start without it, the nearest of many; mounts further down are passed."""
+        """The units of a boot that do not start without it, the nearest of many; mounts further
+        down are passed.
+        """
         done, waiting = {name}, [name]
         while waiting and len(done) < _MOST_NEEDING:
             unit = waiting.pop()
@@ -281,7 +336,9 @@ class _Pulls:
         """Name -> the units that do not start without it, the first of many."""
         found: dict[str, list[str]] = {}
         for name, pullers in self._pullers.items():
-            found[name] = [*dict.fromkeys(unit for unit, key in pullers if key in _REQUIRING)][:_MOST_NEEDING]
+            found[name] = [*dict.fromkeys(unit for unit, key in pullers if key in _REQUIRING)][
+                :_MOST_NEEDING
+            ]
         return found
 
     @cached_property
@@ -316,11 +373,16 @@ class _Pulls:
 
     @cached_property
     def _pullers(self) -> dict[str, list[tuple[str, str]]]:
-        """Name -> (unit, key) of each unit that names it. A mount, or a unit that needs a folder, names only the mount
-        next above, which names the one above that.
+        """Name -> (unit, key) of each unit that names it. A mount, or a unit that needs a folder,
+        names only the mount next above, which names the one above that.
         """
         found: dict[str, list[tuple[str, str]]] = {}
-        for unit, key, name in (*self._links(), *self._list_stated(), *self._of_lines(), *self._above()):
+        for unit, key, name in (
+            *self._links(),
+            *self._list_stated(),
+            *self._of_lines(),
+            *self._above(),
+        ):
             found.setdefault(name, []).append((unit, key))
         return found
 
@@ -328,9 +390,15 @@ class _Pulls:
         """What systemd makes of the lines of fstab: systemd-fstab-generator(8)."""
         for name, line in self._lines.items():
             words = [one for one in line.options if one in {"nofail", "fail"}]
-            is_far = is_network(line.fstype, line.source) or is_remote_to_systemd(line.fstype, frozenset(line.options))
+            is_far = is_network(line.fstype, line.source) or is_remote_to_systemd(
+                line.fstype, frozenset(line.options)
+            )
             is_wanted = words[-1:] == ["nofail"] or is_automount(line.options)
-            yield "remote-fs.target" if is_far else LOCAL, "Wants" if is_wanted else "Requires", name
+            yield (
+                "remote-fs.target" if is_far else LOCAL,
+                "Wants" if is_wanted else "Requires",
+                name,
+            )
 
     def _above(self) -> Iterator[tuple[str, str, str]]:
         for target, name in self._mounts.items():
@@ -342,12 +410,16 @@ class _Pulls:
                     yield unit, key, here
 
     def _mount_above(self, path: str) -> str:
-        """The mount next above a folder; empty for none, as of a path longer than the kernel takes."""
+        """The mount next above a folder; empty for none, as of a path longer than the kernel
+        takes.
+        """
         folders = reversed(folders_above(path)) if len(path) < PATH_MAX else ()
         return next((self._mounts[one] for one in folders if one in self._mounts), "")
 
     def _links(self) -> Iterator[tuple[str, str, str]]:
-        """Units with a link in the .wants or .requires folder of another one; the first folder with it counts."""
+        """Units with a link in the .wants or .requires folder of another one; the first folder with
+        it counts.
+        """
         seen = set()
         for folder in self._files.folders:
             for entry in self._files.names(folder):
@@ -355,28 +427,40 @@ class _Pulls:
                 if f"{dot}{suffix}" not in _LINKS:
                     continue
                 for name in self._files.names(f"{folder}/{entry}"):
-                    if (entry, name) not in seen and self._files.reader.link(f"{folder}/{entry}/{name}") != "/dev/null":
+                    if (entry, name) not in seen and self._files.reader.link(
+                        f"{folder}/{entry}/{name}"
+                    ) != "/dev/null":
                         yield unit, _LINKS[f"{dot}{suffix}"], name
                     seen.add((entry, name))
 
     @cached_property
     def _written(self) -> list[tuple[str, str, str]]:
-        """(unit, key, value) of what the administrator's unit files and drop-ins say of other units."""
+        """(unit, key, value) of what the administrator's unit files and drop-ins say of other
+        units.
+        """
         found = []
         for entry in self._files.names(ADMIN):
             stem, dot, suffix = entry.rpartition(".")
             if suffix == "d":
-                places = [f"{ADMIN}/{entry}/{base}" for base in self._files.names(f"{ADMIN}/{entry}")]
+                places = [
+                    f"{ADMIN}/{entry}/{base}" for base in self._files.names(f"{ADMIN}/{entry}")
+                ]
                 link = self._files.reader.link
-                places = [one for one in places if one.endswith(".conf") and link(one) != "/dev/null"]
+                places = [
+                    one for one in places if one.endswith(".conf") and link(one) != "/dev/null"
+                ]
             else:
                 is_file = dot and f"{dot}{suffix}" not in _LINKS
-                is_file = is_file and not isinstance(self._files.reader.link(f"{ADMIN}/{entry}"), str)
+                is_file = is_file and not isinstance(
+                    self._files.reader.link(f"{ADMIN}/{entry}"), str
+                )
                 places, stem = ([f"{ADMIN}/{entry}"] if is_file else []), entry
             for place in places:
                 rows = parse_assignments(self._files.content(place))
                 found += [
-                    (stem, key, value) for _, section, key, value in rows if section == "Unit" and key in _WANTING
+                    (stem, key, value)
+                    for _, section, key, value in rows
+                    if section == "Unit" and key in _WANTING
                 ]
         return found
 

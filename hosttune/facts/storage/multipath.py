@@ -1,9 +1,9 @@
 """Disks that are reached over several paths (dm-multipath), and which of the paths are lost.
 
-/sys/block/dm-N/dm/uuid begins with `mpath-`; its slaves are the paths, and device/state of each tells whether it works
-(kernel: Documentation/ABI/testing/sysfs-block-dm, drivers/scsi/scsi_sysfs.c). A path that is gone for good is no slave
-any more, so disks are compared with others of their model. Native NVMe multipath shows in `nvme`: its controllers are
-not live.
+/sys/block/dm-N/dm/uuid begins with `mpath-`; its slaves are the paths, and device/state of each
+tells whether it works (kernel: Documentation/ABI/testing/sysfs-block-dm,
+drivers/scsi/scsi_sysfs.c). A path that is gone for good is no slave any more, so disks are compared
+with others of their model. Native NVMe multipath shows in `nvme`: its controllers are not live.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _BLOCK = "/sys/block"
-_WORKS = frozenset({"running", "live", ""})  # of SCSI, of NVMe; empty where the driver tells no state
+# of SCSI, of NVMe; empty where the driver tells no state
+_WORKS = frozenset({"running", "live", ""})
 
 
 @frozen
@@ -33,7 +34,8 @@ class PathedDisk(Fact):
     paths: int  # that it has now, lost ones that are still listed included
     lost: tuple[str, ...]  # sdc (offline)
     sibling_paths: int  # the most paths that a disk of its model has, itself included
-    plain: str = ""  # its only path, of a disk that nothing uses by this name: sdg (Msft Virtual Disk)
+    # its only path, of a disk that nothing uses by this name: sdg (Msft Virtual Disk)
+    plain: str = ""
 
 
 @frozen
@@ -55,23 +57,36 @@ class Multipath(Subject):
         names = [
             name
             for name in mapped
-            if if_absent(read_line(self.reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith("mpath-")
+            if if_absent(read_line(self.reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith(
+                "mpath-"
+            )
         ]
         return {name: names_in(self.reader, f"{_BLOCK}/{name}/slaves") for name in names}
 
 
-def _find_disks(reader: Reader, facts: Facts, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedDisk, ...]:
-    models = {name: _read_answer(reader, paths[0], "model") if paths else "" for name, paths in maps.items()}
+def _find_disks(
+    reader: Reader, facts: Facts, maps: Mapping[str, tuple[str, ...]]
+) -> tuple[PathedDisk, ...]:
+    models = {
+        name: _read_answer(reader, paths[0], "model") if paths else ""
+        for name, paths in maps.items()
+    }
     most: dict[str, int] = {}  # paths, by model
     for name, paths in maps.items():
         most[models[name]] = max(len(paths), most.get(models[name], 0))
-    plain = {name: _is_unused(reader, facts, name) for name, paths in maps.items() if most[models[name]] == 1 and paths}
+    plain = {
+        name: _is_unused(reader, facts, name)
+        for name, paths in maps.items()
+        if most[models[name]] == 1 and paths
+    }
     return tuple(
         PathedDisk(
             name=if_absent(read_line(reader, f"{_BLOCK}/{name}/dm/name"), name),
             paths=len(paths),
             lost=tuple(
-                f"{path} ({state})" for path in paths if (state := _read_answer(reader, path, "state")) not in _WORKS
+                f"{path} ({state})"
+                for path in paths
+                if (state := _read_answer(reader, path, "state")) not in _WORKS
             ),
             sibling_paths=most[models[name]],
             plain=_describe_plain(reader, paths[0]) if plain.get(name) else "",
@@ -92,7 +107,9 @@ def _is_unused(reader: Reader, facts: Facts, name: str) -> bool:
 
 
 def _describe_plain(reader: Reader, path: str) -> str:
-    words = " ".join(filter(None, (_read_answer(reader, path, what).strip() for what in ("vendor", "model"))))
+    words = " ".join(
+        filter(None, (_read_answer(reader, path, what).strip() for what in ("vendor", "model")))
+    )
     return f"{path} ({words})" if words else path
 
 

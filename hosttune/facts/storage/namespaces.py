@@ -1,7 +1,8 @@
 """Mount namespaces besides our own (mount_namespaces(7)), and the disks that are mounted in them.
 
-The flags of a mount are not propagated: a service with PrivateTmp=, ProtectSystem= or the like (systemd.exec(5)), and a
-container, keep those of the moment at which they were started. Only root may look into the namespaces of others.
+The flags of a mount are not propagated: a service with PrivateTmp=, ProtectSystem= or the like
+(systemd.exec(5)), and a container, keep those of the moment at which they were started. Only root
+may look into the namespaces of others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class OtherMount(Fact):
     """A mount in another namespace than ours."""
 
     pid: int  # of one process that sees it
-    holder: str  # the service or container by its control group (nginx.service), else the name of the process
+    # the service or container by its control group (nginx.service), else the name of the process
+    holder: str
     device: str  # major:minor
     root: str  # which folder of the file system
     target: str  # where it is mounted there
@@ -37,7 +39,9 @@ class OtherMount(Fact):
 
 @frozen
 class Namespaces(Subject):
-    """What is mounted from block devices in the other mount namespaces of this machine, a namespace once."""
+    """What is mounted from block devices in the other mount namespaces of this machine, a namespace
+    once.
+    """
 
     mounts: tuple[OtherMount, ...] = read_with(lambda self: _read_mounts(self.reader))
 
@@ -61,7 +65,9 @@ def _read_mounts(reader: Reader) -> tuple[OtherMount, ...]:
         mounts = [mount for mount in parse(table) if _is_disk(mount)]
         holder = _name_holder(reader, pid) if mounts else ""
         if len(seen) > _MOST_NAMESPACES or len(found) + len(mounts) > _MOST_MOUNTS:
-            raise UnknownFact("this host has more mount namespaces, or mounts in them, than are looked through")
+            raise UnknownFact(
+                "this host has more mount namespaces, or mounts in them, than are looked through"
+            )
         found += [OtherMount(pid, holder, m.device, m.root, m.target, m.atime) for m in mounts]
     return tuple(found)
 
@@ -73,8 +79,14 @@ def _is_disk(mount: MountLine) -> bool:
 
 def _name_holder(reader: Reader, pid: int) -> str:
     groups = attempt(read_text, reader, f"/proc/{pid}/cgroup")
-    paths = [entry.rpartition(":")[2] for entry in groups.split("\n")] if isinstance(groups, str) else []
-    named = [part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))]
+    paths = (
+        [entry.rpartition(":")[2] for entry in groups.split("\n")]
+        if isinstance(groups, str)
+        else []
+    )
+    named = [
+        part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))
+    ]
     if named:
         return named[-1]
     name = attempt(read_line, reader, f"/proc/{pid}/comm")

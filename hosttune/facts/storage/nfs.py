@@ -1,9 +1,11 @@
-"""File systems that this machine mounts from NFS servers, how, and how far ahead the kernel reads in them.
+"""File systems that this machine mounts from NFS servers, how, and how far ahead the kernel reads
+in them.
 
-Sources: proc_pid_mountinfo(5), nfs(5) (rsize, soft, proto, nconnect); nfsrahead(5) and nfs.conf(5) of nfs-utils;
-kernel: Documentation/ABI/testing/sysfs-class-bdi (read_ahead_kb). Since Linux 5.4 the client starts with 128 KiB
-whatever rsize is (commit c128e575514c); before, it was 15 times rsize. A server that no longer knows the folder of a
-mount answers ESTALE until it is mounted anew (RFC 8881, 15.1.2.8).
+Sources: proc_pid_mountinfo(5), nfs(5) (rsize, soft, proto, nconnect); nfsrahead(5) and nfs.conf(5)
+of nfs-utils; kernel: Documentation/ABI/testing/sysfs-class-bdi (read_ahead_kb). Since Linux 5.4 the
+client starts with 128 KiB whatever rsize is (commit c128e575514c); before, it was 15 times rsize. A
+server that no longer knows the folder of a mount answers ESTALE until it is mounted anew (RFC 8881,
+15.1.2.8).
 """
 
 from __future__ import annotations
@@ -53,14 +55,18 @@ _SECTION = regex(r"\s*\[\s*([^\]\s]+)(?:\s[^\]]*)?\]")
 
 @frozen
 class NfsMount(Fact):
-    """One mounted export. Mounts that share its superblock share the read-ahead, and are not listed again."""
+    """One mounted export. Mounts that share its superblock share the read-ahead, and are not listed
+    again.
+    """
 
     target: str  # where it is mounted
     source: str  # server:/path
     device: str  # "0:50"
     rsize_bytes: int  # how much one READ asks for at most; 0 where the mount does not say
     read_ahead_kib: int  # of its backing device, in KiB
-    is_soft: bool  # calls fail where the server does not answer in time, in place of waiting for it (soft, softerr)
+    # calls fail where the server does not answer in time, in place of waiting for it (soft,
+    # softerr)
+    is_soft: bool
     is_read_only: bool  # mounted ro
     protocol: str  # tcp, rdma, udp; empty where the mount does not say
     connections: int  # to the server, at most (nconnect)
@@ -83,7 +89,10 @@ class NfsMount(Fact):
         unmount = f"sudo umount -l {quote(self.target)}"
         if self.is_in_fstab:
             return f"{unmount} && sudo mount {quote(self.target)}"
-        return f"{unmount}, and mount it as it was (no line of fstab has it; autofs does that at the next access)"
+        return (
+            f"{unmount}, and mount it as it was (no line of fstab has it; autofs does that at the "
+            "next access)"
+        )
 
 
 @frozen
@@ -104,8 +113,12 @@ class Nfs(Subject):
 
     @fact
     def of_pods(self) -> tuple[str, ...]:
-        """Those that only pods use, or users below -hosts or auto.net of autofs: both may name any server."""
-        return tuple(sorted({*_list_servers(self.facts.mounts.all)} - {*_list_servers(_of_host(self.facts))}))
+        """Those that only pods use, or users below -hosts or auto.net of autofs: both may name any
+        server.
+        """
+        return tuple(
+            sorted({*_list_servers(self.facts.mounts.all)} - {*_list_servers(_of_host(self.facts))})
+        )
 
     @fact
     def stale(self) -> tuple[NfsMount, ...]:
@@ -114,13 +127,21 @@ class Nfs(Subject):
 
     @property
     def most_read_ahead_kib(self) -> int:
-        """The largest value now, without those of pods: what is kept for all of them lowers none."""
+        """The largest value now, without those of pods: what is kept for all of them lowers
+        none.
+        """
         return max((one.read_ahead_kib for one in self.mounts if not one.is_of_pods), default=0)
 
     @property
     def usual_read_ahead_kib(self) -> int:
-        """15 times the largest rsize, as Linux up to 5.3 had it, and 128 at least; without bound where none says."""
-        return max(128, 15 * self.widest_rsize_bytes // 1024) if self.widest_rsize_bytes else _UNBOUNDED_KIB
+        """15 times the largest rsize, as Linux up to 5.3 had it, and 128 at least; without bound
+        where none says.
+        """
+        return (
+            max(128, 15 * self.widest_rsize_bytes // 1024)
+            if self.widest_rsize_bytes
+            else _UNBOUNDED_KIB
+        )
 
 
 def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
@@ -140,14 +161,17 @@ def make_stale_question(target: str) -> tuple[str, ...]:
 
 
 def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Iterator[NfsMount]:
-    """Only what the kernel mounts as NFS: who waits for that can be ended (TASK_KILLABLE), not so for FUSE. So no user
-    may be able to put something else on the way, and no other server may be on it; who makes a pod names its server. A
-    server that does not answer proves nothing: that is unknown, and ends the round.
+    """Only what the kernel mounts as NFS: who waits for that can be ended (TASK_KILLABLE), not so
+    for FUSE. So no user may be able to put something else on the way, and no other server may be on
+    it; who makes a pod names its server. A server that does not answer proves nothing: that is
+    unknown, and ends the round.
     """
     served = [one.target for one in facts.mounts.all if is_served(one)]
     for mount in [one for one in mounts if not one.is_of_pods][:_MOST_ASKED]:
         above = posixpath.dirname(mount.target)
-        if any(f"{above}/".startswith(f"{one}/") for one in served) or not _is_way_of_root(reader, above):
+        if any(f"{above}/".startswith(f"{one}/") for one in served) or not _is_way_of_root(
+            reader, above
+        ):
             continue
         answer = reader.query(make_stale_question(mount.target), timeout_s=_STALE_S)
         if is_unrecorded(answer):
@@ -186,7 +210,9 @@ def _name_server(source: str) -> str:
 
 
 def sees_only_of_pods(facts: Facts, seen: Iterable[MountLine]) -> bool:
-    """Whether a process with these mounts has NFS, and all of it from servers that only pods use."""
+    """Whether a process with these mounts has NFS, and all of it from servers that only pods
+    use.
+    """
     servers = {*_list_servers(seen)}
     return bool(servers) and servers <= {*facts.nfs.of_pods}
 
@@ -215,12 +241,18 @@ def _mount(reader: Reader, facts: Facts, mount: Mount) -> NfsMount:
         protocol=options.get("proto", "").removesuffix("6"),
         connections=_parse_number(options.get("nconnect", ""), 1),
         speed_mbps=lazy(lambda: _read_speed(reader, options.get("addr", ""))),
-        is_in_fstab=lazy(lambda: any(mount.target in (one.target, one.path) for one in facts.fstab.entries)),
+        is_in_fstab=lazy(
+            lambda: any(mount.target in (one.target, one.path) for one in facts.fstab.entries)
+        ),
     )
 
 
 def _read_speed(reader: Reader, address: str) -> int:
-    interface = derive(if_absent(read_text(reader, ROUTES), ""), ROUTES, lambda routes: interface_to(routes, address))
+    interface = derive(
+        if_absent(read_text(reader, ROUTES), ""),
+        ROUTES,
+        lambda routes: interface_to(routes, address),
+    )
     return speed_of(reader, f"/sys/class/net/{interface}") if interface else 0
 
 
@@ -229,9 +261,15 @@ def _parse_number(spelled: str, default: int) -> int:
 
 
 def _read_settings(reader: Reader) -> tuple[str, ...]:
-    """Lines of a section [nfsrahead], and udev rules for read-ahead of what has no disk of its own."""
+    """Lines of a section [nfsrahead], and udev rules for read-ahead of what has no disk of its
+    own.
+    """
     found: list[str] = []
-    files = ("/etc/nfs.conf", *_read_files(reader, "/etc/nfs.conf.d", ".conf"), *_read_files(reader, _UDEV, ".rules"))
+    files = (
+        "/etc/nfs.conf",
+        *_read_files(reader, "/etc/nfs.conf.d", ".conf"),
+        *_read_files(reader, _UDEV, ".rules"),
+    )
     for path, content in read_texts(reader, files):
         lines = _udev_lines(content) if path.startswith(_UDEV) else read_ahead_lines(content)
         found += (f"{path}:{line} ({name} = {value})" for line, name, value in lines)

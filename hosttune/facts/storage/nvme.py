@@ -1,11 +1,13 @@
 """NVMe drives: whether their controllers live, and what they say of their own health (SMART).
 
-/sys/class/nvme (drivers/nvme/host/sysfs.c) and hwmon (drivers/nvme/host/hwmon.c) tell all users whether a controller
-works and whether it is too hot. The rest is the log page SMART / Health Information (NVM Express Base Specification,
-page 02h), which root alone may ask for, and which nvme(1) or smartctl(8) fetches. A controller that is not live is not
-asked: it does not answer. Volumes of a cloud, and drives that a hypervisor makes up, have no health of their own.
+/sys/class/nvme (drivers/nvme/host/sysfs.c) and hwmon (drivers/nvme/host/hwmon.c) tell all users
+whether a controller works and whether it is too hot. The rest is the log page SMART / Health
+Information (NVM Express Base Specification, page 02h), which root alone may ask for, and which
+nvme(1) or smartctl(8) fetches. A controller that is not live is not asked: it does not answer.
+Volumes of a cloud, and drives that a hypervisor makes up, have no health of their own.
 
-A drive that did not answer when it was looked for is on the PCI bus, and has no driver (drivers/nvme/host/pci.c).
+A drive that did not answer when it was looked for is on the PCI bus, and has no driver
+(drivers/nvme/host/pci.c).
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ from hosttune.facts.base import (
     make_shared,
 )
 from hosttune.facts.gpu.gpus import read_pci
-from hosttune.facts.reading import if_absent, is_there, names_in, read_integer, read_line, require_known
+from hosttune.facts.reading import (
+    if_absent,
+    is_there,
+    names_in,
+    read_integer,
+    read_line,
+    require_known,
+)
 from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -42,9 +51,11 @@ _TIMEOUT_S = 5.0
 _WITHOUT_DRIVER = "without driver"
 _PCI_CLASS = "0x010802"  # NVM Express, an I/O controller (PCI Code and ID Assignment Specification)
 _DRIVER = "/sys/bus/pci/drivers/nvme"
-# Amazon's, Azure's, Google's, Oracle's and Alibaba's; those of qemu, VMware, VirtualBox, and Linux' own target.
+# Amazon's, Azure's, Google's, Oracle's and Alibaba's; those of qemu, VMware, VirtualBox, and Linux'
+# own target.
 _MADE_UP = regex(
-    r"Amazon .*|MSFT NVMe .*|Microsoft NVMe .*|nvme_card.*|OCI .*|Oracle .*Block.*|QEMU .*|VMware .*|ORCL-VBOX-.*|"
+    r"Amazon .*|MSFT NVMe .*|Microsoft NVMe .*|nvme_card.*|OCI .*|Oracle .*Block.*|QEMU .*"
+    r"|VMware .*|ORCL-VBOX-.*|"
     r"Alibaba Cloud .*|.*Virtual.*|Linux",
     re.DOTALL,
 )
@@ -63,11 +74,12 @@ class DriveLog:
 
 @frozen
 class Drive(Fact):
-    """A controller of NVMe drives. Of volumes of a cloud and of drives that are reached over a network the state counts
-    alone, and the rest is as of a drive that is well.
+    """A controller of NVMe drives. Of volumes of a cloud and of drives that are reached over a
+    network the state counts alone, and the rest is as of a drive that is well.
     """
 
-    name: str  # nvme0; of one without driver its place; of one for all that no one can ask: `8 NVMe drives`
+    # nvme0; of one without driver its place; of one for all that no one can ask: `8 NVMe drives`
+    name: str
     address: str  # on the PCI bus, 0000:c1:00.0; empty where it has none
     state: str  # live, new, resetting, connecting, deleting, dead; without driver
     is_untold: bool  # no program is installed that could ask it for its health
@@ -90,8 +102,9 @@ class Drive(Fact):
 
     @property
     def is_only_worn(self) -> bool:
-        """Its warning about its reliability has no other cause than that it is past its rated life: bit 2 of Critical
-        Warning also says so (Samsung, by Hetzner: smartmontools issue 537), and neither errors nor spare blocks do.
+        """Its warning about its reliability has no other cause than that it is past its rated life:
+        bit 2 of Critical Warning also says so (Samsung, by Hetzner: smartmontools issue 537), and
+        neither errors nor spare blocks do.
         """
         return (
             self.has_lost_reliability
@@ -131,7 +144,8 @@ class Nvme(Subject):
         rest = tuple(one for one in drives if one.name not in names)
         together = f"{len(unasked)} NVMe drives" if len(unasked) > 1 else "the NVMe drive"
         return known_part(
-            (*rest, _make_sound_drive(together, is_untold=True)) if unasked else rest, lacking_of(self.drives)
+            (*rest, _make_sound_drive(together, is_untold=True)) if unasked else rest,
+            lacking_of(self.drives),
         )
 
 
@@ -143,7 +157,11 @@ def _without_driver(reader: Reader, facts: Facts) -> tuple[str, ...]:
     if not is_there(reader, _DRIVER):
         return ()
     return keep_known(
-        lambda one: (one.slot,) if one.kind == "nvme" and one.is_left and _is_drive(reader, one.slot) else (),
+        lambda one: (
+            (one.slot,)
+            if one.kind == "nvme" and one.is_left and _is_drive(reader, one.slot)
+            else ()
+        ),
         facts.pcie.devices,
     )
 
@@ -158,7 +176,9 @@ def _read_drive(reader: Reader, name: str) -> Drive:
     state = require_known(read_line(reader, f"{folder}/state"), f"{folder}/state")
     device = reader.link(f"{folder}/device")
     slot = device.rpartition("/")[2] if isinstance(device, str) else ""
-    is_local = if_absent(read_line(reader, f"{folder}/transport"), "pcie") == "pcie" and not _MADE_UP.fullmatch(model)
+    is_local = if_absent(
+        read_line(reader, f"{folder}/transport"), "pcie"
+    ) == "pcie" and not _MADE_UP.fullmatch(model)
     if state != "live" or not is_local:
         return _make_sound_drive(name, slot, state=state)
     asked = make_shared(_ask_drive, reader, name)
@@ -177,7 +197,10 @@ def _read_drive(reader: Reader, name: str) -> Drive:
         is_read_only=lazy(lambda: bool(ask_log().warning & 8)),
         has_lost_backup=lazy(lambda: bool(ask_log().warning & 16)),
         is_short_of_spare=lazy(
-            lambda: bool(ask_log().warning & 1) or ask_log().spare_percent < ask_log().spare_least_percent
+            lambda: (
+                bool(ask_log().warning & 1)
+                or ask_log().spare_percent < ask_log().spare_least_percent
+            )
         ),
         spare_percent=lazy(lambda: ask_log().spare_percent),
         used_percent=lazy(lambda: ask_log().used_percent),
@@ -186,17 +209,31 @@ def _read_drive(reader: Reader, name: str) -> Drive:
     )
 
 
-def _make_sound_drive(name: str, address: str = "", *, state: str = "live", is_untold: bool = False) -> Drive:
+def _make_sound_drive(
+    name: str, address: str = "", *, state: str = "live", is_untold: bool = False
+) -> Drive:
     """One of which nothing else is known."""
     return Drive(
-        name, address, state, is_untold, celsius=-1, is_out_of_bounds=False, has_lost_reliability=False,
-        is_read_only=False, has_lost_backup=False, is_short_of_spare=False, spare_percent=100, used_percent=0,
+        name,
+        address,
+        state,
+        is_untold,
+        celsius=-1,
+        is_out_of_bounds=False,
+        has_lost_reliability=False,
+        is_read_only=False,
+        has_lost_backup=False,
+        is_short_of_spare=False,
+        spare_percent=100,
+        used_percent=0,
         media_errors=0,
-    )  # fmt: skip
+    )
 
 
 def _list_monitors(reader: Reader, folder: str) -> tuple[str, ...]:
-    return tuple(f"{folder}/{name}" for name in names_in(reader, folder) if name.startswith("hwmon"))
+    return tuple(
+        f"{folder}/{name}" for name in names_in(reader, folder) if name.startswith("hwmon")
+    )
 
 
 def _read_celsius(reader: Reader, folder: str) -> int:
@@ -209,7 +246,10 @@ def _read_celsius(reader: Reader, folder: str) -> int:
 
 def _read_alarm(reader: Reader, folder: str) -> bool:
     """Bit 1 of Critical Warning, which hwmon shows to everybody."""
-    return any(if_absent(read_integer(reader, f"{one}/temp1_alarm"), 0) == 1 for one in _list_monitors(reader, folder))
+    return any(
+        if_absent(read_integer(reader, f"{one}/temp1_alarm"), 0) == 1
+        for one in _list_monitors(reader, folder)
+    )
 
 
 def make_question(program: str, name: str) -> tuple[str, ...]:
@@ -231,8 +271,12 @@ def _ask_drive(reader: Reader, name: str) -> DriveLog | None:
         try:
             return read(require_known(answer, program).stdout)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            lines = require_known(answer, program).errors.strip().splitlines() or ["it printed something else"]
-            problem = problem or f"{program} does not tell the health of /dev/{name}: {lines[0][:160]}"
+            lines = require_known(answer, program).errors.strip().splitlines() or [
+                "it printed something else"
+            ]
+            problem = (
+                problem or f"{program} does not tell the health of /dev/{name}: {lines[0][:160]}"
+            )
         except UnknownFact as unknown:
             problem = problem or unknown.reason
     if problem:
@@ -254,7 +298,9 @@ def _of_nvme(output: bytes) -> DriveLog:
 
 
 def _of_smartctl(output: bytes) -> DriveLog:
-    """`smartctl` of smartmontools 7 and newer. Its exit status has bits for what was once, so it does not count."""
+    """`smartctl` of smartmontools 7 and newer. Its exit status has bits for what was once, so it
+    does not count.
+    """
     document = json.loads(output)["nvme_smart_health_information_log"]
     return DriveLog(
         warning=_parse_number(document["critical_warning"]),

@@ -1,8 +1,10 @@
-"""Places that fill up: the file systems that hold the system, its logs, temporary files, container images and data.
+"""Places that fill up: the file systems that hold the system, its logs, temporary files, container
+images and data.
 
-Sources: statvfs(3), by way of the mounts; hier(7). Network file systems are not measured: a dead server would hold
-who asks. Ubuntu's installer gives / a part of its volume group (canonical/subiquity: guided LVM, sizing-policy scaled),
-and cloud-init grows the file system of / only (https://github.com/canonical/cloud-init/issues/3056); lvextend(8).
+Sources: statvfs(3), by way of the mounts; hier(7). Network file systems are not measured: a dead
+server would hold who asks. Ubuntu's installer gives / a part of its volume group
+(canonical/subiquity: guided LVM, sizing-policy scaled), and cloud-init grows the file system of /
+only (https://github.com/canonical/cloud-init/issues/3056); lvextend(8).
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 # What lives there, in the words of the report; only those that exist are looked at.
 _PATHS = (
-    "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker", "/var/lib/containerd",
-    "/var/lib/kubelet", "/var/lib/enroot", "/var/spool/slurmd",
+    "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker",
+    "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
 _LEAST_ROOM = 2 << 30
 _OF_TABLES = 0.15  # of a device: more than the tables of a file system take
@@ -46,8 +48,10 @@ class LocalPlace(Fact):
     total_inodes: int  # 0 where the file system makes them as it needs them
     available_inodes: int  # files that can still be made there
     is_memory: bool  # a tmpfs
-    user_limit_bytes: int = 0  # what one user may fill of it; 0 where nothing is known to limit that
-    growth: str = ""  # how it takes room that its volume group or its device has; empty where none is known
+    # what one user may fill of it; 0 where nothing is known to limit that
+    user_limit_bytes: int = 0
+    # how it takes room that its volume group or its device has; empty where none is known
+    growth: str = ""
 
     @property
     def used_bytes(self) -> int:
@@ -57,17 +61,27 @@ class LocalPlace(Fact):
     @property
     def free_percent(self) -> float:
         """How much of its bytes is free for users."""
-        return round(100 * self.available_bytes / self.total_bytes, 1) if self.total_bytes else 100.0
+        return (
+            round(100 * self.available_bytes / self.total_bytes, 1) if self.total_bytes else 100.0
+        )
 
     @property
     def is_of_pods(self) -> bool:
-        """The kubelet, or the container runtime, keeps here what the kubelet measures (nodefs, imagefs)."""
-        return not {"/var/lib/kubelet", "/var/lib/containerd"}.isdisjoint((self.target, *self.holds))
+        """The kubelet, or the container runtime, keeps here what the kubelet measures (nodefs,
+        imagefs).
+        """
+        return not {"/var/lib/kubelet", "/var/lib/containerd"}.isdisjoint(
+            (self.target, *self.holds)
+        )
 
     @property
     def free_inodes_percent(self) -> float:
         """100 where the file system has no table of inodes."""
-        return round(100 * self.available_inodes / self.total_inodes, 1) if self.total_inodes else 100.0
+        return (
+            round(100 * self.available_inodes / self.total_inodes, 1)
+            if self.total_inodes
+            else 100.0
+        )
 
 
 @frozen
@@ -81,12 +95,16 @@ class CacheHome(Fact):
     is_network: bool  # it is on a network file system
     is_memory: bool  # it is on a tmpfs
     removed_after: str = (
-        ""  # what removes files there by age: 30d (/usr/lib/tmpfiles.d/tmp.conf:3); not of temporary files
+        # what removes files there by age: 30d (/usr/lib/tmpfiles.d/tmp.conf:3); not of temporary
+        # files
+        ""
     )
 
     @property
     def holds_compiled(self) -> bool:
-        """Whether it holds compiled code or temporary files, which are locked, renamed and mapped."""
+        """Whether it holds compiled code or temporary files, which are locked, renamed and
+        mapped.
+        """
         return self.name in COMPILED
 
 
@@ -102,13 +120,18 @@ def _read_all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     visible = facts.mounts.visible
     data = {mount.target for mount in facts.mounts.local_data}
     ways = Ways(reader, facts)
-    there = [path for path in _PATHS if not ways.way(path)[1] and hasattr(reader.stat(path), "type")]
+    there = [
+        path for path in _PATHS if not ways.way(path)[1] and hasattr(reader.stat(path), "type")
+    ]
     held: dict[str, list[str]] = {target: [] for target in data}
     for path in there:
         if mount := mount_below(facts, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
     return keep_known(
-        lambda mount: _make_place(facts, mount, tuple(held[mount.target])) if mount.target in held else (), visible
+        lambda mount: (
+            _make_place(facts, mount, tuple(held[mount.target])) if mount.target in held else ()
+        ),
+        visible,
     )
 
 
@@ -117,15 +140,23 @@ def _make_place(facts: Facts, mount: Mount, holds: tuple[str, ...]) -> tuple[Loc
     if mount.is_read_only or not is_measured(mount):
         return ()
     one = LocalPlace(
-        mount.target, holds, mount.total_bytes, mount.available_bytes, mount.total_inodes, mount.available_inodes,
-        is_memory=mount.fstype in IN_MEMORY, user_limit_bytes=user_limit(mount),
+        mount.target,
+        holds,
+        mount.total_bytes,
+        mount.available_bytes,
+        mount.total_inodes,
+        mount.available_inodes,
+        is_memory=mount.fstype in IN_MEMORY,
+        user_limit_bytes=user_limit(mount),
         growth=lazy(_find_growth, facts, mount),
-    )  # fmt: skip
+    )
     return (one,)
 
 
 def _find_growth(facts: Facts, mount: Mount) -> str:
-    """Of ext4 and XFS. The room of a group is counted where each of its volumes is on one and the same device."""
+    """Of ext4 and XFS. The room of a group is counted where each of its volumes is on one and the
+    same device.
+    """
     known = attempt(lambda: {one.device: one for one in facts.disks.all})
     disk = None if isinstance(known, Unreadable) else known.get(mount.device)
     grow = {"ext4": "sudo resize2fs {device}", "xfs": "sudo xfs_growfs {target}"}.get(mount.fstype)
@@ -135,16 +166,26 @@ def _find_growth(facts: Facts, mount: Mount) -> str:
     if unused > max(_LEAST_ROOM, disk.size_bytes * _OF_TABLES):  # ext4 and XFS keep tables there
         command = grow.format(device=quote(disk.path), target=quote(mount.target))
         return f"its file system is {unused >> 30} GiB smaller than {disk.path}: {command}"
-    uuid = attempt(read_line, facts.reader, f"/sys/block/{disk.name}/dm/uuid") if disk.kind == "dm" else ""
+    uuid = (
+        attempt(read_line, facts.reader, f"/sys/block/{disk.name}/dm/uuid")
+        if disk.kind == "dm"
+        else ""
+    )
     if not isinstance(uuid, str) or not uuid.startswith("LVM-"):
         return ""
     command = f"sudo lvextend -r -l +100%FREE {quote(disk.path)}"
     below = [one for one in known.values() if one.name in disk.parents]
-    made = [one for one in known.values() if one.kind == "dm" and set(one.parents) & set(disk.parents)]
+    made = [
+        one for one in known.values() if one.kind == "dm" and set(one.parents) & set(disk.parents)
+    ]
     if len(below) != 1 or any(one.parents != disk.parents for one in made):
         return f"see whether its volume group has room: sudo vgs. If it has: {command}"
     room = below[0].size_bytes - sum(one.size_bytes for one in made)
-    return f"its volume group has {room >> 30} GiB that no volume uses: {command}" if room > _LEAST_ROOM else ""
+    return (
+        f"its volume group has {room >> 30} GiB that no volume uses: {command}"
+        if room > _LEAST_ROOM
+        else ""
+    )
 
 
 def _find_caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:

@@ -1,10 +1,12 @@
-"""Pools that file systems and volumes are cut from: those of ZFS, and thin pools of LVM. What they lost, and how full.
+"""Pools that file systems and volumes are cut from: those of ZFS, and thin pools of LVM. What they
+lost, and how full.
 
-OpenZFS: /proc/spl/kstat/zfs/POOL/state, readable by all (module/os/linux/zfs/spa_stats.c), zpool-list(8),
-zpool-status(8), zfs-list(8). A pool that is suspended holds who asks zpool about it, so it is not asked. Thin pools:
-the line of `dmsetup status` (kernel: Documentation/admin-guide/device-mapper/thin-provisioning.rst), for root only;
-drivers/md/dm-snap.c (a snapshot that overflowed: Invalid, Overflow);
---noflush, because without it the kernel commits the pool's metadata first.
+OpenZFS: /proc/spl/kstat/zfs/POOL/state, readable by all (module/os/linux/zfs/spa_stats.c),
+zpool-list(8), zpool-status(8), zfs-list(8). A pool that is suspended holds who asks zpool about it,
+so it is not asked. Thin pools: the line of `dmsetup status` (kernel:
+Documentation/admin-guide/device-mapper/thin-provisioning.rst), for root only; drivers/md/dm-snap.c
+(a snapshot that overflowed: Invalid, Overflow); --noflush, because without it the kernel commits
+the pool's metadata first.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared, make_unread
-from hosttune.facts.reading import if_absent, names_in, parse_or_unknown, read_line, require_known, require_sure
+from hosttune.facts.reading import (
+    if_absent,
+    names_in,
+    parse_or_unknown,
+    read_line,
+    require_known,
+    require_sure,
+)
 from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.raid import name_volume
@@ -31,7 +40,16 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 ZFS = "/proc/spl/kstat/zfs"
-DATASETS = ("zfs", "list", "-H", "-r", "-t", "filesystem", "-o", "name,mountpoint,canmount,mounted,keystatus")
+DATASETS = (
+    "zfs",
+    "list",
+    "-H",
+    "-r",
+    "-t",
+    "filesystem",
+    "-o",
+    "name,mountpoint,canmount,mounted,keystatus",
+)
 THIN = ("dmsetup", "status", "--noflush", "--target", "thin-pool")
 SNAPSHOTS = ("dmsetup", "status", "--noflush", "--target", "snapshot")
 _BLOCK = "/sys/block"
@@ -40,14 +58,19 @@ _NAME = regex(r"[A-Za-z][\w.: -]{0,254}")  # zpoolconcepts(7); never an option
 _TIMEOUT_S = 10.0
 _MOST = 6  # file systems that a sentence names
 _DEAD = frozenset({"FAULTED", "SUSPENDED", "UNAVAIL", "REMOVED", "OFFLINE"})
-_ERRORS = regex(r"^errors: (?:(No known data errors)|(\d+) data errors|(Permanent errors))", re.MULTILINE)
+_ERRORS = regex(
+    r"^errors: (?:(No known data errors)|(\d+) data errors|(Permanent errors))", re.MULTILINE
+)
 _COUNT = r" +(\d[\d.]*[A-Z]?)"  # 0, 12, 1.2K
 DEVICE = regex(  # indent, name, state and counts of a row of `zpool status`
-    rf"\t( *)(\S+) +(ONLINE|DEGRADED|FAULTED|UNAVAIL|REMOVED|OFFLINE)(?:{_COUNT}{_COUNT}{_COUNT})?(?: .*)?"
+    rf"\t( *)(\S+) +(ONLINE|DEGRADED|FAULTED|UNAVAIL|REMOVED"
+    rf"|OFFLINE)(?:{_COUNT}{_COUNT}{_COUNT})?(?: .*)?"
 )
 _FAILED = frozenset({"FAULTED", "UNAVAIL", "REMOVED"})
 _REBUILT = regex(r"^ *scan: resilver in progress", re.MULTILINE)
-_THIN_LINE = regex(r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))", re.DOTALL)
+_THIN_LINE = regex(
+    r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))", re.DOTALL
+)
 _COW = regex(r"LVM-.*-cow")  # what a snapshot keeps of its volume
 _LOST = regex(r"([\w.+-]{1,128}): \d{1,20} \d{1,20} snapshot (Invalid|Overflow)")
 _STOPS = ("ro", "out_of_data_space", "needs_check")
@@ -59,7 +82,9 @@ class Pool(Fact):
 
     name: str  # tank; vg0-pool-tpool, as dmsetup calls it
     kind: str  # ZFS | thin pool | snapshot
-    stopped: str  # the word that tells that it takes no writes, or answers nothing: SUSPENDED, ro, needs_check ...
+    # the word that tells that it takes no writes, or answers nothing: SUSPENDED, ro, needs_check
+    # ...
+    stopped: str
     is_degraded: bool  # a disk of it does not work
     is_rebuilt: bool  # its data are being copied to a new disk
     data_errors: int  # files and blocks that are lost, as far as it knows
@@ -67,11 +92,14 @@ class Pool(Fact):
     metadata_percent: float  # of the space for the metadata of a thin pool; 0 of ZFS
     erring: tuple[
         str, ...
-    ] = ()  # disks of ZFS with errors since the last zpool clear, and of a whole pool those that failed
+        # disks of ZFS with errors since the last zpool clear, and of a whole pool those that failed
+    ] = ()
     health_commands: str = ""  # of ZFS: the commands that show how the disks with errors are
     failed: tuple[str, ...] = ()  # disks of ZFS that do not work, as zpool names them
-    unmounted: tuple[str, ...] = ()  # `tank/home (/home, which is not empty)`: what a boot should have mounted of ZFS
-    lacking_kernel: str = ""  # of ZFS: the kernel of the next boot, where it has no module zfs; else empty
+    # `tank/home (/home, which is not empty)`: what a boot should have mounted of ZFS
+    unmounted: tuple[str, ...] = ()
+    # of ZFS: the kernel of the next boot, where it has no module zfs; else empty
+    lacking_kernel: str = ""
 
     @property
     def volume(self) -> str:
@@ -115,12 +143,16 @@ def _read_zfs(reader: Reader, facts: Facts, name: str) -> Pool:
         is_rebuilt=lazy(lambda: bool(_REBUILT.search(status()))),
         data_errors=lazy(lambda: parse_or_unknown(data_errors_in, status())),
         used_percent=lazy(
-            lambda: parse_or_unknown(percent_of, _ask_zpool(reader, ("zpool", "list", "-H", "-o", "capacity", name)))
+            lambda: parse_or_unknown(
+                percent_of, _ask_zpool(reader, ("zpool", "list", "-H", "-o", "capacity", name))
+            )
         ),
         metadata_percent=0.0,
         erring=lazy(lambda: erring_in(status(), is_whole=state == "ONLINE")),
         health_commands=lazy(
-            lambda: find_health_commands(facts, (row.split(" ")[0] for row in erring_in(status(), is_whole=True)))
+            lambda: find_health_commands(
+                facts, (row.split(" ")[0] for row in erring_in(status(), is_whole=True))
+            )
         ),
         failed=lazy(lambda: failed_in(status())),
         unmounted=lazy(_find_unmounted, reader, facts, name),
@@ -129,8 +161,8 @@ def _read_zfs(reader: Reader, facts: Facts, name: str) -> Pool:
 
 
 def _find_unmounted(reader: Reader, facts: Facts, name: str) -> tuple[str, ...]:
-    """Nothing where zfs is not asked, as in records of before. What has no folder, asks for no mount, or is locked by
-    its key is meant so.
+    """Nothing where zfs is not asked, as in records of before. What has no folder, asks for no
+    mount, or is locked by its key is meant so.
     """
     printed = attempt(_ask_zpool, reader, (*DATASETS, name))
     rows = (row.split("\t") for row in printed.splitlines()) if isinstance(printed, str) else ()
@@ -144,13 +176,17 @@ def _find_unmounted(reader: Reader, facts: Facts, name: str) -> tuple[str, ...]:
                 found.append(f"{dataset} ({target}, where {at[target].source} is mounted)")
                 continue
             names = () if ways_of(facts).way(target)[1] else attempt(names_in, reader, target)
-            found.append(f"{dataset} ({target}{', which is not empty' if isinstance(names, tuple) and names else ''})")
+            found.append(
+                f"{dataset} "
+                f"({target}{', which is not empty' if isinstance(names, tuple) and names else ''})"
+            )
     return tuple(found)
 
 
 def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:
-    """The disks of which `zpool status` counts errors: `sda (0 read, 0 write, 12 checksum)`; of a pool that is whole
-    also those that failed, a cache, log or spare: `sdb UNAVAIL`. A group is named where none of its disks is.
+    """The disks of which `zpool status` counts errors: `sda (0 read, 0 write, 12 checksum)`; of a
+    pool that is whole also those that failed, a cache, log or spare: `sdb UNAVAIL`. A group is
+    named where none of its disks is.
     """
     rows = [match for line in status.splitlines() if (match := DEVICE.fullmatch(line))]
     found: dict[str, str] = {}
@@ -193,7 +229,9 @@ def _ask_program(reader: Reader, argv: tuple[str, ...]) -> str:
 
 
 def data_errors_in(status: str) -> int:
-    """How many data errors `zpool status` tells. Raises ValueError where it tells nothing of them."""
+    """How many data errors `zpool status` tells. Raises ValueError where it tells nothing of
+    them.
+    """
     found = _ERRORS.search(status)
     if not found:
         message = "zpool status tells nothing of data errors"
@@ -209,15 +247,25 @@ def percent_of(printed: str) -> float:
 def _of_thin(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
     """Those that LVM made: everybody sees that they are there, and root what is in them."""
     pools = make_shared(_ask_dmsetup, reader)
-    return tuple(_make_thin(name, pools) for name in sorted(_list_mapped(reader, facts, _THIN_POOL)))
+    return tuple(
+        _make_thin(name, pools) for name in sorted(_list_mapped(reader, facts, _THIN_POOL))
+    )
 
 
 def _of_snapshots(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
     """Those that are lost, where root asks; the others are no pools."""
-    own = {name.removesuffix("-cow") for name in _list_mapped(reader, facts, _COW)} if reader.is_privileged else ()
+    own = (
+        {name.removesuffix("-cow") for name in _list_mapped(reader, facts, _COW)}
+        if reader.is_privileged
+        else ()
+    )
     printed = attempt(_ask_program, reader, SNAPSHOTS) if own else ""
     rows = map(_LOST.fullmatch, printed.splitlines() if isinstance(printed, str) else ())
-    return tuple(Pool(row[1], "snapshot", row[2], False, False, 0, 0.0, 0.0) for row in rows if row and row[1] in own)
+    return tuple(
+        Pool(row[1], "snapshot", row[2], False, False, 0, 0.0, 0.0)
+        for row in rows
+        if row and row[1] in own
+    )
 
 
 def _list_mapped(reader: Reader, facts: Facts, kind: re.Pattern[str]) -> list[str]:
@@ -225,7 +273,8 @@ def _list_mapped(reader: Reader, facts: Facts, kind: re.Pattern[str]) -> list[st
     devices = [
         device
         for device in names_in(reader, _BLOCK)
-        if device.startswith("dm-") and kind.fullmatch(if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/uuid"), ""))
+        if device.startswith("dm-")
+        and kind.fullmatch(if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/uuid"), ""))
     ]
     attached = attempt(lambda: facts.disks.attached) if devices else frozenset()
     of_users = frozenset() if isinstance(attached, Unreadable) else attached

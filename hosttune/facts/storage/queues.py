@@ -1,9 +1,10 @@
 """Request queues of disks: who orders requests, and how far ahead of a reader the kernel reads.
 
-Sources: kernel, Documentation/ABI/stable/sysfs-block (queue/scheduler, queue/read_ahead_kb) and block/elevator.c
-(elevator_get_default: mq-deadline for a disk with one hardware queue, else none); block/blk-settings.c
-(disk_update_readahead: twice the optimal size of a request, at least 128 KiB); dm-multipath's uuid (`mpath-`); mdadm,
-udev-md-raid-arrays.rules (MD_UUID, and the command that prints it).
+Sources: kernel, Documentation/ABI/stable/sysfs-block (queue/scheduler, queue/read_ahead_kb) and
+block/elevator.c (elevator_get_default: mq-deadline for a disk with one hardware queue, else none);
+block/blk-settings.c (disk_update_readahead: twice the optimal size of a request, at least 128 KiB);
+dm-multipath's uuid (`mpath-`); mdadm, udev-md-raid-arrays.rules (MD_UUID, and the command that
+prints it).
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
-from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, read_text, require_known
+from hosttune.facts.reading import (
+    derive,
+    if_absent,
+    names_in,
+    read_integer,
+    read_line,
+    read_text,
+    require_known,
+)
 from hosttune.facts.storage.disks import Disk
 from hosttune.facts.subject import Subject, read_with
 from hosttune.facts.sysfs import scheduler_modules
@@ -25,14 +34,19 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _KINDS = frozenset({"disk", "dm", "md"})
-# Unlike ENV{ID_*} there before any udev rule has run. A virtio disk has `serial` alone (drivers/block/virtio_blk.c).
+# Unlike ENV{ID_*} there before any udev rule has run. A virtio disk has `serial` alone
+# (drivers/block/virtio_blk.c).
 _IDENTITIES = ("device/wwid", "wwid", "dm/uuid", "md/uuid", "serial")
 _PORT = regex(r"[\w.:/-]+")
 _PLAIN = regex(r"[\w.:-](?:[\w.: -]*[\w.:-])?")  # no wildcard and no quote
-# A kernel without md/uuid: udev's own rule asks mdadm, too late for ours. RESULT is what PROGRAM prints, in one text.
-_BY_MD_UUID = 'PROGRAM=="/sbin/mdadm --detail --no-devices --export $devnode", RESULT=="*MD_UUID={}*"'
+# A kernel without md/uuid: udev's own rule asks mdadm, too late for ours. RESULT is what PROGRAM
+# prints, in one text.
+_BY_MD_UUID = (
+    'PROGRAM=="/sbin/mdadm --detail --no-devices --export $devnode", RESULT=="*MD_UUID={}*"'
+)
 _MD_UUID = regex(r"(?m)^E:MD_UUID=([0-9a-f]{8}(?::[0-9a-f]{8}){3})$")
-# Numbers in the path of a device that the kernel counts up as it finds devices, so that they differ from boot to boot.
+# Numbers in the path of a device that the kernel counts up as it finds devices, so that they differ
+# from boot to boot.
 _COUNTED = regex(r"/(?:host\d+|target\d+:|\d+:(?=\d+:\d+:\d+/)|virtio\d+|session\d+|nvme\d+)")
 _LEAST_READ_AHEAD_KIB = 128  # VM_READAHEAD_PAGES
 _CHOSEN = regex(r"\[([\w-]+)\]")
@@ -51,7 +65,8 @@ class Queue(Fact):
     hardware_queues: int  # 0 for a device that has no queue of requests (dm, md)
     read_ahead_kib: int  # queue/read_ahead_kb
     targets: tuple[str, ...]  # where its own file systems with data are mounted
-    match: str  # a udev match on this very device: by what stays when its name changes, else by that name
+    # a udev match on this very device: by what stays when its name changes, else by that name
+    match: str
     has_deadline: bool = True  # mq-deadline is a part of the kernel, no module of it
     kernel_read_ahead_kib: int = _LEAST_READ_AHEAD_KIB  # what the kernel chooses by itself
 
@@ -74,7 +89,9 @@ class Queues(Subject):
 
     @property
     def attached(self) -> tuple[Queue, ...]:
-        """Those of disks that a controller of this machine holds, each reached one way; no USB sticks, no cards."""
+        """Those of disks that a controller of this machine holds, each reached one way; no USB
+        sticks, no cards.
+        """
         kinds = ("nvme", "sata", "sas", "scsi")
         return tuple(queue for queue in self.all if queue.transport in kinds and not queue.is_path)
 
@@ -90,14 +107,19 @@ def _read_all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
     names = {disk.name: _match(reader, disk.name) or _by_array(reader, disk) for disk in disks}
     times = Counter(names.values())
     matches = {
-        disk.name: one if (one := names[disk.name]) and times[one] == 1 else _by_place(reader, disk) for disk in disks
+        disk.name: one if (one := names[disk.name]) and times[one] == 1 else _by_place(reader, disk)
+        for disk in disks
     }
     paths = {parent for disk in disks if disk.kind == "dm" for parent in _paths_of(reader, disk)}
-    return tuple(_read_queue(reader, facts, disk, disk.name in paths, matches[disk.name]) for disk in disks)
+    return tuple(
+        _read_queue(reader, facts, disk, disk.name in paths, matches[disk.name]) for disk in disks
+    )
 
 
 def _paths_of(reader: Reader, disk: Disk) -> tuple[str, ...]:
-    """The ways to a disk of dm-multipath; none where they are not known, and for any other device."""
+    """The ways to a disk of dm-multipath; none where they are not known, and for any other
+    device.
+    """
     uuid = attempt(read_line, reader, f"/sys/block/{disk.name}/dm/uuid")
     if not (isinstance(uuid, str) and uuid.startswith("mpath-")):
         return ()
@@ -109,7 +131,9 @@ def _paths_of(reader: Reader, disk: Disk) -> tuple[str, ...]:
 
 def _list_targets(facts: Facts, disk: Disk) -> tuple[str, ...]:
     """The data mounts of this device and of its partitions."""
-    parts = (one for one in facts.disks.all if one.kind == "partition" and one.parents == (disk.name,))
+    parts = (
+        one for one in facts.disks.all if one.kind == "partition" and one.parents == (disk.name,)
+    )
     own = {disk.device, *(one.device for one in parts)}
     return tuple(mount.target for mount in facts.mounts.local_data if mount.device in own)
 
@@ -148,22 +172,29 @@ def _match(reader: Reader, name: str) -> str:
 
 
 def _by_array(reader: Reader, disk: Disk) -> str:
-    """An md array by the UUID that udev has of it: /dev/md0 may be /dev/md127 after the next boot."""
-    rows = attempt(lambda: read_text(reader, f"/run/udev/data/b{disk.device}")) if disk.kind == "md" else ""
+    """An md array by the UUID that udev has of it: /dev/md0 may be /dev/md127 after the next
+    boot.
+    """
+    rows = (
+        attempt(lambda: read_text(reader, f"/run/udev/data/b{disk.device}"))
+        if disk.kind == "md"
+        else ""
+    )
     found = _MD_UUID.search(rows) if isinstance(rows, str) else None
     return _BY_MD_UUID.format(found[1]) if found else ""
 
 
 def _by_place(reader: Reader, disk: Disk) -> str:
-    """A disk without an identity by the port that it is on: the letters of names change. Others by name, which
-    mdadm.conf and LVM set.
+    """A disk without an identity by the port that it is on: the letters of names change. Others by
+    name, which mdadm.conf and LVM set.
     """
     path = reader.resolve(f"/sys/block/{disk.name}") if disk.kind == "disk" else ""
     folder = path.rpartition("/")[0].removeprefix("/sys") if isinstance(path, str) else ""
     if not folder.startswith("/devices/pci") or not _PORT.fullmatch(folder):
         return f'KERNEL=="{disk.name}"'
     namespace = disk.name.rpartition("n")[2] if disk.name.startswith("nvme") else ""
-    return f'DEVPATH=="{_COUNTED.sub(_number_as_any, folder)}/{f"nvme*n{namespace}" if namespace else "*"}"'
+    name = f"nvme*n{namespace}" if namespace else "*"
+    return f'DEVPATH=="{_COUNTED.sub(_number_as_any, folder)}/{name}"'
 
 
 def _number_as_any(match: re.Match[str]) -> str:

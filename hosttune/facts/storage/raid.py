@@ -1,22 +1,27 @@
-"""Arrays of the kernel's own RAID, those that LVM makes too: what members they miss, and whether one is being rebuilt.
+"""Arrays of the kernel's own RAID, those that LVM makes too: what members they miss, and whether
+one is being rebuilt.
 
-/proc/mdstat, readable by all (md(4); drivers/md/md.c, md_seq_show, and each level's status function): an array with its
-members, of levels with redundancy `[wanted/working]`, and a line of progress while members are synchronised. An array
-that has lost data is `broken` once the kernel has met that, there or in its array_state (Linux 5.4 and newer,
-MD_BROKEN: of raid0 and linear, later of raid1 and raid10); every write to it fails. One that misses more members than
-its level has to spare is still called active: raid4 and 5 spare one, raid6 two, raid1 all but one, raid10 of each block
+/proc/mdstat, readable by all (md(4); drivers/md/md.c, md_seq_show, and each level's status
+function): an array with its members, of levels with redundancy `[wanted/working]`, and a line of
+progress while members are synchronised. An array that has lost data is `broken` once the kernel has
+met that, there or in its array_state (Linux 5.4 and newer, MD_BROKEN: of raid0 and linear, later of
+raid1 and raid10); every write to it fails. One that misses more members than its level has to spare
+is still called active: raid4 and 5 spare one, raid6 two, raid1 all but one, raid10 of each block
 all copies but one (`2 near-copies`, which lie on neighbours: md(4)).
 
-/sys/block/md*/md/mismatch_cnt counts the sectors that the last check found different (kernel: admin-guide/md.rst). For
-raid1 and raid10 it cannot be interpreted reliably (md(4), SCRUBBING AND MISMATCHES: what changes while it is written,
-swap for example, leaves copies that differ and that no one reads), so there it is not looked at.
+/sys/block/md*/md/mismatch_cnt counts the sectors that the last check found different (kernel:
+admin-guide/md.rst). For raid1 and raid10 it cannot be interpreted reliably (md(4), SCRUBBING AND
+MISMATCHES: what changes while it is written, swap for example, leaves copies that differ and that
+no one reads), so there it is not looked at.
 
-LVM's RAID (lvmraid(7)) is the same code below the device mapper, and /proc/mdstat has none of it. The kernel's own
-words, for root alone, are a line of `dmsetup status` (kernel: admin-guide/device-mapper/dm-raid.rst; raid_status in
-drivers/md/dm-raid.c): a letter for each member, A in step, a alive and not in step, D failed, - none; how far it is
-in step; the sync action; and what differed, counted by a check alone. lvs says "partial" and "refresh needed" of D,
-and reads all disks for it, which waits for a dead one. A disk that was pulled is A until something is written, of raid0
-for ever; its name is left among the slaves of the member, and no device has it any more.
+LVM's RAID (lvmraid(7)) is the same code below the device mapper, and /proc/mdstat has none of it.
+The kernel's own words, for root alone, are a line of `dmsetup status` (kernel:
+admin-guide/device-mapper/dm-raid.rst; raid_status in drivers/md/dm-raid.c): a letter for each
+member, A in step, a alive and not in step, D failed, - none; how far it is in step; the sync
+action; and what differed, counted by a check alone. lvs says "partial" and "refresh needed" of D,
+and reads all disks for it, which waits for a dead one. A disk that was pulled is A until something
+is written, of raid0 for ever; its name is left among the slaves of the member, and no device has it
+any more.
 """
 
 from __future__ import annotations
@@ -66,10 +71,14 @@ _BLOCK = "/sys/block"
 _CLASS = "/sys/class/block"
 _CONF = "/etc/mdadm/mdadm.conf"
 _BY_HAND = regex(r"md\d{1,2}")
-_IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which no one else may name so (lvm(8), reserved names)
-_MAPPED = regex(r"((?:[^-]|--)+)-(?!-)((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
+# a member, which no one else may name so (lvm(8), reserved names)
+_IMAGE = regex(r"(.+)_rimage_(\d+)")
+# volume group and volume, a hyphen in them doubled
+_MAPPED = regex(r"((?:[^-]|--)+)-(?!-)((?:[^-]|--)+)")
 _VOLUME = regex(
-    r"(.+): \d+ \d+ raid (raid\d+)((?:[^\s\d]\S*)?) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?", re.DOTALL
+    r"(.+): \d+ \d+ raid (raid\d+)((?:[^\s\d]\S*)?) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)"
+    r"(?: .*)?)?",
+    re.DOTALL,
 )
 _ACTIONS = {"recover": "recovery", "resync": "resync", "reshape": "reshape"}
 _PROGRESS = regex(r"(recovery|resync|reshape|check) *= *(?:([0-9.]+)%|DELAYED|PENDING|REMOTE)")
@@ -85,24 +94,31 @@ class Array(Fact):
     wanted: int  # members that it is made of; 0 where the level has none to spare (raid0, linear)
     missing: int  # of these, how many do not work
     failed: tuple[str, ...]  # members that the kernel threw out and that are still listed
-    is_container: bool  # of arrays of firmware RAID (IMSM, DDF), which are listed by themselves; never active
+    # of arrays of firmware RAID (IMSM, DDF), which are listed by themselves; never active
+    is_container: bool
     sync: str  # recovery, resync or reshape while that goes on; empty for none; a check is no fault
     percent: float  # of that; -1 where it waits or none goes on
     is_lost: bool = False  # it misses more members than its level has to spare
     is_broken: bool = False  # the kernel says that it has lost data, and fails every write to it
     members: tuple[str, ...] = ()  # the devices that it is made of, as /proc/mdstat has them: sda1
-    gone: tuple[str, ...] = ()  # of raid0 and linear: members that the kernel has no device of any more
-    mismatches: int = 0  # of raid4, 5 and 6: sectors that the last check found not to agree with their parity
+    # of raid0 and linear: members that the kernel has no device of any more
+    gone: tuple[str, ...] = ()
+    # of raid4, 5 and 6: sectors that the last check found not to agree with their parity
+    mismatches: int = 0
     kind: str = "md"  # md | LVM
-    is_unlisted: bool = False  # mdadm.conf has no line of it: the next boot may bring it up by another name, md127
+    # mdadm.conf has no line of it: the next boot may bring it up by another name, md127
+    is_unlisted: bool = False
     health_commands: str = (
-        "sudo hosttune disks"  # the commands that show how its disks are: of those that failed, else of all
+        # the commands that show how its disks are: of those that failed, else of all
+        "sudo hosttune disks"
     )
 
 
 @frozen
 class Raid(Subject):
-    """All arrays of the kernel's own RAID, those of LVM last; none of files that a user attached."""
+    """All arrays of the kernel's own RAID, those of LVM last; none of files that a user
+    attached.
+    """
 
     @fact
     def arrays(self) -> tuple[Array, ...]:
@@ -116,7 +132,9 @@ class Raid(Subject):
         return frozenset() if isinstance(names, Unreadable) else names
 
 
-def _read_arrays(reader: Reader, facts: Facts, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
+def _read_arrays(
+    reader: Reader, facts: Facts, attached: Callable[[], frozenset[str]]
+) -> tuple[Array, ...]:
     if not any(name.startswith("md") for name in names_in(reader, _BLOCK)):
         return ()
     content = read_text(reader, MDSTAT)
@@ -137,21 +155,29 @@ def _read_arrays(reader: Reader, facts: Facts, attached: Callable[[], frozenset[
 
 
 def _is_unlisted(reader: Reader, array: Array, arrays: tuple[Array, ...]) -> bool:
-    """Whether an array is called by hand (md0, md3), and mdadm.conf has no line of it (mdadm.conf(5), ARRAY): the
-    initial RAM disk knows no name of the host, takes it for one of another host, and counts down from md127. A line
-    may have another name of an array, so there have to be fewer lines than arrays, too.
+    """Whether an array is called by hand (md0, md3), and mdadm.conf has no line of it
+    (mdadm.conf(5), ARRAY): the initial RAM disk knows no name of the host, takes it for one of
+    another host, and counts down from md127. A line may have another name of an array, so there
+    have to be fewer lines than arrays, too.
     """
-    content = read_text(reader, _CONF) if array.is_active and _BY_HAND.fullmatch(array.name) else ABSENT
+    content = (
+        read_text(reader, _CONF) if array.is_active and _BY_HAND.fullmatch(array.name) else ABSENT
+    )
     if content is ABSENT or names_in(reader, f"{_CONF}.d"):
         return False
     rows = [row.split() for row in str(content).splitlines()]
     lines = [row for row in rows if len(row) > 1 and row[0].lower() == "array"]
-    listed = {f"md{row[1].removeprefix('/dev/').removeprefix('md/').removeprefix('md')}" for row in lines}
+    listed = {
+        f"md{row[1].removeprefix('/dev/').removeprefix('md/').removeprefix('md')}" for row in lines
+    }
     return len(lines) < len(arrays) and array.name not in listed
 
 
 def _is_broken(reader: Reader, array: Array) -> bool:
-    return array.is_broken or if_absent(read_line(reader, f"{_BLOCK}/{array.name}/md/array_state"), "") == "broken"
+    return (
+        array.is_broken
+        or if_absent(read_line(reader, f"{_BLOCK}/{array.name}/md/array_state"), "") == "broken"
+    )
 
 
 def _find_gone(reader: Reader, array: Array) -> tuple[str, ...]:
@@ -164,7 +190,10 @@ def _find_gone(reader: Reader, array: Array) -> tuple[str, ...]:
 def _count_mismatches(reader: Reader, array: Array) -> int:
     """0 also where the last that went over the array was no check: building one counts as well."""
     folder = f"{_BLOCK}/{array.name}/md"
-    if array.level not in _WITH_PARITY or if_absent(read_line(reader, f"{folder}/last_sync_action"), "") != "check":
+    if (
+        array.level not in _WITH_PARITY
+        or if_absent(read_line(reader, f"{folder}/last_sync_action"), "") != "check"
+    ):
         return 0
     return if_absent(read_integer(reader, f"{folder}/mismatch_cnt"), 0)
 
@@ -207,7 +236,8 @@ def _is_lost(level: str, members: str, layout: str) -> bool:
     if level == "raid1":
         return "U" not in members
     copies = {kind: int(many) for many, kind in _COPIES.findall(layout)}
-    gap = "_" * min(max(copies.values(), default=2), 2 * len(members) + 1)  # the number is text of a program
+    # the number is text of a program
+    gap = "_" * min(max(copies.values(), default=2), 2 * len(members) + 1)
     if level != "raid10" or len(copies) > 1:
         return level == "raid10" and "U" not in members
     if "near" in copies and len(members) % len(gap) == 0:
@@ -217,15 +247,22 @@ def _is_lost(level: str, members: str, layout: str) -> bool:
 
 def _find_volumes(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
     """Those of LVM: everybody sees that they are there, and root how they are."""
-    images: dict[str, dict[int, str]] = {}  # as the device mapper calls the volume -> number of the member -> device
+    # as the device mapper calls the volume -> number of the member -> device
+    images: dict[str, dict[int, str]] = {}
     for device in names_in(reader, _BLOCK):
-        name = if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/name"), "") if device.startswith("dm-") else ""
+        name = (
+            if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/name"), "")
+            if device.startswith("dm-")
+            else ""
+        )
         if (match := _IMAGE.fullmatch(name)) and _is_of_lvm(reader, device):
             images.setdefault(match[1], {})[int(match[2])] = device
     arrays = make_shared(_read_status, reader, images)
     of_users = attached() if images else frozenset()
     return tuple(
-        _make_volume(name, arrays) for name in sorted(images) if not of_users.issuperset(images[name].values())
+        _make_volume(name, arrays)
+        for name in sorted(images)
+        if not of_users.issuperset(images[name].values())
     )
 
 
@@ -243,9 +280,20 @@ def _make_volume(mapped: str, arrays: Callable[[], Mapping[str, Array]]) -> Arra
         reason = f"dmsetup tells nothing of {mapped}"
     hidden = make_unread(reason)
     return Array(
-        name_volume(mapped), hidden, is_active=True, wanted=hidden, missing=hidden, failed=hidden, is_container=False,
-        sync=hidden, percent=hidden, is_lost=hidden, gone=hidden, mismatches=hidden, kind="LVM",
-    )  # fmt: skip
+        name_volume(mapped),
+        hidden,
+        is_active=True,
+        wanted=hidden,
+        missing=hidden,
+        failed=hidden,
+        is_container=False,
+        sync=hidden,
+        percent=hidden,
+        is_lost=hidden,
+        gone=hidden,
+        mismatches=hidden,
+        kind="LVM",
+    )
 
 
 def name_volume(mapped: str) -> str:
@@ -264,13 +312,19 @@ def _read_status(reader: Reader, images: Mapping[str, Mapping[int, str]]) -> Map
 def _find_pulled(reader: Reader, members: Mapping[int, str]) -> frozenset[int]:
     """The members below which a device is gone, which the kernel's RAID may not have met yet."""
     there = require_sure(reader.list(_CLASS))
-    below = {number: names_in(reader, f"{_BLOCK}/{device}/slaves") for number, device in members.items()}
-    return frozenset() if there is ABSENT else frozenset(one for one in below if not set(below[one]) <= set(there))
+    below = {
+        number: names_in(reader, f"{_BLOCK}/{device}/slaves") for number, device in members.items()
+    }
+    return (
+        frozenset()
+        if there is ABSENT
+        else frozenset(one for one in below if not set(below[one]) <= set(there))
+    )
 
 
 def parse_volumes(output: str, pulled: Mapping[str, frozenset[int]]) -> Mapping[str, Array]:
-    """Name -> array, of `dmsetup status`. `pulled`: each volume there is, with the members that are known to be gone.
-    Raises ValueError for a line that is none.
+    """Name -> array, of `dmsetup status`. `pulled`: each volume there is, with the members that are
+    known to be gone. Raises ValueError for a line that is none.
     """
     found = {}
     for row in filter(None, output.splitlines()):
@@ -279,12 +333,14 @@ def parse_volumes(output: str, pulled: Mapping[str, frozenset[int]]) -> Mapping[
             message = f"dmsetup printed {row[:80]!r}, which is no RAID volume"
             raise ValueError(message)
         name, level, layout, letters, done, whole, action, mismatches = match.groups()
-        # of a volume that has a snapshot, the array is below it and is called so (lvm2: build_dm_uuid, "real")
+        # of a volume that has a snapshot, the array is below it and is called so (lvm2:
+        # build_dm_uuid, "real")
         volume = name if name in pulled else name.removesuffix("-real")
         gone = pulled.get(volume, frozenset())
         dead = {at for at, letter in enumerate(letters) if letter in "D-" or at in gone}
         late = {at for at, letter in enumerate(letters) if letter == "a"} - dead
-        # While the whole array is brought in step, all are late; else those that are do not hold what the others do.
+        # While the whole array is brought in step, all are late; else those that are do not hold
+        # what the others do.
         missing = dead | (late if len(late | dead) < len(letters) else set())
         is_plain = level in _WITHOUT_SPARE
         sync = _ACTIONS.get(action or "", "")

@@ -1,4 +1,6 @@
-"""How much root can still write at a path: bytes and files of the file system that holds it (statvfs(3))."""
+"""How much root can still write at a path: bytes and files of the file system that holds it
+(statvfs(3)).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ MANY = 1 << 60  # files of a file system that makes inodes as it needs them (btr
 
 @frozen
 class FreeRoom(Fact):
-    """What is left of one file system, for root: packages are installed by root, so what is kept back counts."""
+    """What is left of one file system, for root: packages are installed by root, so what is kept
+    back counts.
+    """
 
     target: str  # where it is mounted
     free_bytes: int
@@ -43,4 +47,8 @@ def size_text(size_bytes: int) -> str:
     """A number of bytes for people: 24 MiB, 1.3 GiB."""
     if size_bytes >= _GIB:
         return f"{size_bytes / _GIB:.1f} GiB"
-    return f"{size_bytes / _MIB:.0f} MiB" if size_bytes >= _MIB or not size_bytes else "less than 1 MiB"
+    return (
+        f"{size_bytes / _MIB:.0f} MiB"
+        if size_bytes >= _MIB or not size_bytes
+        else "less than 1 MiB"
+    )

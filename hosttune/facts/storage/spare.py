@@ -1,8 +1,9 @@
 """Local NVMe disks that nothing uses, and what is on them.
 
-Nothing is taken for blank that was not looked at: udev and blkid(8) name what they know, wipefs(8) lists every
-signature (it writes nothing by itself), and the first megabytes are compared with zeros, because databases
-and storage engines that take a raw disk leave no signature that libblkid knows. Only root can do the last two.
+Nothing is taken for blank that was not looked at: udev and blkid(8) name what they know, wipefs(8)
+lists every signature (it writes nothing by itself), and the first megabytes are compared with
+zeros, because databases and storage engines that take a raw disk leave no signature that libblkid
+knows. Only root can do the last two.
 
 Sources: kernel: Documentation/ABI/stable/sysfs-block (holders); wipefs(8); cmp(1).
 """
@@ -34,7 +35,9 @@ _LOOKED_AT = 16 << 20  # bytes at the beginning that have to be zeros
 
 @frozen
 class SpareDisk(Fact):
-    """A disk that is not mounted, no swap, no part of anything, and that nothing claims (facts/storage/claims.py)."""
+    """A disk that is not mounted, no swap, no part of anything, and that nothing claims
+    (facts/storage/claims.py).
+    """
 
     name: str  # nvme2n1
     path: str  # /dev/nvme2n1
@@ -64,10 +67,16 @@ def make_comparison(path: str) -> tuple[str, ...]:
 
 def _find_all(reader: Reader, facts: Facts) -> tuple[SpareDisk, ...]:
     used = _find_used(facts)
-    disks = [disk for disk in facts.disks.physical if disk.transport == "nvme" and disk.name not in used]
-    free = [disk for disk in disks if _is_local(reader, disk.name) and not _is_held(reader, facts, disk)]
+    disks = [
+        disk for disk in facts.disks.physical if disk.transport == "nvme" and disk.name not in used
+    ]
+    free = [
+        disk for disk in disks if _is_local(reader, disk.name) and not _is_held(reader, facts, disk)
+    ]
     names = find_claimed(reader, facts) if free else frozenset()
-    return tuple(_make_spare(reader, facts, disk) for disk in free if not _is_claimed(facts, disk, names))
+    return tuple(
+        _make_spare(reader, facts, disk) for disk in free if not _is_claimed(facts, disk, names)
+    )
 
 
 def _find_used(facts: Facts) -> frozenset[str]:
@@ -80,10 +89,14 @@ def _find_used(facts: Facts) -> frozenset[str]:
 
 
 def _is_local(reader: Reader, name: str) -> bool:
-    """Whether it sits in this machine: a disk over a network may be another host's. Raises UnknownFact."""
+    """Whether it sits in this machine: a disk over a network may be another host's. Raises
+    UnknownFact.
+    """
     folder = f"/sys/block/{name}/device"
     names = reader.list(folder)
-    controllers = [one for one in names if re.fullmatch(r"nvme\d+", one)] if isinstance(names, tuple) else []
+    controllers = (
+        [one for one in names if re.fullmatch(r"nvme\d+", one)] if isinstance(names, tuple) else []
+    )
     files = [f"{folder}/{one}/transport" for one in controllers] or [f"{folder}/transport"]
     transports = [read_line(reader, file) for file in files]
     if ABSENT in transports:
@@ -92,13 +105,24 @@ def _is_local(reader: Reader, name: str) -> bool:
 
 
 def _find_family(facts: Facts, disk: Disk) -> tuple[Disk, ...]:
-    return (disk, *(one for one in facts.disks.all if one.kind == "partition" and one.parents == (disk.name,)))
+    return (
+        disk,
+        *(
+            one
+            for one in facts.disks.all
+            if one.kind == "partition" and one.parents == (disk.name,)
+        ),
+    )
 
 
 def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
-    """Whether something holds it, or has it mounted in a namespace of its own. Raises UnknownFact."""
+    """Whether something holds it, or has it mounted in a namespace of its own. Raises
+    UnknownFact.
+    """
     family = _find_family(facts, disk)
-    folders = [f"/sys/block/{disk.name}" + (f"/{one.name}" if one is not disk else "") for one in family]
+    folders = [
+        f"/sys/block/{disk.name}" + (f"/{one.name}" if one is not disk else "") for one in family
+    ]
     if any(names_in(reader, f"{folder}/holders") for folder in folders):
         return True
     names = {one.name for one in family}
@@ -108,7 +132,9 @@ def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
 def _is_claimed(facts: Facts, disk: Disk, names: frozenset[str]) -> bool:
     family = _find_family(facts, disk)
     paths = {one.path for one in family}
-    return not names.isdisjoint(paths | {tag.casefold() for held in _find_held(facts, family) for tag in held.tags})
+    return not names.isdisjoint(
+        paths | {tag.casefold() for held in _find_held(facts, family) for tag in held.tags}
+    )
 
 
 def _list_names(reader: Reader, folder: str) -> tuple[str, ...]:
@@ -127,22 +153,26 @@ def _make_spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
     attached = facts.disks.attached_paths
     # Two of one UUID are a pool of btrfs, a copy, a snapshot; what users attach is none of them.
     uuids = [one.uuid for one in facts.filesystems.all if one.path not in attached]
-    plain = [one for one in held if one.fstype in LOCAL_TYPES and one.uuid and uuids.count(one.uuid) == 1]
+    plain = [
+        one for one in held if one.fstype in LOCAL_TYPES and one.uuid and uuids.count(one.uuid) == 1
+    ]
     is_plain = len(held) == len(plain) == 1 and len(family) <= 2
     return SpareDisk(
         name=disk.name,
         path=disk.path,
         size_bytes=lazy(lambda: disk.size_bytes),
         is_ephemeral=disk.is_ephemeral,
-        is_blank=False if held or len(family) > 1 or disk.is_read_only else lazy(is_blank, reader, disk.path),
+        is_blank=False
+        if held or len(family) > 1 or disk.is_read_only
+        else lazy(is_blank, reader, disk.path),
         fstype=plain[0].fstype if is_plain else "",
         tags=plain[0].tags if is_plain else (),
     )
 
 
 def is_blank(reader: Reader, path: str) -> bool:
-    """Whether a device holds nothing: no signature, and zeros at its beginning. Raises UnknownFact where that was not
-    looked at.
+    """Whether a device holds nothing: no signature, and zeros at its beginning. Raises UnknownFact
+    where that was not looked at.
     """
     if not reader.is_privileged:
         raise UnknownFact(f"only root can see whether {path} is blank")

@@ -1,15 +1,18 @@
-"""Local file systems that the kernel stopped because of an error, and those in which it counted errors.
+"""Local file systems that the kernel stopped because of an error, and those in which it counted
+errors.
 
-ext4 with errors=remount-ro shows `emergency_ro` (or `shutdown`) in its super options from Linux 6.15 on; before 6.12,
-and where CVE-2024-50191 is not mended, the file system turns `ro` while its mount stays `rw`. Kernels between show
-neither, and there the kernel log tells; for whom it is hidden, what ext4 counts is left
-(Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c). XFS that shut itself down shows nothing in the
-mount table of any kernel, but refuses stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c). Under
-a file system that a user mounted over it nothing of that is seen, nor in the file of another program; there the log
+ext4 with errors=remount-ro shows `emergency_ro` (or `shutdown`) in its super options from Linux
+6.15 on; before 6.12, and where CVE-2024-50191 is not mended, the file system turns `ro` while its
+mount stays `rw`. Kernels between show neither, and there the kernel log tells; for whom it is
+hidden, what ext4 counts is left (Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c,
+sysfs.c). XFS that shut itself down shows nothing in the mount table of any kernel, but refuses
+stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c). Under a file system that
+a user mounted over it nothing of that is seen, nor in the file of another program; there the log
 tells.
 
-btrfs counts what each of its disks did wrong until `btrfs device stats -z`, and goes on where it has another copy
-(/sys/fs/btrfs/UUID/devinfo/N: error_stats, missing; Linux 5.14 and newer, fs/btrfs/sysfs.c).
+btrfs counts what each of its disks did wrong until `btrfs device stats -z`, and goes on where it
+has another copy (/sys/fs/btrfs/UUID/devinfo/N: error_stats, missing; Linux 5.14 and newer,
+fs/btrfs/sysfs.c).
 """
 
 from __future__ import annotations
@@ -53,23 +56,31 @@ class LocalFilesystem(Fact):
     target: str  # where it is mounted
     source: str  # the device
     fstype: str  # ext4, xfs ...
-    stopped: str  # the word, of the mount table or of the kernel, that tells that nothing can be written any more
-    errors: int  # that ext4 counted since e2fsck was there last, or XFS logged since it was mounted; else 0
+    # the word, of the mount table or of the kernel, that tells that nothing can be written any more
+    stopped: str
+    # that ext4 counted since e2fsck was there last, or XFS logged since it was mounted; else 0
+    errors: int
     age_s: float  # since the last one; -1 where there is none
     is_recent: bool  # it came in this boot
     health_commands: str = ""  # the commands that show how its disks are
-    erring: tuple[str, ...] = ()  # of btrfs: what its disks did wrong, `disk 2: 3 corruption`, or `disk 2 is missing`
+    # of btrfs: what its disks did wrong, `disk 2: 3 corruption`, or `disk 2 is missing`
+    erring: tuple[str, ...] = ()
 
     @property
     def way_to_check(self) -> str:
-        """One step: the program that checks it, where nothing has it mounted (systemd-fsck@.service(8))."""
+        """One step: the program that checks it, where nothing has it mounted
+        (systemd-fsck@.service(8)).
+        """
         check = f"{_CHECKS.get(self.fstype, 'sudo e2fsck -f')} {quote(self.source)}"
         if self.target not in _NEVER_FREE:
             return f"unmount it, and check it: {check}"
         if self.fstype in _CHECKS:
-            return f"check it from a rescue system, as {self.target} cannot be unmounted here: {check}"
+            return (
+                f"check it from a rescue system, as {self.target} cannot be unmounted here: {check}"
+            )
         once = "fsck.mode=force on the kernel command line once (e in GRUB's menu)"
-        if self.target != "/":  # systemd-fsck@.service comes with a last field other than 0 (fstab(5), fs_passno)
+        # systemd-fsck@.service comes with a last field other than 0 (fstab(5), fs_passno)
+        if self.target != "/":
             once += ", and 2 as the last field of its line of fstab"
         return f"check {self.target} at a boot, with {once}: sudo reboot"
 
@@ -80,7 +91,8 @@ class Stopped(Subject):
 
     @fact
     def filesystems(self) -> tuple[LocalFilesystem, ...]:
-        # The words of a stick or an image that a user mounted are that user's: no fault of this host.
+        # The words of a stick or an image that a user mounted are that user's: no fault of this
+        # host.
         mounts = (
             one
             for one in self.facts.mounts.visible
@@ -99,7 +111,9 @@ class Stopped(Subject):
 
 
 def word_of(options: tuple[str, ...], super_options: tuple[str, ...]) -> str:
-    """emergency_ro, shutdown, or ro where the mount itself is rw; empty for a file system that works."""
+    """emergency_ro, shutdown, or ro where the mount itself is rw; empty for a file system that
+    works.
+    """
     for word in ("emergency_ro", "shutdown"):
         if word in super_options:
             return word
@@ -107,7 +121,9 @@ def word_of(options: tuple[str, ...], super_options: tuple[str, ...]) -> str:
 
 
 def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) -> LocalFilesystem:
-    """`is_covered`: a mount of a user is there or on the way, so that its path leads to what that user mounted."""
+    """`is_covered`: a mount of a user is there or on the way, so that its path leads to what that
+    user mounted.
+    """
     counted = make_shared(_count_errors, reader, facts, mount)
 
     def age_s() -> float:
@@ -130,31 +146,41 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) 
     )
 
 
-def _why_stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool], *, is_covered: bool) -> str:
+def _why_stopped(
+    reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool], *, is_covered: bool
+) -> str:
     """`is_recent`: ext4 counted an error on its device in this boot."""
     if word := word_of(mount.options, mount.super_options):
         return word
     stat = ABSENT if reader.persistent_only or is_covered else reader.stat(mount.target)
     if isinstance(stat, Unreadable) and stat.reason.endswith(_EIO):
         return "shut down" if mount.fstype == "xfs" else "answering with errors alone"
-    # XFS that shut itself down refuses stat(2): the log of one that answers is of before it was mounted anew.
+    # XFS that shut itself down refuses stat(2): the log of one that answers is of before it was
+    # mounted anew.
     is_told = not isinstance(stat, Stat) if mount.fstype == "xfs" else attempt(is_recent) is True
     refusing = attempt(lambda: facts.storage_log.refusing) if is_told else ()
     if isinstance(refusing, tuple) and _name_device(reader, mount) in refusing:
         return "shut down" if mount.fstype == "xfs" else "stopped by an error"
     if is_covered and mount.fstype == "xfs":
-        raise UnknownFact(f"a user mounted another file system over {mount.target}, which hides whether it shut down")
+        raise UnknownFact(
+            f"a user mounted another file system over {mount.target}, which hides whether it shut "
+            "down"
+        )
     return ""
 
 
 def _count_errors(reader: Reader, facts: Facts, mount: Mount) -> tuple[int, float]:
-    """How many errors, and when the last one was, in seconds since the epoch; of XFS, now: its log is of this boot."""
+    """How many errors, and when the last one was, in seconds since the epoch; of XFS, now: its log
+    is of this boot.
+    """
     if mount.fstype == "xfs" and not reader.persistent_only:
         return facts.storage_log.damaged.get(_name_device(reader, mount), 0), reader.now()
     if mount.fstype not in ("ext2", "ext3", "ext4") or reader.persistent_only:
         return 0, 0
     place = f"{_EXT4}/{_name_device(reader, mount)}"
-    return _read_number(reader, f"{place}/errors_count"), _read_number(reader, f"{place}/last_error_time")
+    return _read_number(reader, f"{place}/errors_count"), _read_number(
+        reader, f"{place}/last_error_time"
+    )
 
 
 def _find_erring(reader: Reader, mount: Mount) -> tuple[str, ...]:
@@ -162,13 +188,18 @@ def _find_erring(reader: Reader, mount: Mount) -> tuple[str, ...]:
         return ()
     place = reader.resolve(mount.source)
     own = (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
-    folders = (f"{_BTRFS}/{name}" for name in names_in(reader, _BTRFS) if name.count("-") == _DASHES)  # of a UUID
+    # of a UUID
+    folders = (
+        f"{_BTRFS}/{name}" for name in names_in(reader, _BTRFS) if name.count("-") == _DASHES
+    )
     folder = next((one for one in folders if own in names_in(reader, f"{one}/devices")), "")
     found = []
     for disk in names_in(reader, f"{folder}/devinfo") if folder else ():
         if if_absent(read_line(reader, f"{folder}/devinfo/{disk}/missing"), "0") == "1":
             found.append(f"disk {disk} {MISSING}")
-        stats = _STAT.findall(if_absent(read_text(reader, f"{folder}/devinfo/{disk}/error_stats"), ""))
+        stats = _STAT.findall(
+            if_absent(read_text(reader, f"{folder}/devinfo/{disk}/error_stats"), "")
+        )
         if wrong := [f"{count} {kind}" for kind, count in stats if count != "0"]:
             found.append(f"disk {disk}: {', '.join(wrong)}")
     return tuple(found)

@@ -1,13 +1,14 @@
-"""What the kernel log of this boot says of disks that fail requests, file systems that stopped, NFS servers that are
-silent, and tasks that hang.
+"""What the kernel log of this boot says of disks that fail requests, file systems that stopped, NFS
+servers that are silent, and tasks that hang.
 
-Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`), fs/xfs/xfs_fsops.c (`Shutting down
-filesystem`), fs/xfs/xfs_error.c (`Metadata corruption detected at`), net/sunrpc/clnt.c (`server X not
-responding, still trying`, `timed out` of a soft mount, `OK`), kernel/hung_task.c (`task NAME:PID blocked for more than
-N seconds`, which is logged ten times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does
-not support has other words; a drive that may be reached over several controllers, nvme0n1, is there as nvme0c1n1). A
-task that the log names and that went on since is none that hangs: /proc/PID/stat and /proc/PID/wchan tell
-(proc_pid_stat(5)).
+Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`),
+fs/xfs/xfs_fsops.c (`Shutting down filesystem`), fs/xfs/xfs_error.c (`Metadata corruption detected
+at`), net/sunrpc/clnt.c (`server X not responding, still trying`, `timed out` of a soft mount,
+`OK`), kernel/hung_task.c (`task NAME:PID blocked for more than N seconds`, which is logged ten
+times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does not support
+has other words; a drive that may be reached over several controllers, nvme0n1, is there as
+nvme0c1n1). A task that the log names and that went on since is none that hangs: /proc/PID/stat and
+/proc/PID/wchan tell (proc_pid_stat(5)).
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
-from hosttune.facts.kernel.kernel_log import OF_MOUNTS, OF_SWAP, SILENT_DISKS, lines_of, message_of, newest_of_each
+from hosttune.facts.kernel.kernel_log import (
+    OF_MOUNTS,
+    OF_SWAP,
+    SILENT_DISKS,
+    lines_of,
+    message_of,
+    newest_of_each,
+)
 from hosttune.facts.reading import if_absent, read_line, read_text, require_known, require_sure
 from hosttune.facts.storage.nfs import sees_only_of_pods
 from hosttune.facts.subject import Subject, fact
@@ -36,51 +44,66 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
-_MOST = 400  # lines that are kept of each kind and device: disks' errors come in storms, as failing mounts do
+# lines that are kept of each kind and device: disks' errors come in storms, as failing mounts do
+_MOST = 400
 _LONGEST_NAME = 80  # characters of a device that does not answer
 _STOPS = regex(
-    r"(?:EXT4-fs|XFS) \(([\w!-]{1,64})\): (Remounting filesystem read-only|shut down requested|mounted filesystem"
+    r"(?:EXT4-fs|XFS) \(([\w!-]{1,64})\): (Remounting filesystem read-only|shut down requested"
+    r"|mounted filesystem"
     r"|Ending (?:clean mount|recovery)|User initiated shutdown |.{1,200}Shutting down filesystem)"
 )
 _DAMAGED = regex(r"XFS \(([\w!-]{1,64})\): Metadata (?:corruption|CRC error) detected at ")
-_NFS = regex(r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
-_HUNG = regex(r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
+_NFS = regex(
+    r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$"
+)
+_HUNG = regex(
+    r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds"
+)
 _ERROR = regex(
-    r"(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev ([\w!-]{1,64}), sector \d+"
+    r"(?:\w+: )?(?:I/O|timeout|critical medium|protection"
+    r"|device offline) error, dev ([\w!-]{1,64}), sector \d+"
     r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
 )
-# What a disk says that does not answer: nvme/host/pci.c, scsi/scsi_error.c and ata/libata-eh.c among the drivers.
+# What a disk says that does not answer: nvme/host/pci.c, scsi/scsi_error.c and ata/libata-eh.c
+# among the drivers.
 _SILENT_DISK = regex(SILENT_DISKS.removeprefix("|"))
 _FAILED_MOUNT = regex(OF_MOUNTS.removeprefix("|"))
 _OF_DEVICE = regex(
-    r"[A-Za-z0-9-]{1,9} ?(?:error |warning )?(?:\((?:device )?|: )(?P<name>[\w!-]{1,64})(?::? state \w{1,8})?\)?: "
+    r"[A-Za-z0-9-]{1,9} ?(?:error |warning )?(?:\((?:device )?"
+    r"|: )(?P<name>[\w!-]{1,64})(?::? state \w{1,8})?\)?: "
     r"(?P<words>.{1,200})"
 )
 _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
-# In a user namespace mount(2) reads the options before it asks for the right to mount that type (fs/namespace.c,
-# do_new_mount): each user can have this logged as often as they like.
+# In a user namespace mount(2) reads the options before it asks for the right to mount that type
+# (fs/namespace.c, do_new_mount): each user can have this logged as often as they like.
 _BY_ANY_USER = regex(r"\w{1,32}: Unknown parameter '")
 _SWAP = regex(OF_SWAP.removeprefix("|"))
 _MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
-# And those in which it waits for a disk, or for a server of another type: mm/filemap.c, fs/buffer.c, fs/jbd2, block/.
-# A mutex is waited for in whatever function takes it, and any user can hold many of them. Drivers of GPUs and network
-# cards are judged by their own rules.
+# And those in which it waits for a disk, or for a server of another type: mm/filemap.c,
+# fs/buffer.c, fs/jbd2, block/. A mutex is waited for in whatever function takes it, and any user
+# can hold many of them. Drivers of GPUs and network cards are judged by their own rules.
 _OF_A_DISK = regex(
-    r"_*(?:io_schedule|bit_wait|wait_on_|folio_|filemap_|submit_bio|bio_|blk|rq_qos_|wbt_|swap_|read_|sync_|wb_|writeback"
-    r"|balance_dirty|jbd2_|wait_transaction_|add_transaction_|do_get_write_access|xlog_|xfs_(?:log|buf|ail|trans|inodegc)"
+    r"_*(?:io_schedule|bit_wait|wait_on_|folio_|filemap_|submit_bio|bio_|blk|rq_qos_|wbt_|swap_"
+    r"|read_|sync_|wb_|writeback"
+    r"|balance_dirty|jbd2_|wait_transaction_|add_transaction_|do_get_write_access|xlog_|xfs_(?:log"
+    r"|buf|ail|trans|inodegc)"
     r"|btrfs_|dm_|md_|raid|nvme_|scsi_|sd_|cv_wait|cv_timedwait|zio_|txg_|dmu_|z[iv]l_"
     r"|request_wait_answer|fuse_|ldlm_|osc_|cl_|obd_)"
 )
-# Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12 no signal reaches
-# them there (commit b8e753128ed0). exit_mm is that of 5.15 and older, which may be a part of do_exit (from memory).
+# Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12
+# no signal reaches them there (commit b8e753128ed0). exit_mm is that of 5.15 and older, which may
+# be a part of do_exit (from memory).
 _PARKED = frozenset({"coredump_task_exit", "exit_mm", "do_exit"})
-# A worker of the kernel waits here for requests of a program that ended, for ever if that program left two rings that
-# wait for each other (https://github.com/axboe/liburing/issues/448): any user can do that.
+# A worker of the kernel waits here for requests of a program that ended, for ever if that program
+# left two rings that wait for each other (https://github.com/axboe/liburing/issues/448): any user
+# can do that.
 _RING_ENDS = "io_ring_exit_work"
 _DUMPS = regex(r"^CoreDumping:\s+1$", re.MULTILINE)  # proc_pid_status(5), Linux 4.15
-_CONNECTIONS = "/sys/fs/fuse/connections"  # one folder each, of the user who mounted it; also where it is detached
+# one folder each, of the user who mounted it; also where it is detached
+_CONNECTIONS = "/sys/fs/fuse/connections"
 _MOST_NAMESPACES = 1024
-_PATH = regex(r"(?<=\d)c\d+(?=n\d)")  # of a namespace over one controller (drivers/nvme/host/multipath.c)
+# of a namespace over one controller (drivers/nvme/host/multipath.c)
+_PATH = regex(r"(?<=\d)c\d+(?=n\d)")
 
 
 @frozen
@@ -97,8 +120,10 @@ class SilentServer(Fact):
     """An NFS server that the kernel has given up, or still waits for."""
 
     name: str  # as it is mounted: nfs01
-    is_waited_for: bool  # a hard mount: who asked waits until it is back; else a soft one, whose calls failed
-    age_s: float  # since a soft mount failed last, or a hard one began to wait; -1 where the log does not tell
+    # a hard mount: who asked waits until it is back; else a soft one, whose calls failed
+    is_waited_for: bool
+    # since a soft mount failed last, or a hard one began to wait; -1 where the log does not tell
+    age_s: float
 
     @property
     def sentence(self) -> str:
@@ -112,14 +137,16 @@ class HungTask(Fact):
 
     name: str  # python (4711)
     waits_in: str  # the function of the kernel that it sleeps in; empty where that is hidden
-    may_be_staged: bool = False  # a FUSE file system or program of a user, or an NFS server of a pod, may hold it
+    # a FUSE file system or program of a user, or an NFS server of a pod, may hold it
+    may_be_staged: bool = False
 
 
 @frozen
 class MountError(Fact):
     """Why the kernel did not mount something, in its own words."""
 
-    name: str  # of the device, as in /sys/block: sda1; of an option that no type knows, the type; swapon
+    # of the device, as in /sys/block: sda1; of an option that no type knows, the type; swapon
+    name: str
     words: str  # as the log has them
 
 
@@ -129,7 +156,9 @@ class StorageLog(Subject):
 
     @fact
     def refusing(self) -> tuple[str, ...]:
-        """Devices on which ext4 or XFS lets nothing be written since, by the kernel's name: sda1."""
+        """Devices on which ext4 or XFS lets nothing be written since, by the kernel's name:
+        sda1.
+        """
         return self.facts.kernel_log.certain(refusing_in(self._lines))
 
     @fact
@@ -162,7 +191,9 @@ class StorageLog(Subject):
 
 
 def choose_lines(log: str) -> tuple[str, ...]:
-    """The lines of a kernel log that are about storage, the newest of each kind and device: errors of disks first."""
+    """The lines of a kernel log that are about storage, the newest of each kind and device: errors
+    of disks first.
+    """
     errors, others = [], []
     for one in lines_of(log):
         words = message_of(one)[1]
@@ -170,14 +201,23 @@ def choose_lines(log: str) -> tuple[str, ...]:
             errors.append(((_ERROR, match[1]), one))
         elif _SILENT_DISK.match(words):
             errors.append(((_SILENT_DISK, words.partition(": ")[0][:_LONGEST_NAME]), one))
-        elif match := _STOPS.match(words) or _DAMAGED.match(words) or _NFS.match(words) or _HUNG.match(words):
+        elif (
+            match := _STOPS.match(words)
+            or _DAMAGED.match(words)
+            or _NFS.match(words)
+            or _HUNG.match(words)
+        ):
             others.append(((match.re, match[1]), one))
         elif _FAILED_MOUNT.match(words):
-            others.append(((_FAILED_MOUNT, match[0] if (match := _BY_ANY_USER.match(words)) else ""), one))
+            others.append(
+                ((_FAILED_MOUNT, match[0] if (match := _BY_ANY_USER.match(words)) else ""), one)
+            )
     return (*newest_of_each(errors, _MOST), *newest_of_each(others, _MOST))
 
 
-def _match_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tuple[float | None, re.Match[str]]]:
+def _match_lines(
+    lines: Iterable[str], pattern: re.Pattern[str]
+) -> Iterator[tuple[float | None, re.Match[str]]]:
     """When the kernel logged what the pattern means, and what it found."""
     for at, words in map(message_of, lines):
         if match := pattern.match(words):
@@ -206,7 +246,8 @@ def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
     last: dict[str, tuple[float | None, str]] = {}
     for at, match in _match_lines(lines, _NFS):
         name, words = match.groups()
-        has_begun = words.endswith("trying") and last.get(name, (None, ""))[1] == words  # each task says it once more
+        # each task says it once more
+        has_begun = words.endswith("trying") and last.get(name, (None, ""))[1] == words
         last[name] = last[name] if has_begun else (at, words)
     return tuple(
         SilentServer(name, words.endswith("trying"), _compute_age(at, now))
@@ -220,7 +261,10 @@ def errors_in(lines: Iterable[str], now: float) -> tuple[ErringDisk, ...]:
     found: dict[str, list[float | None]] = {}
     for at, match in _match_lines(lines, _ERROR):
         found.setdefault(_PATH.sub("", match[1]), []).append(at)
-    return tuple(ErringDisk(name, len(times), _compute_age(times[-1], now)) for name, times in sorted(found.items()))
+    return tuple(
+        ErringDisk(name, len(times), _compute_age(times[-1], now))
+        for name, times in sorted(found.items())
+    )
 
 
 def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
@@ -230,7 +274,9 @@ def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
         match = _OF_OPTION.match(words) or _OF_DEVICE.match(words)
         if not match and not _SWAP.match(words):
             continue
-        name, sentence = (match["name"], match["words"]) if match else ("swapon", words.removeprefix("swapon: "))
+        name, sentence = (
+            (match["name"], match["words"]) if match else ("swapon", words.removeprefix("swapon: "))
+        )
         if sentence.startswith(_MOUNTED):
             found = {key: one for key, one in found.items() if one.name != name}
         elif _FAILED_MOUNT.match(words):
@@ -248,16 +294,22 @@ def _find_erring(reader: Reader, facts: Facts, lines: tuple[str, ...]) -> tuple[
     disks = {disk.name: disk for disk in facts.disks.physical} if found else {}
     paths = {path for one in facts.multipath.maps for path in one} if found else set()
     return tuple(
-        one for one in found if one.name in disks and one.name not in paths and not disks[one.name].is_removable
+        one
+        for one in found
+        if one.name in disks and one.name not in paths and not disks[one.name].is_removable
     )
 
 
 def _find_hung(reader: Reader, facts: Facts, lines: tuple[str, ...]) -> tuple[HungTask, ...]:
     named = {match[2]: match[1] for _, match in _match_lines(lines, _HUNG)}
 
-    # A user's loop device or stick may fail as the user likes; what is not known counts as a disk that fails.
+    # A user's loop device or stick may fail as the user likes; what is not known counts as a disk
+    # that fails.
     has_failed = make_shared(
-        lambda: any(_match_lines(lines, _SILENT_DISK)) or attempt(lambda: bool(_find_erring(reader, facts, lines)))
+        lambda: (
+            any(_match_lines(lines, _SILENT_DISK))
+            or attempt(lambda: bool(_find_erring(reader, facts, lines)))
+        )
     )
     has_fuse = make_shared(lambda: _has_fuse_of_users(reader))
 
@@ -266,15 +318,19 @@ def _find_hung(reader: Reader, facts: Facts, lines: tuple[str, ...]) -> tuple[Hu
 
         def may_be_staged() -> bool:
             is_local = not where.startswith(OF_FILE_SERVERS)
-            if _sees_fuse(reader, pid) or (not is_local and sees_only_of_pods(facts, _mounts_seen(reader, pid))):
+            if _sees_fuse(reader, pid) or (
+                not is_local and sees_only_of_pods(facts, _mounts_seen(reader, pid))
+            ):
                 return True
-            # A disk that hangs shows in a task that waits for it, and not only in those that wait for that task.
+            # A disk that hangs shows in a task that waits for it, and not only in those that wait
+            # for that task.
             if not is_local or has_failed():
                 return False
             if where.partition(".")[0] == _RING_ENDS or waits_for_lock(where):
                 return True
             if not where:
-                read_line(reader, f"/proc/{pid}/wchan")  # raises where it cannot be read, and that may be a lock
+                # raises where it cannot be read, and that may be a lock
+                read_line(reader, f"/proc/{pid}/wchan")
             if not _is_of_person(reader, pid):
                 return False
             return (where != "" and not _OF_A_DISK.match(where)) or has_fuse()
@@ -288,8 +344,8 @@ def _find_hung(reader: Reader, facts: Facts, lines: tuple[str, ...]) -> tuple[Hu
 
 
 def _waits_for_dump(reader: Reader, pid: str) -> bool:
-    """Whether another thread writes a core dump meanwhile: a large one takes minutes. A disk that hangs shows in that
-    thread.
+    """Whether another thread writes a core dump meanwhile: a large one takes minutes. A disk that
+    hangs shows in that thread.
     """
     if not _DUMPS.search(str(read_text(reader, f"/proc/{pid}/status"))):
         return False
@@ -297,17 +353,19 @@ def _waits_for_dump(reader: Reader, pid: str) -> bool:
 
 
 def _sees_fuse(reader: Reader, pid: str) -> bool:
-    """Whether it sees a FUSE file system that its user mounted, or one that only its own mount namespace has: without
-    `allow_other` that holds only tasks of this user, for as long as its server likes (fs/fuse/dev.c). The function that
-    a task sleeps in does not tell: others wait for locks that one of them holds.
+    """Whether it sees a FUSE file system that its user mounted, or one that only its own mount
+    namespace has: without `allow_other` that holds only tasks of this user, for as long as its
+    server likes (fs/fuse/dev.c). The function that a task sleeps in does not tell: others wait for
+    locks that one of them holds.
     """
     words = _read_ids(reader, pid)
     return any(user < 0 or str(user) in words for user in _fuse_users(reader, pid))
 
 
 def _fuse_users(reader: Reader, pid: str) -> set[int]:
-    """The users, but root, whose FUSE file systems a process sees; -1 for one that this mount namespace does not have,
-    whose table names the user of another user namespace, and for one that made the table of its own too long to read.
+    """The users, but root, whose FUSE file systems a process sees; -1 for one that this mount
+    namespace does not have, whose table names the user of another user namespace, and for one that
+    made the table of its own too long to read.
     """
     namespace = reader.link(f"/proc/{pid}/ns/mnt")
     if isinstance(namespace, str) and namespace == reader.link("/proc/self/ns/mnt"):
@@ -341,8 +399,9 @@ def _is_of_person(reader: Reader, pid: str) -> bool:
 
 
 def _has_fuse_of_users(reader: Reader) -> bool:
-    """Whether any user of this host has a FUSE file system. A task that copies from a file there into another one holds
-    the lock of the latter for as long as the server likes, and all who wait for that lock see no FUSE.
+    """Whether any user of this host has a FUSE file system. A task that copies from a file there
+    into another one holds the lock of the latter for as long as the server likes, and all who wait
+    for that lock see no FUSE.
     """
     names = reader.list(_CONNECTIONS)
     stats = (reader.stat(f"{_CONNECTIONS}/{name}") for name in if_absent(names, ()))
@@ -368,7 +427,8 @@ def _is_blocked(reader: Reader, pid: str, name: str) -> bool:
     if stat is ABSENT:
         return False
     comm, _, rest = stat.partition("(")[2].rpartition(")")
-    is_same = comm == name or (name.startswith("kworker/") and comm.startswith(name))  # /proc adds what it works on
+    # /proc adds what it works on
+    is_same = comm == name or (name.startswith("kworker/") and comm.startswith(name))
     return is_same and rest.split()[:1] == ["D"]
 
 

@@ -1,9 +1,10 @@
-"""Folders for temporary files and compiled code: where no program may be loaded, what one user may fill, and where else
-there is room.
+"""Folders for temporary files and compiled code: where no program may be loaded, what one user may
+fill, and where else there is room.
 
-Sources: mount(8) (noexec, and `user` and `users`, which imply it), tmpfs(5) (usrquota, usrquota_block_hardlimit),
-systemd 258 (units/tmp.mount; src/login/user-runtime-dir.c, do_tmpfs_quota(): at login each user but root gets a limit
-of 80 % on /tmp, /var/tmp and /dev/shm, where they are a tmpfs with quotas), tmpfiles.d(5) (removal is in `ageing`).
+Sources: mount(8) (noexec, and `user` and `users`, which imply it), tmpfs(5) (usrquota,
+usrquota_block_hardlimit), systemd 258 (units/tmp.mount; src/login/user-runtime-dir.c,
+do_tmpfs_quota(): at login each user but root gets a limit of 80 % on /tmp, /var/tmp and /dev/shm,
+where they are a tmpfs with quotas), tmpfiles.d(5) (removal is in `ageing`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class NoExec(Fact):
     word: str  # noexec, user or users in that line; empty where it is not known
     names: tuple[
         str, ...
-    ] = ()  # variables that send compiled code there: TRITON_CACHE_DIR=/scratch (/etc/environment:2)
+        # variables that send compiled code there: TRITON_CACHE_DIR=/scratch (/etc/environment:2)
+    ] = ()
     line: int = 0  # of /etc/fstab; 0 where it is not by a line
 
     @property
@@ -63,10 +65,13 @@ class NoExec(Fact):
 
 @frozen
 class Temporary(Subject):
-    """What has to be known of /tmp, and of other places for temporary files, by those who write there."""
+    """What has to be known of /tmp, and of other places for temporary files, by those who write
+    there.
+    """
 
     noexec: tuple[NoExec, ...] = read_with(lambda self: _find_noexec(self.reader, self.facts))
-    # where large temporary files may go: `/var/tmp, or a folder on /data (1750 GiB free)`; empty: nowhere
+    # where large temporary files may go: `/var/tmp, or a folder on /data (1750 GiB free)`; empty:
+    # nowhere
     elsewhere: str = read_with(lambda self: _find_elsewhere(self.reader, self.facts))
 
 
@@ -82,7 +87,9 @@ def user_limit(mount: Mount) -> int:
 
 
 def age_of(path: str, facts: Facts) -> str:
-    """What removes files in a folder by age: `30d (/usr/lib/tmpfiles.d/tmp.conf:3)`; empty for nothing known."""
+    """What removes files in a folder by age: `30d (/usr/lib/tmpfiles.d/tmp.conf:3)`; empty for
+    nothing known.
+    """
     rules, above = _make_ages(facts)(), path.rstrip("/")
     while above:
         if nearest := rules.get(above):
@@ -107,11 +114,13 @@ def _make_ages(facts: Facts) -> Callable[[], Mapping[str, AgeRule]]:
 
 
 def _find_noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
-    """Of each mount once, by the first use that is found: temporary files, what variables name, homes, data. Without a
-    GPU only /tmp, and what `user` or `users` makes so.
+    """Of each mount once, by the first use that is found: temporary files, what variables name,
+    homes, data. Without a GPU only /tmp, and what `user` or `users` makes so.
     """
     ways = Ways(reader, facts)
-    named = [one for one in facts.environment.all if one.name in COMPILED and one.scope == "session"]
+    named = [
+        one for one in facts.environment.all if one.name in COMPILED and one.scope == "session"
+    ]
 
     def find_mount(path: str) -> Mount | None:
         way, is_remote = ways.way(path)
@@ -121,7 +130,11 @@ def _find_noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
     uses: list[tuple[Mount | None, str]] = []
     if not any(one.name == "TMPDIR" for one in named):  # else nothing goes to /tmp by itself
         uses.append((find_mount(TMP), "temporary"))
-    caches = [(one, find_mount(one.value)) for one in named if one.value.startswith("/") and "$" not in one.value]
+    caches = [
+        (one, find_mount(one.value))
+        for one in named
+        if one.value.startswith("/") and "$" not in one.value
+    ]
     uses += [(mount, "cache") for _, mount in caches]
     shown: dict[str, list[str]] = {}
     for one, mount in caches:
@@ -133,19 +146,31 @@ def _find_noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
     for mount, use in uses:
         if mount is not None and "noexec" in mount.options and mount.target not in found:
             why, word, line = _find_reason(mount, facts)
-            found[mount.target] = NoExec(mount.target, use, why, word, tuple(shown.get(mount.target, ())), line)
-    return tuple(one for one in found.values() if one.use == "temporary" or one.word in USER_WORDS or _compiles(facts))
+            found[mount.target] = NoExec(
+                mount.target, use, why, word, tuple(shown.get(mount.target, ())), line
+            )
+    return tuple(
+        one
+        for one in found.values()
+        if one.use == "temporary" or one.word in USER_WORDS or _compiles(facts)
+    )
 
 
 def _compiles(facts: Facts) -> bool:
-    """Whether jobs may compile code for a GPU here. Without, a noexec that someone wrote harms no data."""
+    """Whether jobs may compile code for a GPU here. Without, a noexec that someone wrote harms no
+    data.
+    """
     return attempt(lambda: facts.gpus.has_gpu or facts.other_gpus.count > 0) is not False
 
 
 def _find_reason(mount: Mount, facts: Facts) -> tuple[str, str, int]:
     """(what makes it noexec, the word in its line, the line)."""
     entry = attempt(lambda: facts.fstab.by_path.get(mount.target))
-    if entry is not None and not isinstance(entry, Unreadable) and (word := is_noexec(entry.options)):
+    if (
+        entry is not None
+        and not isinstance(entry, Unreadable)
+        and (word := is_noexec(entry.options))
+    ):
         where = f"line {entry.line} of /etc/fstab"
         return where if word == "noexec" else f"`{word}` in {where} implies it", word, entry.line
     if mount.target == TMP and "noexec" in facts.tmp.unit_options.split(","):
@@ -158,10 +183,17 @@ def _find_elsewhere(reader: Reader, facts: Facts) -> str:
     way, is_remote = Ways(reader, facts).way(VAR_TMP)
     below = None if is_remote else mount_below(facts, way)
     places = []
-    if below is not None and below.fstype not in IN_RAM and "noexec" not in below.options and _has_room(below):
+    if (
+        below is not None
+        and below.fstype not in IN_RAM
+        and "noexec" not in below.options
+        and _has_room(below)
+    ):
         age = age_of(VAR_TMP, facts)
         places.append(VAR_TMP + (f", where files are removed after {age}" if age else ""))
-    data = [one for one in facts.mounts.local_data if "noexec" not in one.options and _has_room(one)]
+    data = [
+        one for one in facts.mounts.local_data if "noexec" not in one.options and _has_room(one)
+    ]
     if data:
         best = max(data, key=lambda one: one.available_bytes)
         places.append(f"a folder on {quote(best.target)} ({best.available_bytes >> 30} GiB free)")

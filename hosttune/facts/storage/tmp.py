@@ -1,7 +1,9 @@
-"""/tmp: what is mounted there, and who decides what it is at the next boot; what is in it is in `filling`.
+"""/tmp: what is mounted there, and who decides what it is at the next boot; what is in it is in
+`filling`.
 
-The order is systemd's: a drop-in in tmp.mount.d beats all, then a unit in /etc (or /run), then fstab, then the unit of
-the distribution (systemd.mount(5); Ubuntu from 24.10 and Debian 13 ship and enable one).
+The order is systemd's: a drop-in in tmp.mount.d beats all, then a unit in /etc (or /run), then
+fstab, then the unit of the distribution (systemd.mount(5); Ubuntu from 24.10 and Debian 13 ship and
+enable one).
 """
 
 from __future__ import annotations
@@ -32,11 +34,14 @@ OWN = "60-hosttune-"  # our drop-ins; they are no decision of someone else
 class Tmp(Subject):
     """/tmp now (`fstype` to `size_bytes`), and its home: who mounts it at the next boot."""
 
-    is_symlink: bool = read_with(lambda self: isinstance(self.reader.link("/tmp"), str))  # /tmp is a symbolic link
+    # /tmp is a symbolic link
+    is_symlink: bool = read_with(lambda self: isinstance(self.reader.link("/tmp"), str))
 
     @fact
     def home(self) -> str:
-        """`fstab` | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none."""
+        """`fstab` | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit |
+        none.
+        """
         return self._home[0]
 
     @fact
@@ -46,7 +51,9 @@ class Tmp(Subject):
 
     @fact
     def decision(self) -> str:
-        """What an administrator decided about /tmp, with its file, as a sentence; empty where there is nothing."""
+        """What an administrator decided about /tmp, with its file, as a sentence; empty where there
+        is nothing.
+        """
         return _find_decision(self.reader, self.facts, *self._home, self._fragment[0])
 
     @fact
@@ -88,7 +95,8 @@ class Tmp(Subject):
     def drop_ins(self) -> tuple[str, ...]:
         """Of tmp.mount, ours included, in the order in which they apply.
 
-        By file name; a name in an earlier folder hides the same name in a later one (systemd.unit(5)).
+        By file name; a name in an earlier folder hides the same name in a later one
+        (systemd.unit(5)).
         """
         found: dict[str, str] = {}
         for folder in LOAD_PATH:
@@ -105,10 +113,11 @@ class Tmp(Subject):
 
     @fact
     def _fragment(self) -> tuple[str, bool]:
-        """The unit file that counts at the next boot, and whether it is a mask: empty, or a link to /dev/null.
+        """The unit file that counts at the next boot, and whether it is a mask: empty, or a link to
+        /dev/null.
 
-        A mask in /run is gone by then: the package of systemd puts an empty file there when an upgrade to Ubuntu 26.04
-        finds a /tmp on disk.
+        A mask in /run is gone by then: the package of systemd puts an empty file there when an
+        upgrade to Ubuntu 26.04 finds a /tmp on disk.
         """
         for folder in LOAD_PATH:
             path = f"{folder}/{UNIT}"
@@ -124,7 +133,9 @@ class Tmp(Subject):
 
     @fact
     def _home(self) -> tuple[str, str]:
-        return _find_home(self.reader, self.facts, self.drop_ins, self._fragment[0], is_masked=self._fragment[1])
+        return _find_home(
+            self.reader, self.facts, self.drop_ins, self._fragment[0], is_masked=self._fragment[1]
+        )
 
     @fact
     def _mount(self) -> Mount | None:
@@ -173,16 +184,23 @@ def _find_home(
         return "etc-unit", f"{fragment}{link} mounts /tmp"
     entry = facts.fstab.by_path.get("/tmp")
     if entry is not None:
-        return ("fstab" if entry.fstype == "tmpfs" else "fstab-other"), f"/etc/fstab line {entry.line}: {entry.text}"
+        return (
+            "fstab" if entry.fstype == "tmpfs" else "fstab-other"
+        ), f"/etc/fstab line {entry.line}: {entry.text}"
     if fragment and any(_exists(reader, f"{folder}/{_WANTS}/{UNIT}") for folder in LOAD_PATH):
         return _no_tmpfs(reader, fragment, drop_ins) or ("usr-unit", f"{fragment} mounts /tmp")
-    return "none", "nothing mounts /tmp at boot" + (f" ({fragment} is not enabled)" if fragment else "")
+    return "none", "nothing mounts /tmp at boot" + (
+        f" ({fragment} is not enabled)" if fragment else ""
+    )
 
 
 def _find_decision(reader: Reader, facts: Facts, home: str, evidence: str, fragment: str) -> str:
     """A line of fstab for a tmpfs is none: its size is what the rule is about."""
     if home == "masked" and "/tmp" not in facts.fstab.by_path:
-        return f"{evidence}: an administrator keeps /tmp on the disk (so Debian's release notes say how)"
+        return (
+            f"{evidence}: an administrator keeps /tmp on the disk (so Debian's release notes say "
+            "how)"
+        )
     is_own_unit = home == "etc-unit" and not isinstance(
         reader.link(fragment), str
     )  # a link takes the package's as it is
@@ -193,7 +211,8 @@ def _find_decision(reader: Reader, facts: Facts, home: str, evidence: str, fragm
 
 
 def _no_tmpfs(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> tuple[str, str] | None:
-    """The home and its sentence where the unit mounts anything but a tmpfs; drop-ins alone must set Type= for that.
+    """The home and its sentence where the unit mounts anything but a tmpfs; drop-ins alone must set
+    Type= for that.
 
     Without Type= mount(8) takes whatever it finds on What=.
     """
@@ -207,7 +226,9 @@ def _no_tmpfs(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> tuple
 
 
 def _read_settings(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> dict[str, str]:
-    """What the unit and its drop-ins set, the last value of each key, percent signs as mount(8) gets them."""
+    """What the unit and its drop-ins set, the last value of each key, percent signs as mount(8)
+    gets them.
+    """
     found: dict[str, str] = {}
     for _, content in read_texts(reader, filter(None, (fragment, *drop_ins))):
         found |= {key: value.replace("%%", "%") for _, _, key, value in parse_assignments(content)}

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 _OF_SOURCE = frozenset({"mergerfs", "mhddfs", "unionfs", "unionfs-fuse"})
 _OF_OPTIONS = frozenset({"overlay", "overlayfs", "fuse-overlayfs", "aufs", "unionfs"})
 UNIONS = _OF_SOURCE | _OF_OPTIONS
-_KEYS = ("lowerdir=", "lowerdir+=", "datadir+=", "upperdir=", "workdir=", "br=", "br:", "dirs=", "branches=")
+_KEYS = (
+    "lowerdir=",
+    "lowerdir+=",
+    "datadir+=",
+    "upperdir=",
+    "workdir=",
+    "br=",
+    "br:",
+    "dirs=",
+    "branches=",
+)
 _BETWEEN = regex(r"(?<!\\):")
 _MODE = regex(r"=(?:RW|RO|NC|rw|ro|rr)\b.*\Z")
 _MOST = 256  # branches of one mount
@@ -28,16 +38,25 @@ GLOB = regex(r"[*?\[]")
 
 
 def union_type(fstype: str, source: str) -> str:
-    """`mergerfs` of a line with fuse.mergerfs, or with fuse and mergerfs#...; empty for what is not a union."""
+    """`mergerfs` of a line with fuse.mergerfs, or with fuse and mergerfs#...; empty for what is not
+    a union.
+    """
     name = name_effective_type(fstype, source).removeprefix("fuse.")
     return name if name in UNIONS else ""
 
 
 def branches_of(fstype: str, source: str, words: Iterable[str]) -> tuple[str, ...]:
-    """The absolute paths of its branches, in their order, the first ones of many; with wildcards as they stand."""
+    """The absolute paths of its branches, in their order, the first ones of many; with wildcards as
+    they stand.
+    """
     name = union_type(fstype, source)
     texts = [source.rpartition("#")[2]] if name in _OF_SOURCE else []
-    texts += [word[len(key) :] for word in words for key in _KEYS if name in _OF_OPTIONS and word.startswith(key)]
+    texts += [
+        word[len(key) :]
+        for word in words
+        for key in _KEYS
+        if name in _OF_OPTIONS and word.startswith(key)
+    ]
     found = (path for text in texts for path in _split(text, name))
     return tuple(dict.fromkeys(found))[:_MOST]
 

@@ -1,4 +1,6 @@
-"""Where a path leads, found out without asking another machine: a dead server holds who looks there."""
+"""Where a path leads, found out without asking another machine: a dead server holds who looks
+there.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ class Ways:
         self._facts = facts
 
     def way(self, path: str) -> tuple[str, bool]:
-        """(path, False), or where a path leads once a link or folder on its way is on another machine, with True.
-        Only links on this machine are asked. A way of more parts than people make counts as one to another machine.
+        """(path, False), or where a path leads once a link or folder on its way is on another
+        machine, with True. Only links on this machine are asked. A way of more parts than people
+        make counts as one to another machine.
         """
         if not self._far or len(path) >= PATH_MAX:
             return path, False
@@ -35,7 +38,9 @@ class Ways:
         return (where, True) if is_far else (path, False)
 
     def follow(self, path: str) -> tuple[str, bool]:
-        """The same, with the links of a path that stays here followed, whether it is there or not."""
+        """The same, with the links of a path that stays here followed, whether it is there or
+        not.
+        """
         return self._walk(path) if len(path) < PATH_MAX else (path, False)
 
     def _walk(self, path: str) -> tuple[str, bool]:
@@ -60,7 +65,9 @@ class Ways:
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """Those that a path reaches, those of users over a place of the host's too; none where they are not known."""
+        """Those that a path reaches, those of users over a place of the host's too; none where they
+        are not known.
+        """
         try:
             return tuple(one for one in self._facts.mounts.all if one.is_topmost or one.is_of_user)
         except UnknownFact:

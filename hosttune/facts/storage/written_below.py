@@ -1,4 +1,5 @@
-"""What services write below a mount point while nothing is mounted there, and how to save it before a mount hides it.
+"""What services write below a mount point while nothing is mounted there, and how to save it before
+a mount hides it.
 
 Sources: mount(8) (what is below a mount point is hidden), systemd.unit(5) (RequiresMountsFor=).
 """
@@ -36,24 +37,39 @@ if TYPE_CHECKING:
 
 _MOST = 3  # names in a sentence
 _LONGEST = 40  # characters of such a name
-_SOCKETS = {"docker.service": "docker.socket", "snapd.service": "snapd.socket"}  # that would start it again
+# that would start it again
+_SOCKETS = {"docker.service": "docker.socket", "snapd.service": "snapd.socket"}
 _MADE_BY_SYSTEM = frozenset({"lost+found"})
-_IN_USE = frozenset({"/home", "/opt", "/srv", "/var/lib", "/var/cache"})  # folders that cannot be moved away
+# folders that cannot be moved away
+_IN_USE = frozenset({"/home", "/opt", "/srv", "/var/lib", "/var/cache"})
 _OF_CLUSTERS = ("the kubelet", "Slurm")
 
 
-def find_writers(facts: Facts, targets: Iterable[str], *, are_all_asked: bool = True) -> tuple[DataFolder, ...]:
-    """The folders of services that run at or below a mount point where nothing is mounted: those that are known, else,
-    with `are_all_asked`, what the unit of any other names there.
+def find_writers(
+    facts: Facts, targets: Iterable[str], *, are_all_asked: bool = True
+) -> tuple[DataFolder, ...]:
+    """The folders of services that run at or below a mount point where nothing is mounted: those
+    that are known, else, with `are_all_asked`, what the unit of any other names there.
     """
-    places = [target for target in dict.fromkeys(targets) if target.startswith("/") and target != "/"]
+    places = [
+        target for target in dict.fromkeys(targets) if target.startswith("/") and target != "/"
+    ]
     index = running_by_folder(facts)
-    found = [one for target in places for one in index.within(target) if not _is_on_another(facts, one.path, target)]
+    found = [
+        one
+        for target in places
+        for one in index.within(target)
+        if not _is_on_another(facts, one.path, target)
+    ]
     known = {one.unit for one in found}
     if are_all_asked:
         asked = [target for target in places if not is_system(target)]
         others = (one for target in asked for one in units_that_name(facts, target))
-        found += [one for one in others if one.unit not in known and mount_below(facts, one.path) is not None]
+        found += [
+            one
+            for one in others
+            if one.unit not in known and mount_below(facts, one.path) is not None
+        ]
     return tuple(dict.fromkeys(found))
 
 
@@ -64,18 +80,22 @@ def _is_on_another(facts: Facts, path: str, target: str) -> bool:
 
 
 def _names_below(facts: Facts, target: str) -> str:
-    """What is in a folder over which something is to be mounted; nothing where that is not known."""
+    """What is in a folder over which something is to be mounted; nothing where that is not
+    known.
+    """
     if not target.startswith("/") or target == "/" or ways_of(facts).way(target)[1]:
         return ""
     names = attempt(names_in, facts.reader, target)
-    found = [name for name in names if name not in _MADE_BY_SYSTEM] if isinstance(names, tuple) else []
+    found = (
+        [name for name in names if name not in _MADE_BY_SYSTEM] if isinstance(names, tuple) else []
+    )
     shown = [clean(name[:_LONGEST]) for name in found[:_MOST]]  # users may have given these names
     return ", ".join(shown) + (" ..." if len(found) > _MOST else "")
 
 
 def find_unguarded(facts: Facts, entry: FstabEntry) -> tuple[DataFolder, ...]:
-    """The folders on a mount of services that start without it: by its line a boot goes on, and their units do not ask
-    for it.
+    """The folders on a mount of services that start without it: by its line a boot goes on, and
+    their units do not ask for it.
     """
     required_by = _required_by(facts, entry)
     if required_by is None:
@@ -95,32 +115,46 @@ def find_unguarded(facts: Facts, entry: FstabEntry) -> tuple[DataFolder, ...]:
 
 
 def _required_by(facts: Facts, entry: FstabEntry) -> frozenset[str] | None:
-    """The units that do not start without it, as far as its line says; None where no service starts without it."""
+    """The units that do not start without it, as far as its line says; None where no service starts
+    without it.
+    """
     if unit := facts.mount_units.find(entry):
         return None if unit.is_automounted or unit.is_required else frozenset(unit.needed_by)
     words = frozenset(entry.options)
     is_waited_for = not {"nofail", "bg"} & words and not is_on_demand(words)
     if is_automount(words) or (is_waited_for and not is_remote_to_systemd(entry.fstype, words)):
         return None
-    return frozenset(word.partition("=")[2] for word in words if word.startswith("x-systemd.required-by="))
+    return frozenset(
+        word.partition("=")[2] for word in words if word.startswith("x-systemd.required-by=")
+    )
 
 
 def _is_guarded(facts: Facts, folder: DataFolder, targets: Iterable[str]) -> bool:
     try:
-        return any(waits_for_mount(facts, folder.unit, target, unit_name(target)) for target in targets)
+        return any(
+            waits_for_mount(facts, folder.unit, target, unit_name(target)) for target in targets
+        )
     except UnknownFact:
         return True
 
 
 def describe_writers(folders: Iterable[DataFolder]) -> str:
-    """`Docker (docker.service) writes to /data/docker, containerd (containerd.service) to /data/containerd`."""
+    """`Docker (docker.service) writes to /data/docker, containerd (containerd.service) to
+    /data/containerd`.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for one in folders:
         found.setdefault((one.service, one.unit), []).append(one.path)
-    texts = [(_name_unit(service, unit), " and ".join(paths[:_MOST])) for (service, unit), paths in found.items()]
+    texts = [
+        (_name_unit(service, unit), " and ".join(paths[:_MOST]))
+        for (service, unit), paths in found.items()
+    ]
     rest = f", and {len(texts) - _MOST} more" if len(texts) > _MOST else ""
     return (
-        ", ".join(f"{name} {'to' if n else 'writes to'} {paths}" for n, (name, paths) in enumerate(texts[:_MOST]))
+        ", ".join(
+            f"{name} {'to' if n else 'writes to'} {paths}"
+            for n, (name, paths) in enumerate(texts[:_MOST])
+        )
         + rest
     )
 
@@ -133,7 +167,9 @@ def describe_stop(folders: Iterable[DataFolder]) -> str:
     """How to stop them, and to take what they wrote out of the way of a mount at `target`."""
     listed = tuple(folders)
     own = [one for one in listed if one.service != PODMAN]
-    units = dict.fromkeys(unit for one in own for unit in (_SOCKETS.get(one.unit, ""), one.unit) if unit)
+    units = dict.fromkeys(
+        unit for one in own for unit in (_SOCKETS.get(one.unit, ""), one.unit) if unit
+    )
     steps = [f"sudo systemctl stop {' '.join(map(quote, units))}"] if units else []
     steps += ["sudo podman stop --all"] if len(own) < len(listed) else []
     drained = "drain this node, then " if any(one.service in _OF_CLUSTERS for one in listed) else ""
@@ -148,11 +184,19 @@ def describe_rescue(folders: Iterable[DataFolder], target: str, step: str) -> st
     if is_system(target) or target in _IN_USE:
         way = (step, f"see what that hides, in /mnt{quote(target)}: sudo mount --bind / /mnt")
     elif target in {one.path for one in listed}:
-        way = (f"keep it: sudo mv -T {quote(target)} {quote(aside)} && sudo mkdir {quote(target)}", step)
+        way = (
+            f"keep it: sudo mv -T {quote(target)} {quote(aside)} && sudo mkdir {quote(target)}",
+            step,
+        )
     else:
-        way = (f"keep it: sudo mkdir {quote(aside)} && sudo mv {' '.join(paths)} {quote(aside)}", step)
+        way = (
+            f"keep it: sudo mkdir {quote(aside)} && sudo mv {' '.join(paths)} {quote(aside)}",
+            step,
+        )
     before = ("do not mount it yet, for that would hide what was written", describe_stop(listed))
-    return join_steps((*before, *way, "bring back what is needed, and start the services", describe_guard(listed)))
+    return join_steps(
+        (*before, *way, "bring back what is needed, and start the services", describe_guard(listed))
+    )
 
 
 def describe_guard(folders: Iterable[DataFolder]) -> str:
@@ -169,12 +213,20 @@ def describe_guard(folders: Iterable[DataFolder]) -> str:
 
 
 def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:
-    """One of the texts that ExpectedMount has of a line: `below`, `writers`, `rescue`, `unguarded`, `guard`."""
+    """One of the texts that ExpectedMount has of a line: `below`, `writers`, `rescue`, `unguarded`,
+    `guard`.
+    """
     if word == "below":
         return _names_below(facts, entry.target)
     if word in {"unguarded", "guard"}:
         folders = find_unguarded(facts, entry)
-        return "" if not folders else describe_writers(folders) if word == "unguarded" else describe_guard(folders)
+        return (
+            ""
+            if not folders
+            else describe_writers(folders)
+            if word == "unguarded"
+            else describe_guard(folders)
+        )
     folders = find_writers(facts, (entry.target, entry.path))
     if not folders:
         return ""

@@ -1,4 +1,6 @@
-"""How the status file of dpkg begins where it was made of `dpkg -l`, which shows no relations between packages."""
+"""How the status file of dpkg begins where it was made of `dpkg -l`, which shows no relations
+between packages.
+"""
 
 from __future__ import annotations
 

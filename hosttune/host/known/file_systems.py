@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 IN_RAM = frozenset({"tmpfs", "ramfs"})  # for files of users and programs
-IN_MEMORY = IN_RAM | {"devtmpfs", "hugetlbfs", "rootfs"}  # with those of the kernel; rootfs is an initramfs
-LAYERED = frozenset({"overlay", "aufs"})  # writes go to the upper layer, which a live system has in memory
-# A root file system that does not keep what is written, or not where an early boot and GRUB find it.
+# with those of the kernel; rootfs is an initramfs
+IN_MEMORY = IN_RAM | {"devtmpfs", "hugetlbfs", "rootfs"}
+# writes go to the upper layer, which a live system has in memory
+LAYERED = frozenset({"overlay", "aufs"})
+# A root file system that does not keep what is written, or not where an early boot and GRUB find
+# it.
 NOT_LASTING_ROOT = IN_MEMORY | LAYERED | {"squashfs", "nfs", "nfs4", "9p", "virtiofs"}

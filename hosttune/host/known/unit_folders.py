@@ -1,4 +1,6 @@
-"""Where systemd finds the units of the system (systemd.unit(5), "Unit File Load Path"); no generator's."""
+"""Where systemd finds the units of the system (systemd.unit(5), "Unit File Load Path"); no
+generator's.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Text as it may leave hosttune: on one line, nothing in it steers a terminal, and passwords are masked.
+"""Text as it may leave hosttune: on one line, nothing in it steers a terminal, and passwords are
+masked.
 
-Any local user chooses the name of a process (prctl(2), PR_SET_NAME), and with it what a sentence about it holds. So a
-sentence is cleaned where it is made, and what writes to logins, logs and hooks takes nothing but `Cleaned`. The journal
-keeps the true bytes.
+Any local user chooses the name of a process (prctl(2), PR_SET_NAME), and with it what a sentence
+about it holds. So a sentence is cleaned where it is made, and what writes to logins, logs and hooks
+takes nothing but `Cleaned`. The journal keeps the true bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# What str.isprintable() takes for letters and marks, and what no font shows: fillers and variation selectors
-# (Unicode, DerivedCoreProperties.txt: Default_Ignorable_Code_Point), and the Braille blank.
-_INVISIBLE = regex("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+# What str.isprintable() takes for letters and marks, and what no font shows: fillers and variation
+# selectors (Unicode, DerivedCoreProperties.txt: Default_Ignorable_Code_Point), and the Braille
+# blank.
+_INVISIBLE = regex(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 class _Seal:
@@ -29,7 +33,9 @@ _SEAL: Final = _Seal()
 
 
 class Cleaned(str):
-    """Text without secrets and without control, bidirectional or invisible characters. Only `clean` makes one."""
+    """Text without secrets and without control, bidirectional or invisible characters. Only `clean`
+    makes one.
+    """
 
     __slots__ = ()
 
@@ -50,11 +56,14 @@ def clean(text: str) -> Cleaned:
 
 
 def make_safe(text: str) -> str:
-    """Text from outside, on one line: control, bidirectional, invisible and unassigned characters as escapes."""
+    """Text from outside, on one line: control, bidirectional, invisible and unassigned characters
+    as escapes.
+    """
     if text.isprintable() and not _INVISIBLE.search(text):
         return text
     return "".join(
-        char if char.isprintable() and not _INVISIBLE.match(char) else _escape_character(char) for char in text
+        char if char.isprintable() and not _INVISIBLE.match(char) else _escape_character(char)
+        for char in text
     )
 
 
@@ -64,4 +73,10 @@ def _escape_character(char: str) -> str:
         return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[char]
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python's surrogateescape carries it
         return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )

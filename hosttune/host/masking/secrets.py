@@ -1,7 +1,8 @@
 """Masking what must not leave a host: passwords, keys, tokens, serial numbers. Pure.
 
-When in doubt it masks: a rule decides with no value that could be mistaken for a secret. Text comes from users, so no
-pattern may take longer than in proportion to its length: none begins with a repetition that could begin anywhere.
+When in doubt it masks: a rule decides with no value that could be mistaken for a secret. Text comes
+from users, so no pattern may take longer than in proportion to its length: none begins with a
+repetition that could begin anywhere.
 """
 
 from __future__ import annotations
@@ -10,47 +11,63 @@ import re
 import string
 from typing import Final
 
-from hosttune.host.masking.command_secrets import LONGEST, MASK, PINS, mask_commands, mask_words, may_name_secret
+from hosttune.host.masking.command_secrets import (
+    LONGEST,
+    MASK,
+    PINS,
+    mask_commands,
+    mask_words,
+    may_name_secret,
+)
 from hosttune.quoting import quote
 from hosttune.regex import regex
 
 # How the name of a secret ends.
 _WORDS = (
-    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|bearer|psk|community|luks\.key|"
+    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|bearer|psk"
+    r"|community|luks\.key|"
     # what units import or load by a name (systemd.exec(5)) is none
     rf"(?<!\bimport)(?<!\bload)credentials?(?:_?(?:encrypted|binary))?|{PINS}|"
-    r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb|"
+    r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared"
+    r"|wep|fastopen|wandb|"
     r"security)[_.-]?key|"
     r"shared_?access_?signature|connection[_-]?string|(?<![a-z0-9])sas(?=[\"']?\s*=|[\"']\s*:)|"
     # github_pat=, jwt: of a file; `pat=x` of a script and `sort_key=name` are none
     r"(?<![a-z0-9])(?:pat|jwt)(?=[\"']?\s*[=:]\s*[\"']?[\w.+/=~-]{8})|"
-    r"(?<=[a-z0-9])[_-](?:key|auth)(?=[\"']?\s*[=:]\s*(?:[|>][-+\d]{0,2}\s{1,80})?[\"']?(?=[\w+=-]{12})[\w+=-]{0,64}\d)|"
+    r"(?<=[a-z0-9])[_-](?:key|auth)(?=[\"']?\s*[=:]\s*(?:[|>][-+\d]{0,2}\s{1,80})?[\"']?"
+    r"(?=[\w+=-]{12})[\w+=-]{0,64}\d)|"
     # by itself only before what is not a word of a language; the arguments of a runtime of Docker
-    r"(?<![\w.-])key(?=[\"']?\s*[=:]\s*[\"']?(?=[a-z0-9+=]{16})[a-z+=]{0,64}\d)|(?<=[\"'])runtimeArgs(?=[\"']\s*:\s*\[)|"
+    r"(?<![\w.-])key(?=[\"']?\s*[=:]\s*[\"']?(?=[a-z0-9+=]{16})[a-z+=]{0,64}\d)"
+    r"|(?<=[\"'])runtimeArgs(?=[\"']\s*:\s*\[)|"
     r"access[_-]?key[_-]?id|key[_-]data|(?:proxy|basic)-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
     # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none, nor `sas: phy-0:1`
-    r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH|JWT|PAT|SAS|SK))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6})|(?-i:(?<=[A-Z])PW)(?=\d?=))"
+    r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH|JWT|PAT|SAS|SK))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6})"
+    r"|(?-i:(?<=[A-Z])PW)(?=\d?=))"
 )
 _HINT = regex(_WORDS, re.IGNORECASE)
-# A word that is not a secret, or the start of an object or a list of JSON. `true;X` can be a secret, as `'a'X` can.
+# A word that is not a secret, or the start of an object or a list of JSON. `true;X` can be a
+# secret, as `'a'X` can.
 _HARMLESS = (
     r"(?:(?:yes|no|true|false|none|null|on|off)(?=[;&\"'}\])]{0,16}(?:[\s,]|\\[nrt\\\"']|$))|"
     r"\(masked\)(?=[\s,;&\\\"'}\])]|$)|[{\[]\s*(?:[\\\"'{}\[\]]|$))"
 )
-# A quote within a value: a letter follows it, and no blank, comma or bracket, as it does where it ends the value.
+# A quote within a value: a letter follows it, and no blank, comma or bracket, as it does where it
+# ends the value.
 _INNER = r"[\"'](?=[\"']?\w)"
-# NAME=value, NAME: value, "NAME": "value"; in options of a mount `,,` is a comma of the value. Text in quotes
-# may have quotes of its own behind backslashes: such a value ends at the next of them. What `credentials=`
-# names is a file, not a secret.
+# NAME=value, NAME: value, "NAME": "value"; in options of a mount `,,` is a comma of the value. Text
+# in quotes may have quotes of its own behind backslashes: such a value ends at the next of them.
+# What `credentials=` names is a file, not a secret.
 _ASSIGNMENT = regex(
-    rf"""(?P<name>{_WORDS}\d?(?:\\{{0,15}}["'])?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)(?:\\{{0,15}}["'])?)
+    rf"""(?P<name>{_WORDS}\d?(?:\\{{0,15}}["'])?\s*(?:=|:(?!/))[ \t]*(?<!credentials=)
+    (?:\\{{0,15}}["'])?)
     (?!{_HARMLESS})(?:(?<=\\["'])(?:[^"'\\\n]|\\(?!\\{{0,15}}["']))+|(?<=")(?:\\.|[^"\\\n])+|(?<=')(?:\\.|[^'\\\n])+
     |(?!\\{{0,15}}["'])(?:[^\s,;&"'}}\])]|,,)+)""",
     re.IGNORECASE | re.VERBOSE,
 )
 # What a shell takes for one word: NAME="a"b, NAME=''b.
 _GLUED = regex(
-    rf"(?P<name>{_WORDS}\d?[\"']?\s*(?:=|:(?!/))[ \t]*)(?<!credentials=)(?:\"[^\"\n]*\"|'[^'\n]*')(?=\w)[^\s,]+",
+    rf"(?P<name>{_WORDS}\d?[\"']?\s*(?:=|:(?!/))[ \t]*)(?<!credentials=)(?:\"[^\"\n]*\""
+    rf"|'[^'\n]*')(?=\w)[^\s,]+",
     re.IGNORECASE,
 )
 # NAME = ["value", ...] of TOML and JSON, which stays a list.
@@ -61,28 +78,35 @@ _LIST = regex(
     re.IGNORECASE | re.VERBOSE,
 )
 _BETWEEN = regex(r"[\"']\s*,\s*[\"']")  # two entries of such a list
-# ENV{NAME}="value" of udev, $x{name} = "value" of Perl, x["name"] = "value", "name" => "value", name := value; `==`
-# compares.
+# ENV{NAME}="value" of udev, $x{name} = "value" of Perl, x["name"] = "value", "name" => "value",
+# name := value; `==` compares.
 _KEYED = regex(
     rf"""(?P<name>{_WORDS}\d?["']?
-    (?:[\]}})]{{1,3}}[ \t]{{0,9}}(?:=>|[:+?]?=(?![=~]))|[ \t]{{0,9}}(?:=>|[:+?]=(?!=)))[ \t]{{0,9}}["']?)
+    (?:[\]}})]{{1,3}}[ \t]{{0,9}}(?:=>|[:+?]?=(?![=~]))|[ \t]{{0,9}}(?:=>|[:+?]=(?!=)))
+    [ \t]{{0,9}}["']?)
     (?!{_HARMLESS})(?:(?<=")(?:\\.|[^"\\\n])+|(?<=')[^'\n]+|[^\s,;"'}}\])]+)""",
     re.IGNORECASE | re.VERBOSE,
 )
-# A setting of properties by its last word: `spark.authenticate.secret value`, with a dot, as `password required` of PAM
-# has none.
+# A setting of properties by its last word: `spark.authenticate.secret value`, with a dot, as
+# `password required` of PAM has none.
 _PROPERTY = regex(
-    rf"(?P<name>^[ \t]*(?:[\w-]{{1,80}}\.){{1,9}}[\w-]{{0,80}}{_WORDS}[ \t]+)(?![=:\s]|{_HARMLESS}).+", re.IGNORECASE
+    rf"(?P<name>^[ \t]*(?:[\w-]{{1,80}}\.){{1,9}}[\w-]{{0,80}}{_WORDS}[ \t]+)(?![=:\s]"
+    rf"|{_HARMLESS}).+",
+    re.IGNORECASE,
 )
-# `requirepass value`, `bindpw value`: two words in a line; and `login x password value` of netrc(5) and alike.
+# `requirepass value`, `bindpw value`: two words in a line; and `login x password value` of netrc(5)
+# and alike.
 _DIRECTIVE = regex(
-    r"(?P<name>^(?:[ \t]*[\w.-]{0,40}(?:password|passphrase|secret|community|requirepass|masterauth|(?<!by)_pass"
+    r"(?P<name>^(?:[ \t]*[\w.-]{0,40}(?:password|passphrase|secret|community|requirepass"
+    r"|masterauth|(?<!by)_pass"
     r"|(?:root|bind)pw)|.{0,200}\b(?:login|user)[ \t]+\S{1,64}[ \t]+(?:insecure-)?password)[ \t]+)"
     r"(?![=:|&<>]|\(masked\))(?:\"[^\"\n]+\"|\S+)(?=[ \t]*;?$)",
     re.IGNORECASE,
 )
 # `Acquire::x::Password "value";` of apt.conf(5), and alike.
-_SPACED = regex(rf"(?P<name>{_WORDS}\d?[ \t]{{1,9}}\")(?!\(masked\)\")[^\"\n]{{4,}}(?=\";)", re.IGNORECASE)
+_SPACED = regex(
+    rf"(?P<name>{_WORDS}\d?[ \t]{{1,9}}\")(?!\(masked\)\")[^\"\n]{{4,}}(?=\";)", re.IGNORECASE
+)
 _ELEMENT = regex(rf"(?P<name><[\w:.-]{{0,64}}{_WORDS}\d?>)[^<]+(?=<)", re.IGNORECASE)
 # A name and its value as two entries, of Kubernetes and Hadoop.
 _PAIR = regex(
@@ -101,35 +125,43 @@ _ENTRY = regex(
 _TEXT_BLOCK = regex(
     rf"""(?P<name>^(?P<in>[ ]{{0,80}})(?:-[ ])?["']?[\w.-]{{0,80}}{_WORDS}\d?["']?:
     (?:[ ]{{1,9}}[|>][-+\d]{{0,2}})?[ \t]{{0,9}}\n)
-    (?P<more>(?P=in)[ ]{{1,9}})(?![ ]|-[ ]|[\w.\"'-]{{1,80}}:(?:[ ]|$))[^\n]+(?:\n(?P=more)[^\n]*)*""",
+    (?P<more>(?P=in)[ ]{{1,9}})(?![ ]|-[ ]|[\w.\"'-]{{1,80}}:(?:[ ]|$))[^\n]+
+    (?:\n(?P=more)[^\n]*)*""",
     re.IGNORECASE | re.VERBOSE | re.MULTILINE,
 )
-# The value of a line of its own goes on to its end, that of a variable of the environment to the next blank.
+# The value of a line of its own goes on to its end, that of a variable of the environment to the
+# next blank.
 _LINE = regex(
     rf"(?P<name>^\s*(?:export\s+)?[\w.-]*{_WORDS}\d?[ \t]*(?:=|:(?=[ \t]))[ \t]*)(?<!credentials=)"
     rf"(?![\s\"']|{_HARMLESS}).+",
     re.IGNORECASE,
 )
-# An option of a mount goes on to the next comma; a bracket, quote or semicolon ends it only where nothing follows.
+# An option of a mount goes on to the next comma; a bracket, quote or semicolon ends it only where
+# nothing follows.
 _OPTION = regex(
     rf"(?P<name>{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}|\s|\\{{0,15}}[\"'])"
     rf"(?:\\,|,,|[^\s,\"';&}})\]]|{_INNER}|[;&}})\]](?=[^\s,\"';&}})\]]))+",
     re.IGNORECASE,
 )
-# In Options= of a unit file with its blanks (systemd.mount(5)); a variable in quotes goes on to the next of them.
+# In Options= of a unit file with its blanks (systemd.mount(5)); a variable in quotes goes on to the
+# next of them.
 _UNIT_OPTION = regex(
-    rf"(?P<name>{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}|\\{{0,15}}[\"'])(?:\\,|,,|[^,\"])+", re.IGNORECASE
+    rf"(?P<name>{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}|\\{{0,15}}[\"'])(?:\\,|,,|[^,\"])+",
+    re.IGNORECASE,
 )
 _QUOTED_VARIABLE = regex(
     rf"(?P<name>(?:(?P<double>\")|')\w{{0,64}}{_WORDS}\d?=)(?!{_HARMLESS}|[\\\"'])(?(double)[^\"\n]+(?=\")|[^'\n]+(?='))",
     re.IGNORECASE,
 )
-# A byte as octal digits, of fstab(5) and /proc/self/mountinfo, or as hexadecimal ones, of systemd.syntax(7).
+# A byte as octal digits, of fstab(5) and /proc/self/mountinfo, or as hexadecimal ones, of
+# systemd.syntax(7).
 _ESCAPED = regex(r"\\(?:([01][0-7]{2})|x([0-7][0-9A-Fa-f]))")
-_TELLING: Final = frozenset(f"{string.ascii_letters}{string.digits}=%@:/?&._-")  # no blank or comma, which end a value
+# no blank or comma, which end a value
+_TELLING: Final = frozenset(f"{string.ascii_letters}{string.digits}=%@:/?&._-")
 _VARIABLE = regex(rf"(?P<name>{_WORDS}\d?=)(?![\"']|{_HARMLESS})[^\s\"']+", re.IGNORECASE)
 _ARGUMENT = regex(
-    rf"(?P<name>[+~]{{0,2}}[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL
+    rf"(?P<name>[+~]{{0,2}}[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+",
+    re.IGNORECASE | re.DOTALL,
 )
 _LONGEST_NAME: Final = 200  # characters of a path that a colon follows
 _NAME: Final = string.ascii_letters + string.digits + "_.-"  # of a name in it
@@ -138,24 +170,32 @@ _NAME: Final = string.ascii_letters + string.digits + "_.-"  # of a name in it
 _URL_USER = regex(
     rf"://(?:(?:[^\s/\"<>]|{_INNER})+|[^\s/:\"<>@]{{1,64}}:(?!\d{{1,5}}(?:[/\s]|$))(?:[^\s\"<>@]|{_INNER}){{1,256}})@"
 )
-# `user:password@host` without a scheme. At most 256 characters, or `x:,x:,` would be looked through from each colon.
+# `user:password@host` without a scheme. At most 256 characters, or `x:,x:,` would be looked through
+# from each colon.
 _LOGIN = regex(
-    r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\)@)[^\s/\"'](?:[^\s/\"']|" + _INNER + r"){0,255}@"
+    r"(?<![^\s/,=\"'])(?P<name>[^\s/:@,=\"']{0,64}:)(?!\(masked\)@)[^\s/\"'](?:[^\s/\"']|"
+    + _INNER
+    + r"){0,255}@"
 )
 URL_PARAMETER = regex(
-    r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)((?:[^\s&\"'#]|" + _INNER + r")+)", re.IGNORECASE
+    r"(?P<name>[?&](?:x-(?:amz|goog)-)?(?:sig|signature|key)=)((?:[^\s&\"'#]|" + _INNER + r")+)",
+    re.IGNORECASE,
 )
 _SHARE_USER = regex(
-    r"(?P<name>\buser(?:name)?=)[^\s,%:=/\"']*(?:%|:(?!\d+(?![^\s,\"'])))(?:\\,|,,|[^\s,\"']|" + _INNER + r")+",
+    r"(?P<name>\buser(?:name)?=)[^\s,%:=/\"']*(?:%|:(?!\d+(?![^\s,\"'])))(?:\\,|,,|[^\s,\"']|"
+    + _INNER
+    + r")+",
     re.IGNORECASE,
 )  # mount.cifs(8): user=NAME%PASSWORD; curlftpfs(1): user=NAME:PASSWORD; no user=1000:1000
 _HEADER = regex(
-    r"(?P<name>\b(?:authorization|cookie)(?:[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?|[ \t]{1,9}[\"']))"
+    r"(?P<name>\b(?:authorization|cookie)(?:[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?"
+    r"|[ \t]{1,9}[\"']))"
     r"(?![ \t]|\(masked\)(?!\w))"
     r"(?:[^\n\"']|" + _INNER + r")+",
     re.IGNORECASE,
 )
-# A variable of unknown name on the kernel command line (kernel-command-line(7)): its value is not read here.
+# A variable of unknown name on the kernel command line (kernel-command-line(7)): its value is not
+# read here.
 _SETENV = regex(
     r"(?P<name>(?:[\"']systemd\.setenv=|systemd\.setenv=\\?[\"'])\w{1,128}=)[^\"'\n\\]+|"
     r"(?P<bare>systemd\.setenv=\w{1,128}=)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"
@@ -165,22 +205,33 @@ _BLOCK = regex(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY[A-Z0-9 ]{0,40})-----")
 _SHAPES = regex(
     r"\b(?:DHHC|NVMeTLSkey)-1:[0-9a-f]{2}:[A-Za-z0-9+/=]{8,}:?|"  # nvme-cli, gen-dhchap-key(1)
     r"\$(?:1|2[abxy]|5|6|7|y|gy|argon2\w*)\$[^\s:\"']{8,}|"  # crypt(5)
-    r"\b(?:grub\.pbkdf2\.\w+\.\d+\.[\w.]+|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
-    r"gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent)-[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|"
-    r"SG\.[\w-]{16,}\.[\w-]{16,}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{16,}|hv[sb]\.[\w-]{24,}|dckr_pat_[\w-]{20,}|"
-    r"tskey-[\w-]{10,}|do[por]_v1_[0-9a-f]{64}|dapi[0-9a-f]{32}|gsk_[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{30,}|"
-    r"glsa_\w{32,}|sntry[su]_[\w=+/-]{20,}|lsv2_(?:pt|sk)_\w{20,}|AT[AC]TT3[\w=-]{20,}|wandb_v1_\w{20,}|xapp-[\w-]{10,}|"
-    r"K10[0-9a-f]{64}::[\w:.-]+|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,}|"
+    r"\b(?:grub\.pbkdf2\.\w+\.\d+\.[\w.]+|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|github_pat_\w{20,}|"
+    r"gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent)-[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}"
+    r"|[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|"
+    r"SG\.[\w-]{16,}\.[\w-]{16,}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{16,}|hv[sb]\.[\w-]{24,}"
+    r"|dckr_pat_[\w-]{20,}|"
+    r"tskey-[\w-]{10,}|do[por]_v1_[0-9a-f]{64}|dapi[0-9a-f]{32}|gsk_[A-Za-z0-9]{20,}"
+    r"|r8_[A-Za-z0-9]{30,}|"
+    r"glsa_\w{32,}|sntry[su]_[\w=+/-]{20,}|lsv2_(?:pt|sk)_\w{20,}|AT[AC]TT3[\w=-]{20,}"
+    r"|wandb_v1_\w{20,}|xapp-[\w-]{10,}|"
+    r"K10[0-9a-f]{64}::[\w:.-]+|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}"
+    r"|nvapi-[\w-]{20,}|"
     r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|hooks\.slack\.com/services/[\w/]+|"
-    r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])|AGE-SECRET-KEY-1[0-9A-Z]{8,}|api\.telegram\.org/bot\d{1,20}:[\w-]+|discord(?:app)?\.com/api/webhooks/[\w/-]+|"
+    r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])|AGE-SECRET-KEY-1[0-9A-Z]{8,}"
+    r"|api\.telegram\.org/bot\d{1,20}:[\w-]+|discord(?:app)?\.com/api/webhooks/[\w/-]+|"
     r"webhook\.office\.com/webhookb2/[^\s\"']+)"
 )
 _QUOTED_WORD = regex(r"(?<![^\s=(])'[^']*'(?:\"'\"'[^']*')*")
 _MOST_EFFORT: Final = 1 << 22  # characters that are looked through for names in quotes
 _OF_A_SHELL = regex(r"[$`;&|<>()#!\n]|'\"")  # what a shell would read outside of quotes
-_GPU = regex(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
+_GPU = regex(
+    r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE
+)
 _SERIAL = regex(
-    r"(?P<name>\b(?:serial(?: ?number)?|board part number|guid|uuid serial)\s*[:=]\s*)(?!N/A)\S[^\n]*", re.IGNORECASE
+    r"(?P<name>\b(?:serial(?: ?number)?|board part number|guid"
+    r"|uuid serial)\s*[:=]\s*)(?!N/A)\S[^\n]*",
+    re.IGNORECASE,
 )
 
 # Files whose whole content identifies a machine or opens one.
@@ -197,26 +248,34 @@ _SECRET_FILES = regex(
     |\.(?:key|pem|p12|pfx|kdb|keytab)$""",
     re.VERBOSE,
 )
-_MAPPER_UUID = regex(r"(?P<lvm>LVM)-[A-Za-z0-9]+(?P<part>-[a-z]+)?|(?P<maker>mpath|CRYPT|DMRAID|part\d+)-.*")
-_SERIAL_FILES = regex(r"^/sys/(?!.*/net/).*/(?:\w*serial|\w*uuid|\w*asset_tag|wwid|nguid|eui|unique_id|cid)$")
+_MAPPER_UUID = regex(
+    r"(?P<lvm>LVM)-[A-Za-z0-9]+(?P<part>-[a-z]+)?|(?P<maker>mpath|CRYPT|DMRAID|part\d+)-.*"
+)
+_SERIAL_FILES = regex(
+    r"^/sys/(?!.*/net/).*/(?:\w*serial|\w*uuid|\w*asset_tag|wwid|nguid|eui|unique_id|cid)$"
+)
 
 
 def mask_mapper_uuid(uuid: str) -> str:
-    """What /sys/block/dm-N/dm/uuid tells of a device without what identifies it: who made it, and of LVM which part of
-    a volume it is: LVM-(masked)-tpool, mpath-(masked) (LVM2, lib/activate/dev_manager.c: build_dm_uuid).
+    """What /sys/block/dm-N/dm/uuid tells of a device without what identifies it: who made it, and
+    of LVM which part of a volume it is: LVM-(masked)-tpool, mpath-(masked) (LVM2,
+    lib/activate/dev_manager.c: build_dm_uuid).
     """
     found = _MAPPER_UUID.fullmatch(uuid.strip())
     return f"{found['lvm'] or found['maker']}-{MASK}{found['part'] or ''}" if found else MASK
 
 
 def mask_text(text: str) -> str:
-    """Text with every secret that has a recognizable shape, and every serial number, replaced by `(masked)`."""
+    """Text with every secret that has a recognizable shape, and every serial number, replaced by
+    `(masked)`.
+    """
     return _GPU.sub(MASK, _SERIAL.sub(_mask_found, mask_secrets(text)))
 
 
 def mask_secrets(text: str) -> str:
-    """Text with every password, token and key that has a recognizable shape replaced by `(masked)`: what is given to a
-    program by its options, what the name before it calls a secret, and what is one by its own form.
+    """Text with every password, token and key that has a recognizable shape replaced by `(masked)`:
+    what is given to a program by its options, what the name before it calls a secret, and what is
+    one by its own form.
     """
     if _ESCAPED.search(text):
         text = "\n".join(map(_most_masked, text.split("\n")))
@@ -224,10 +283,11 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_sentence(text: str) -> str:
-    """As `mask_secrets`, of a sentence that may hold commands to be typed: what is in quotes there, as
-    `quoting.quote` writes it, stays in quotes or goes. Any user can name a control group so that what is masked of it
-    has the quote that keeps a shell from acting on the rest: `token='$(x)`. A name that is there in quotes and as it is
-    is masked by itself: what is around one of them would hide, or end, the secret in it.
+    """As `mask_secrets`, of a sentence that may hold commands to be typed: what is in quotes there,
+    as `quoting.quote` writes it, stays in quotes or goes. Any user can name a control group so that
+    what is masked of it has the quote that keeps a shell from acting on the rest: `token='$(x)`. A
+    name that is there in quotes and as it is is masked by itself: what is around one of them would
+    hide, or end, the secret in it.
     """
     text = _mask_repeated(text)
     masked = mask_secrets(text)
@@ -237,7 +297,9 @@ def mask_sentence(text: str) -> str:
     for word in _QUOTED_WORD.findall(text):
         place = masked.find(word, position)
         if place < 0:
-            hidden = _QUOTED_WORD.sub(lambda found: f"'{MASK}'" if _OF_A_SHELL.search(found[0], 1) else found[0], text)
+            hidden = _QUOTED_WORD.sub(
+                lambda found: f"'{MASK}'" if _OF_A_SHELL.search(found[0], 1) else found[0], text
+            )
             return mask_secrets(hidden)
         position = place + len(word)
     return masked
@@ -261,7 +323,9 @@ def _mask_repeated(text: str) -> str:
 
 
 def _most_masked(line: str) -> str:
-    r"""The line as it is, or, where only its escapes hide secrets (`pass\167ord=`, `?a\046sig=`), without them."""
+    r"""The line as it is, or, where only its escapes hide secrets (`pass\167ord=`, `?a\046sig=`),
+    without them.
+    """
     plain = without_escapes(line)
     if plain == line:
         return line
@@ -301,10 +365,12 @@ def _has_hint(text: str) -> bool:
     return may_name_secret(text) and _HINT.search(text) is not None
 
 
-# A line of a key: base64 with what surrounds it in YAML, shell and C, a header, or the empty line of deb822 (` .`).
+# A line of a key: base64 with what surrounds it in YAML, shell and C, a header, or the empty line
+# of deb822 (` .`).
 _OF_KEY = regex(
     r"[ \t>|#*\"']*(?:-[ \t]+)?"
-    r"(?:\.|[A-Za-z0-9+/=_\\-]+[ \t\"',;]*|(?:Proc-Type|DEK-Info|Version|Comment|Hash): [^\n]{0,200})?"
+    r"(?:\.|[A-Za-z0-9+/=_\\-]+[ \t\"',;]*|(?:Proc-Type|DEK-Info|Version|Comment"
+    r"|Hash): [^\n]{0,200})?"
 )
 # Base64 in a row as a word of no language is: letters of both cases, or letters and digits.
 _OF_A_ROW = regex(
@@ -314,9 +380,10 @@ _OF_A_ROW = regex(
 
 
 def _without_blocks(text: str) -> str:
-    """Text without the keys that begin with -----BEGIN: the rest of that line, and the lines behind it that can be of a
-    key (RFC 7468), up to the -----END line. Any other line ends it: in a log, names of users may hold both marks. So
-    may a sentence: the rest of its line stays if there is nothing in it that could be of a key.
+    """Text without the keys that begin with -----BEGIN: the rest of that line, and the lines behind
+    it that can be of a key (RFC 7468), up to the -----END line. Any other line ends it: in a log,
+    names of users may hold both marks. So may a sentence: the rest of its line stays if there is
+    nothing in it that could be of a key.
     """
     if "-----BEGIN " not in text:
         return text
@@ -344,7 +411,9 @@ def _without_blocks(text: str) -> str:
             else:
                 break
         breaks = text[start:position].count("\n")
-        kept += ("\n", MASK, "\n" * (breaks - 1)) if breaks else (" ", MASK)[: 2 * (start < position)]
+        kept += (
+            ("\n", MASK, "\n" * (breaks - 1)) if breaks else (" ", MASK)[: 2 * (start < position)]
+        )
     return "".join((*kept, text[position:]))
 
 
@@ -366,9 +435,15 @@ def _mask_assignments(line: str) -> str:
 
 
 def _mask_list(found: re.Match[str]) -> str:
-    """A list over several lines, entry by entry: lines stay in their places. One in a line is masked with its line."""
+    """A list over several lines, entry by entry: lines stay in their places. One in a line is
+    masked with its line.
+    """
     hidden = found[0][len(found["name"]) :]
-    return found["name"] + MASK.join(["", *_BETWEEN.findall(hidden), ""]) if "\n" in found[0] else found[0]
+    return (
+        found["name"] + MASK.join(["", *_BETWEEN.findall(hidden), ""])
+        if "\n" in found[0]
+        else found[0]
+    )
 
 
 def _mask_variable(found: re.Match[str]) -> str:
@@ -401,8 +476,8 @@ def _mask_assignment(found: re.Match[str]) -> str:
 
 
 def mask_command(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """A command line with the values of `--password X`, `--token=X`, `TOKEN=X`, `curl -u user:X` ... masked. A word of
-    more than 4096 characters is cut.
+    """A command line with the values of `--password X`, `--token=X`, `TOKEN=X`, `curl -u user:X`
+    ... masked. A word of more than 4096 characters is cut.
     """
     words = [word[:LONGEST] for word in argv]
     return tuple(

@@ -1,8 +1,8 @@
 """A copy-on-write layer in memory over any Reader: where a plan is tried before anybody says yes.
 
-The same apply code writes here as on a real host; facts are then read again through the overlay. Programs that change
-a host are modelled by `host/overlay/simulate.py`; one that is not modelled is refused, so that nothing is believed that
-was not tried.
+The same apply code writes here as on a real host; facts are then read again through the overlay.
+Programs that change a host are modelled by `host/overlay/simulate.py`; one that is not modelled is
+refused, so that nothing is believed that was not tried.
 """
 
 from __future__ import annotations
@@ -111,10 +111,14 @@ class Overlay(BeforeReader):
             return ABSENT
         below = self.base.stat(place if self.links else path, follow=follow)
         if isinstance(kept, FileValue):
-            written_ns = self.written_ns.get(place, below.mtime_ns if isinstance(below, Stat) else 0)
+            written_ns = self.written_ns.get(
+                place, below.mtime_ns if isinstance(below, Stat) else 0
+            )
             if isinstance(below, Stat):
                 return with_(below, size=len(kept.content), mtime_ns=written_ns)
-            return Stat("file", kept.mode, kept.uid, kept.gid, len(kept.content), written_ns, 0, 0, 1)
+            return Stat(
+                "file", kept.mode, kept.uid, kept.gid, len(kept.content), written_ns, 0, 0, 1
+            )
         if below is ABSENT and self._has_below(place):
             return Stat("directory", 0o755, 0, 0, 0, 0, 0, 0, 2)
         return below
@@ -150,12 +154,15 @@ class Overlay(BeforeReader):
             raise Conflict(f"{path} is not what the plan was made from", hint="run the plan again")
         if present is ABSENT and isinstance(self.link(path), str):
             raise Refused(
-                f"{path} is a symbolic link that leads nowhere", hint="remove the link, or make what it points to"
+                f"{path} is a symbolic link that leads nowhere",
+                hint="remove the link, or make what it points to",
             )
         stat = self.stat(path)
         if isinstance(stat, Stat):
             if stat.links > 1:
-                raise Refused(f"{path} has {stat.links} hard links: the others would keep the old text")
+                raise Refused(
+                    f"{path} has {stat.links} hard links: the others would keep the old text"
+                )
             new = FileValue(new.content, stat.mode, stat.uid, stat.gid)
         self.require_writable(path)
         self.files[self._place(path)] = new
@@ -165,8 +172,8 @@ class Overlay(BeforeReader):
         return self.base.refused_write(path) or self._read_only(path)
 
     def _read_only(self, path: str) -> Refused | None:
-        """Refuses what is in a read-only tree; of an image below a folder the table says nothing. A file that is a
-        mount by itself is no such tree.
+        """Refuses what is in a read-only tree; of an image below a folder the table says nothing. A
+        file that is a mount by itself is no such tree.
         """
         table = ABSENT if self.persistent_only else self.read(MOUNTINFO)
         place = self._place(path)
@@ -175,8 +182,8 @@ class Overlay(BeforeReader):
             return None
         return Refused(
             f"{path} cannot be written: {mount.target} is mounted read-only",
-            hint="where that is meant, change the image that it is made from (hosttune apply --root FOLDER --yes); "
-            "where it is not, the kernel log says why: sudo dmesg",
+            hint="where that is meant, change the image that it is made from (hosttune apply "
+            "--root FOLDER --yes); where it is not, the kernel log says why: sudo dmesg",
         )
 
     def require_writable(self, path: str) -> None:
@@ -185,7 +192,9 @@ class Overlay(BeforeReader):
             raise refused
 
     def require_entry(self, path: str) -> None:
-        """The same for a folder or a link: what counts is the folder in which its name comes or goes."""
+        """The same for a folder or a link: what counts is the folder in which its name comes or
+        goes.
+        """
         folder = posixpath.dirname(_clean(path))
         self.require_writable(posixpath.join(folder, ".hosttune-new"))
 
@@ -202,14 +211,21 @@ class Overlay(BeforeReader):
         present = self.read(path)
         if not isinstance(present, bytes):
             raise Refused(
-                f"{path}: " + (present.reason if isinstance(present, Unreadable) else "this kernel has no such value")
+                f"{path}: "
+                + (
+                    present.reason
+                    if isinstance(present, Unreadable)
+                    else "this kernel has no such value"
+                )
             )
         value = self.base.stat(path)
         if isinstance(value, Stat) and not value.mode & 0o222:
             raise Refused(f"{path}: this kernel only shows it")
         if refused := self._read_only(path):
             raise refused
-        self.files[self._place(path)] = FileValue(_as_printed(present.decode("utf-8", "replace"), text).encode())
+        self.files[self._place(path)] = FileValue(
+            _as_printed(present.decode("utf-8", "replace"), text).encode()
+        )
         if path in TWIN_PATHS and text.strip() != present.decode("utf-8", "replace").strip():
             self.files[self._place(TWIN_PATHS[path])] = FileValue(b"0\n")
 
@@ -268,7 +284,9 @@ class Overlay(BeforeReader):
 
     def append(self, path: str, data: bytes) -> None:
         present = self.read(path)
-        self.files[self._place(path)] = FileValue((present if isinstance(present, bytes) else b"") + data, 0o600)
+        self.files[self._place(path)] = FileValue(
+            (present if isinstance(present, bytes) else b"") + data, 0o600
+        )
 
     def make_link(self, path: str, target: str) -> None:
         if self.stat(path, follow=False) is not ABSENT:
@@ -298,7 +316,9 @@ class Overlay(BeforeReader):
         return posixpath.join(self._place(folder), name) if name else folder
 
     def _place(self, path: str) -> str:
-        """The one name under which a file is kept here, however it was asked for. /proc/self is no one's link here."""
+        """The one name under which a file is kept here, however it was asked for. /proc/self is no
+        one's link here.
+        """
         clean = _clean(path)
         if clean in self.files or clean.startswith("/proc/"):
             return clean
@@ -307,7 +327,9 @@ class Overlay(BeforeReader):
         return self.canonical(clean)
 
     def canonical(self, clean: str) -> str:
-        """The place of a path without `.` and `..` below this layer, also of one that is not there."""
+        """The place of a path without `.` and `..` below this layer, also of one that is not
+        there.
+        """
         place = self._canonical.get(clean)
         if place is None:
             found = self.base.resolve(clean)
@@ -339,14 +361,23 @@ class Overlay(BeforeReader):
 
 
 def _clean(path: str) -> str:
-    """As posixpath.normpath, which is slow before Python 3.12, where a path may need it: hardly ever."""
-    if path.startswith("/") and "//" not in path and "/." not in path and (path[-1] != "/" or path == "/"):
+    """As posixpath.normpath, which is slow before Python 3.12, where a path may need it: hardly
+    ever.
+    """
+    if (
+        path.startswith("/")
+        and "//" not in path
+        and "/." not in path
+        and (path[-1] != "/" or path == "/")
+    ):
         return path
     return posixpath.normpath(path)
 
 
 def _as_printed(old: str, text: str) -> str:
-    """A kernel value as it reads after `text` was written: tabs where they were, a choice in brackets."""
+    """A kernel value as it reads after `text` was written: tabs where they were, a choice in
+    brackets.
+    """
     words = text.split()
     choices = old.split()
     marked = any(word.startswith("[") and word.endswith("]") for word in choices)

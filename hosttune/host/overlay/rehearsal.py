@@ -1,7 +1,8 @@
-"""What findmnt(8), systemd's fstab generator and a trial mount say of an fstab before it is put in place.
+"""What findmnt(8), systemd's fstab generator and a trial mount say of an fstab before it is put in
+place.
 
-They run in a private mount namespace (`rehearsal_child.py`), which needs root. systemd documents SYSTEMD_FSTAB for
-testing its generator (systemd docs/ENVIRONMENT.md).
+They run in a private mount namespace (`rehearsal_child.py`), which needs root. systemd documents
+SYSTEMD_FSTAB for testing its generator (systemd docs/ENVIRONMENT.md).
 """
 
 from __future__ import annotations
@@ -26,24 +27,29 @@ from hosttune.values import Absent, Answer, Unreadable
 TIMEOUT_S = 60.0
 FRESH_S = 60.0  # someone may think for an hour before the yes
 _VERIFY = "findmnt"
-_GENERATORS = tuple(f"{folder}/systemd/system-generators/systemd-fstab-generator" for folder in ("/usr/lib", "/lib"))
+_GENERATORS = tuple(
+    f"{folder}/systemd/system-generators/systemd-fstab-generator" for folder in ("/usr/lib", "/lib")
+)
 
 _SOURCE = regex(rb"^([ \t]*)([^# \t\n][^ \t\n]*)", re.MULTILINE)
 _NOT_OPENED = b"/dev/null/not-opened"  # which cannot be there
 
 _Question = tuple[bytes, bytes, tuple[str, ...], bool]
-_silent: set[str] = set()  # a program that did not end, as on a dead file server: it is not started for each edit
-_answers: dict[_Question, tuple[float, Rehearsal]] = {}  # of this process, each with when it was given
+# a program that did not end, as on a dead file server: it is not started for each edit
+_silent: set[str] = set()
+# of this process, each with when it was given
+_answers: dict[_Question, tuple[float, Rehearsal]] = {}
 
 
 def rehearse_fstab(
     before: bytes, after: bytes, tmpfs_options: tuple[str, ...], *, is_of_image: bool = False
 ) -> Answer[Rehearsal]:
-    """Try both texts. Unreadable where it cannot be done: without root, or where namespaces are forbidden. The devices
-    of an image are not those of this host, and its fstab is tried where none of this host's files can be reached.
+    """Try both texts. Unreadable where it cannot be done: without root, or where namespaces are
+    forbidden. The devices of an image are not those of this host, and its fstab is tried where none
+    of this host's files can be reached.
 
-    The plan asks, then apply's own plan, then the write, moments apart; it is tried once. What counts of it is how the
-    two texts differ, read one after the other on the same host.
+    The plan asks, then apply's own plan, then the write, moments apart; it is tried once. What
+    counts of it is how the two texts differ, read one after the other on the same host.
     """
     question = (before, after, tmpfs_options, is_of_image)
     at, known = _answers.get(question, (0.0, None))
@@ -55,15 +61,23 @@ def rehearse_fstab(
     return answer
 
 
-def _try_reading(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is_of_image: bool) -> Answer[Rehearsal]:  # noqa: FBT001 - as asked
+def _try_reading(
+    before: bytes,
+    after: bytes,
+    tmpfs_options: tuple[str, ...],
+    is_of_image: bool,  # noqa: FBT001 - as asked
+) -> Answer[Rehearsal]:
     if os.geteuid() != 0:
         return Unreadable("trying an fstab needs root")
     generator = _find_generator()
-    # The program is handed over as the texts are: in the self-contained file it has no path to be started by.
+    # The program is handed over as the texts are: in the self-contained file it has no path to be
+    # started by.
     program = own_file("host/overlay/rehearsal_child.py")
     if program is None:
         return Unreadable("hosttune is not complete: host/overlay/rehearsal_child.py is missing")
-    verified = (before, after) if is_of_image else tuple(map(_without_sources_of_users, (before, after)))
+    verified = (
+        (before, after) if is_of_image else tuple(map(_without_sources_of_users, (before, after)))
+    )
     if None in verified:
         _silent.add(_VERIFY)
     descriptors = [_in_memory(content or b"") for content in (program, before, after, *verified)]
@@ -71,7 +85,13 @@ def _try_reading(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is
         files = [f"/proc/{os.getpid()}/fd/{fd}" for fd in descriptors]
         child = (os.path.realpath(sys.executable), "-I", "-S", "-B")
         findmnt = "" if _VERIFY in _silent else _VERIFY
-        words = (*files, findmnt, generator, json.dumps(tmpfs_options), "image" if is_of_image else "host")
+        words = (
+            *files,
+            findmnt,
+            generator,
+            json.dumps(tmpfs_options),
+            "image" if is_of_image else "host",
+        )
         answer = look((*child, *words), timeout_s=TIMEOUT_S)
     finally:
         for fd in descriptors:
@@ -92,12 +112,14 @@ def _try_reading(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is
 
 
 def _without_sources_of_users(text: bytes) -> bytes | None:
-    """An fstab as findmnt --verify gets it: as root it opens what a line names, and a user can put a link to a device
-    there. None if a file system on the way gives no answer.
+    """An fstab as findmnt --verify gets it: as root it opens what a line names, and a user can put
+    a link to a device there. None if a file system on the way gives no answer.
     """
 
     def replace_sources() -> bytes:
-        return _SOURCE.sub(lambda found: found[1] + (_NOT_OPENED if _is_of_users(found[2]) else found[2]), text)
+        return _SOURCE.sub(
+            lambda found: found[1] + (_NOT_OPENED if _is_of_users(found[2]) else found[2]), text
+        )
 
     try:
         return answer_of("fstab", replace_sources)
@@ -110,7 +132,9 @@ def _is_of_users(source: bytes) -> bool:
     try:
         with walk("/", decode(os.fsdecode(source)), avoided=served_mounts) as found:
             return any(
-                info.st_uid or path in found.open_by_acl or (info.st_mode & 0o022 and not stat.S_ISLNK(info.st_mode))
+                info.st_uid
+                or path in found.open_by_acl
+                or (info.st_mode & 0o022 and not stat.S_ISLNK(info.st_mode))
                 for path, info in found.visited
             )
     except (OSError, ValueError):
@@ -118,7 +142,9 @@ def _is_of_users(source: bytes) -> bool:
 
 
 def untried_by() -> tuple[str, ...]:
-    """What of this machine cannot be asked about an edited fstab, each with the reason; nothing where all can."""
+    """What of this machine cannot be asked about an edited fstab, each with the reason; nothing
+    where all can.
+    """
     if os.geteuid() != 0:
         return ("findmnt --verify and systemd's fstab generator, for trying needs root",)
     missing = []
@@ -145,7 +171,9 @@ def _in_memory(text: bytes) -> int:
 
 def _decode_reading(entry: Any) -> FstabReading:
     units = tuple(sorted(entry["units"].items()))
-    return FstabReading(_decode_completed(entry["verify"]), _decode_completed(entry.get("generator")), units)
+    return FstabReading(
+        _decode_completed(entry["verify"]), _decode_completed(entry.get("generator")), units
+    )
 
 
 def _decode_completed(entry: Any) -> Completed | None:

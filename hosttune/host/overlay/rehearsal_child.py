@@ -1,9 +1,10 @@
 """What an fstab would do, tried in a mount namespace of its own: a program by itself, run by
 `host/overlay/rehearsal.py`.
 
-argv: two files (fstab before and after), the same two as findmnt gets them, findmnt or nothing, the generator of
-systemd or nothing, a JSON list of tmpfs option lists to mount for trial, and `image` where the fstab is an image's.
-Prints one JSON object. All that it writes is in a tmpfs that ends with this process.
+argv: two files (fstab before and after), the same two as findmnt gets them, findmnt or nothing, the
+generator of systemd or nothing, a JSON list of tmpfs option lists to mount for trial, and `image`
+where the fstab is an image's. Prints one JSON object. All that it writes is in a tmpfs that ends
+with this process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ import sys
 from pathlib import Path
 
 CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x2, 0x4, 0x20, 0x1000, 0x4000, 0x40000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
+    0x1,
+    0x2,
+    0x4,
+    0x20,
+    0x1000,
+    0x4000,
+    0x40000,
+)
 PLACE = Path("/tmp")
 PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 TIMEOUT_S = 15
@@ -35,7 +44,10 @@ def main() -> None:
     user = NOBODY if whose == "image" else None
     pairs = zip((before, after), verified, strict=True)
     readings = [read(text, for_findmnt, findmnt, generator, user) for text, for_findmnt in pairs]
-    json.dump({"readings": readings, "trials": [try_tmpfs(options) for options in json.loads(trials)]}, sys.stdout)
+    json.dump(
+        {"readings": readings, "trials": [try_tmpfs(options) for options in json.loads(trials)]},
+        sys.stdout,
+    )
 
 
 def enter_private_namespace(kinds: int) -> None:
@@ -43,7 +55,10 @@ def enter_private_namespace(kinds: int) -> None:
     check("unshare", libc.unshare(kinds))
     check("mount --make-rprivate /", libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
     options = b"size=64m,mode=700"
-    check("mount -t tmpfs", libc.mount(b"tmpfs", bytes(PLACE), b"tmpfs", MS_NOSUID | MS_NODEV, options))
+    check(
+        "mount -t tmpfs",
+        libc.mount(b"tmpfs", bytes(PLACE), b"tmpfs", MS_NOSUID | MS_NODEV, options),
+    )
 
 
 def become_first_process() -> None:
@@ -54,10 +69,11 @@ def become_first_process() -> None:
 
 
 def enter_empty_host() -> None:
-    """Enter a root that has only the programs of this host. findmnt --verify opens and reads what a line names, and an
-    image may name a watchdog, which starts when it is opened, an automount, or the registers of a device in /proc/bus.
-    So /proc has no more than this process (`subset=pid`, Linux 5.8; proc(5)); the types that the kernel knows are in
-    /etc/filesystems, where libmount looks first.
+    """Enter a root that has only the programs of this host. findmnt --verify opens and reads what a
+    line names, and an image may name a watchdog, which starts when it is opened, an automount, or
+    the registers of a device in /proc/bus. So /proc has no more than this process (`subset=pid`,
+    Linux 5.8; proc(5)); the types that the kernel knows are in /etc/filesystems, where libmount
+    looks first.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     root = PLACE / "root"
@@ -71,7 +87,9 @@ def enter_empty_host() -> None:
             there.symlink_to(os.readlink(here))
         elif here.is_dir():
             there.mkdir()
-            check(f"mount --bind {here}", libc.mount(bytes(here), bytes(there), None, MS_BIND, None))
+            check(
+                f"mount --bind {here}", libc.mount(bytes(here), bytes(there), None, MS_BIND, None)
+            )
             flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
             check(f"remount {there} read-only", libc.mount(None, bytes(there), None, flags, None))
     if Path("/etc/ld.so.cache").exists():
@@ -87,9 +105,11 @@ def check(step: str, result: int) -> None:
         sys.exit(f"{step}: {os.strerror(ctypes.get_errno())}")
 
 
-def read(text: bytes, for_findmnt: bytes, findmnt: str, generator: str, user: int | None) -> dict[str, object]:
-    """What findmnt (as `user`, None: root) and systemd's generator make of it. Always at the same paths, so that
-    messages can be compared.
+def read(
+    text: bytes, for_findmnt: bytes, findmnt: str, generator: str, user: int | None
+) -> dict[str, object]:
+    """What findmnt (as `user`, None: root) and systemd's generator make of it. Always at the same
+    paths, so that messages can be compared.
     """
     fstab, units = PLACE / "fstab", PLACE / "units"
     fstab.write_bytes(for_findmnt)
@@ -100,29 +120,53 @@ def read(text: bytes, for_findmnt: bytes, findmnt: str, generator: str, user: in
         folders = [units / name for name in ("normal", "early", "late")]
         for folder in folders:
             folder.mkdir(parents=True)
-        log = {"SYSTEMD_LOG_TARGET": "console", "SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_LOG_COLOR": "0"}
-        found["generator"] = run([generator, *map(str, folders)], {"SYSTEMD_FSTAB": str(fstab), **log})
-        found["units"] = {name: content for folder in folders for name, content in units_in(folder).items()}
+        log = {
+            "SYSTEMD_LOG_TARGET": "console",
+            "SYSTEMD_LOG_LEVEL": "warning",
+            "SYSTEMD_LOG_COLOR": "0",
+        }
+        found["generator"] = run(
+            [generator, *map(str, folders)], {"SYSTEMD_FSTAB": str(fstab), **log}
+        )
+        found["units"] = {
+            name: content for folder in folders for name, content in units_in(folder).items()
+        }
         shutil.rmtree(units)
     return found
 
 
 def units_in(folder: Path) -> dict[str, str]:
-    """Each file's text, a carriage return in it too: reading as text would hide one at the end of a line."""
+    """Each file's text, a carriage return in it too: reading as text would hide one at the end of a
+    line.
+    """
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
             found[str(path.relative_to(folder))] = f"-> {os.readlink(path)}"
         elif path.is_file():
-            found[str(path.relative_to(folder))] = path.read_bytes().decode("utf-8", "surrogateescape")
+            found[str(path.relative_to(folder))] = path.read_bytes().decode(
+                "utf-8", "surrogateescape"
+            )
     return found
 
 
 def try_tmpfs(options: str) -> dict[str, object]:
-    """Mount a tmpfs with these options, without a trace in /run/mount/utab, and tell what the kernel made of it."""
+    """Mount a tmpfs with these options, without a trace in /run/mount/utab, and tell what the
+    kernel made of it.
+    """
     place = PLACE / "trial"
     place.mkdir(exist_ok=True)
-    words = ["--no-mtab", "--types", "tmpfs", "--options", options, "--source", "tmpfs", "--target", str(place)]
+    words = [
+        "--no-mtab",
+        "--types",
+        "tmpfs",
+        "--options",
+        options,
+        "--source",
+        "tmpfs",
+        "--target",
+        str(place),
+    ]
     done = run(["mount", *words])
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         lines = [line for line in file if line.split(" ")[4] == str(place)]
@@ -131,16 +175,31 @@ def try_tmpfs(options: str) -> dict[str, object]:
     return {"mount": done, "mountinfo": lines[-1] if lines else ""}
 
 
-def run(argv: list[str], environment: dict[str, str] | None = None, user: int | None = None) -> list[object] | None:
-    """[status, standard output, standard error]; None for a program that is missing or does not end."""
+def run(
+    argv: list[str], environment: dict[str, str] | None = None, user: int | None = None
+) -> list[object] | None:
+    """[status, standard output, standard error]; None for a program that is missing or does not
+    end.
+    """
     try:
         done = subprocess.run(
-            argv, check=False, stdin=NOTHING, capture_output=True, timeout=TIMEOUT_S,
-            env={**os.environ, **(environment or {})}, user=user, group=user, extra_groups=None if user is None else [],
-        )  # fmt: skip
+            argv,
+            check=False,
+            stdin=NOTHING,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            env={**os.environ, **(environment or {})},
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return [done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")]
+    return [
+        done.returncode,
+        done.stdout.decode("utf-8", "replace"),
+        done.stderr.decode("utf-8", "replace"),
+    ]
 
 
 if __name__ == "__main__":

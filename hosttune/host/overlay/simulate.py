@@ -1,9 +1,9 @@
-"""What programs that change a host would do, modelled on an overlay: systemctl, apt-get and those that build
-an initial RAM disk. Anything else is refused; what update-grub writes follows from facts:
-`actions/gate/boot_triggers.py`.
+"""What programs that change a host would do, modelled on an overlay: systemctl, apt-get and those
+that build an initial RAM disk. Anything else is refused; what update-grub writes follows from
+facts: `actions/gate/boot_triggers.py`.
 
-A model changes what the host would answer afterwards: the answers of `systemctl show` and `apt-config dump`, the links
-of enabled units, the dpkg status.
+A model changes what the host would answer afterwards: the answers of `systemctl show` and
+`apt-config dump`, the links of enabled units, the dpkg status.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def simulate(overlay: Overlay, argv: tuple[str, ...]) -> Completed:
     raise Refused(f"{words[0]} cannot be tried on the overlay")
 
 
-def answer(overlay: Overlay, argv: tuple[str, ...], ask: Callable[[], Answer[Completed]]) -> Answer[Completed]:
+def answer(
+    overlay: Overlay, argv: tuple[str, ...], ask: Callable[[], Answer[Completed]]
+) -> Answer[Completed]:
     """The answer of a program that only looks, with what was modelled worked in."""
     real = ask()
     if argv[:2] == ("systemctl", "show") and isinstance(real, Completed):
@@ -56,13 +58,20 @@ def answer(overlay: Overlay, argv: tuple[str, ...], ask: Callable[[], Answer[Com
 
 
 def _append_lists(overlay: Overlay, key: str) -> bytes:
-    """What files of ours in apt.conf.d add to one of apt's lists: a line for each value, as apt prints it."""
+    """What files of ours in apt.conf.d add to one of apt's lists: a line for each value, as apt
+    prints it.
+    """
     written = (
         value.content.splitlines()
         for path, value in sorted(overlay.files.items())
         if path.startswith(APT_CONF) and isinstance(value, FileValue)
     )
-    return b"".join(line + b"\n" for lines in written for line in lines if line.startswith(f'{key}:: "'.encode()))
+    return b"".join(
+        line + b"\n"
+        for lines in written
+        for line in lines
+        if line.startswith(f'{key}:: "'.encode())
+    )
 
 
 def _answer_systemctl(overlay: Overlay, words: list[str], *, now: bool) -> Completed:
@@ -81,13 +90,24 @@ def _answer_systemctl(overlay: Overlay, words: list[str], *, now: bool) -> Compl
 
 
 def _link_unit(overlay: Overlay, verb: str, name: str) -> None:
-    """Where no manager answers, links in /etc say what is enabled: those that [Install] asks for (systemd.unit(5))."""
+    """Where no manager answers, links in /etc say what is enabled: those that [Install] asks for
+    (systemd.unit(5)).
+    """
     if verb == "disable":
         for folder in _list_names(overlay, ADMIN):
-            if folder.endswith(tuple(_INSTALL.values())) and name in _list_names(overlay, f"{ADMIN}/{folder}"):
+            if folder.endswith(tuple(_INSTALL.values())) and name in _list_names(
+                overlay, f"{ADMIN}/{folder}"
+            ):
                 _set_link(overlay, f"{ADMIN}/{folder}/{name}", ABSENT)
     elif verb == "enable":
-        fragment = next((path for path in (f"{folder}/{name}" for folder in LASTING) if _read_text(overlay, path)), "")
+        fragment = next(
+            (
+                path
+                for path in (f"{folder}/{name}" for folder in LASTING)
+                if _read_text(overlay, path)
+            ),
+            "",
+        )
         for line in _read_text(overlay, fragment).splitlines():
             key, _, value = line.partition("=")
             for other in value.split():
@@ -113,7 +133,9 @@ def _read_text(overlay: Overlay, path: str) -> str:
 
 
 def _change_shown(overlay: Overlay, stdout: bytes) -> bytes:
-    """`systemctl show` prints one block of Key=Value lines per unit; change those that were modelled."""
+    """`systemctl show` prints one block of Key=Value lines per unit; change those that were
+    modelled.
+    """
     blocks = []
     for block in stdout.decode("utf-8", "replace").split("\n\n"):
         lines = block.split("\n")
@@ -138,7 +160,10 @@ def _apt_get(overlay: Overlay, words: tuple[str, ...]) -> Completed:
     stanzas = [stanza for stanza in stanzas if _package_of(stanza) not in wanted]
     if verb == "install":
         stanzas += [
-            f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: {version or '0'}"
+            f"Package: {name}\n"
+            "Status: install ok installed\n"
+            "Architecture: all\n"
+            f"Version: {version or '0'}"
             for name, version in sorted(wanted.items())
         ]
     overlay.files[DPKG_STATUS] = FileValue(("\n\n".join(stanzas) + "\n").encode())

@@ -1,12 +1,14 @@
-"""Who wrote the code that a Python runs: every place that Python reads, and every folder and link on the way there.
+"""Who wrote the code that a Python runs: every place that Python reads, and every folder and link
+on the way there.
 
-A Python takes its code from more than its own file. It reads pyvenv.cfg beside the name that it was started by and one
-folder above, the standard library and site-packages of the virtual environment and of the Python that pyvenv.cfg names
-as `home`, and .pth files there (Python documentation: "The initialization of the sys.path module search path", "site").
-Without a standard library beside it, Python looks for one in each folder above (Modules/getpath.py, search_up).
-A user who can write one of these places, or exchange a folder or link on the way, decides what runs. What a .pth file
-of that user names is the user's own choice. What one of root's names is followed: the folders, and the places in the
-finder that setuptools writes for an editable install.
+A Python takes its code from more than its own file. It reads pyvenv.cfg beside the name that it was
+started by and one folder above, the standard library and site-packages of the virtual environment
+and of the Python that pyvenv.cfg names as `home`, and .pth files there (Python documentation: "The
+initialization of the sys.path module search path", "site"). Without a standard library beside it,
+Python looks for one in each folder above (Modules/getpath.py, search_up). A user who can write one
+of these places, or exchange a folder or link on the way, decides what runs. What a .pth file of
+that user names is the user's own choice. What one of root's names is followed: the folders, and the
+places in the finder that setuptools writes for an editable install.
 """
 
 from __future__ import annotations
@@ -48,20 +50,25 @@ class _Place:
     mode: int
     has_acl: bool  # an ACL lets others write
     ownership: str  # "belongs to uid 1000"
-    is_searched: bool = False  # Python looks for files in it, so that a new file there would be code
+    # Python looks for files in it, so that a new file there would be code
+    is_searched: bool = False
 
 
 def owner_of_code(path: str) -> int | Unreadable:
-    """The user id that wrote the Python at the absolute `path`: 0 when only root can change what it runs.
+    """The user id that wrote the Python at the absolute `path`: 0 when only root can change what it
+    runs.
 
-    Unreadable names the place when two users have a say, when others can write, or when it cannot be checked. Group
-    write permission counts as the owner's own if the group has no other member, as in OpenSSH of Debian.
+    Unreadable names the place when two users have a say, when others can write, or when it cannot
+    be checked. Group write permission counts as the owner's own if the group has no other member,
+    as in OpenSSH of Debian.
     """
     return _answer(path, _walk_places)
 
 
 def owner_of_file(path: str) -> int | Unreadable:
-    """As `owner_of_code`, of one file and the way there only: a program that reads no code beside itself."""
+    """As `owner_of_code`, of one file and the way there only: a program that reads no code beside
+    itself.
+    """
     return _answer(path, _places_of_file)
 
 
@@ -85,7 +92,9 @@ def _find_owner(places: _Places) -> int:
         raise _SharedCode(f"{both}: its code is not of one user")
     for place in places.values():
         if _can_others_write(place):
-            raise _SharedCode(f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})")
+            raise _SharedCode(
+                f"others can write {place.path} (mode {stat.S_IMODE(place.mode):04o})"
+            )
     return next(iter(users), 0)
 
 
@@ -112,11 +121,15 @@ def is_group_of(uid: int, gid: int) -> bool:
         own = {pwd.getpwuid(uid).pw_name, "root"}
     except KeyError:
         return False
-    return members <= own and all(one.pw_uid in (0, uid) for one in pwd.getpwall() if one.pw_gid == gid)
+    return members <= own and all(
+        one.pw_uid in (0, uid) for one in pwd.getpwall() if one.pw_gid == gid
+    )
 
 
 class _Places(dict[str, _Place]):
-    """What has a say, by path; `steps` counts what was passed, again and again too, `entries` the names in folders."""
+    """What has a say, by path; `steps` counts what was passed, again and again too, `entries` the
+    names in folders.
+    """
 
     steps = entries = 0
     canonical = ""  # the file itself, without links
@@ -142,9 +155,14 @@ def _walk_places(path: str) -> _Places:
     found = _places_of_file(path)
     # Python cuts the last words off the path as it is written, and of the one without links.
     folders = [os.path.dirname(one) for one in (path, os.path.normpath(path), found.canonical)]
-    searched = []  # from where Python looks for its standard library: `home`, else the folder of the file itself
+    # from where Python looks for its standard library: `home`, else the folder of the file itself
+    searched = []
     for folder in tuple(dict.fromkeys(folders)):
-        homes = [home for place in (folder, os.path.dirname(folder)) if (home := _read_home(found, place))]
+        homes = [
+            home
+            for place in (folder, os.path.dirname(folder))
+            if (home := _read_home(found, place))
+        ]
         for home in homes:
             folders += [home, _take_folder(found, home) or home]
         searched += homes or [folder] * (folder == os.path.dirname(found.canonical))
@@ -156,13 +174,20 @@ def _walk_places(path: str) -> _Places:
 
 
 def _take_above(found: _Places, folder: str) -> None:
-    """Note the folders in which Python looks for its standard library: `folder`, and those above up to its parts."""
+    """Note the folders in which Python looks for its standard library: `folder`, and those above up
+    to its parts.
+    """
     parts = {"/os.py", "/lib-dynload"}
     while parts:
         if place := _take_folder(found, folder):
             _take_library(found, place)
             start = f"{place.rstrip('/')}/lib"
-            parts -= {part for part in parts for path in found if path.startswith(start) and path.endswith(part)}
+            parts -= {
+                part
+                for part in parts
+                for path in found
+                if path.startswith(start) and path.endswith(part)
+            }
         if folder == os.path.dirname(folder):  # `//` too
             return
         folder = os.path.dirname(folder)
@@ -183,15 +208,26 @@ def _take(found: _Places, reached: ResolvedPath, *, is_searched: bool = False) -
         _note(found, reached.canonical, info, has_acl=has_acl)
 
 
-def _note(found: _Places, path: str, info: os.stat_result, *, has_acl: bool = False, is_searched: bool = False) -> None:
+def _note(
+    found: _Places,
+    path: str,
+    info: os.stat_result,
+    *,
+    has_acl: bool = False,
+    is_searched: bool = False,
+) -> None:
     known = found.get(path)
     is_searched = is_searched or (known is not None and known.is_searched)
     ownership = found.mounters.ownership(info)
-    found[path] = _Place(path, info.st_uid, info.st_gid, info.st_mode, has_acl, ownership, is_searched)
+    found[path] = _Place(
+        path, info.st_uid, info.st_gid, info.st_mode, has_acl, ownership, is_searched
+    )
 
 
 def _take_folder(found: _Places, path: str) -> str:
-    """Note a folder that Python searches, and the way there. Its path without links; empty if there is none."""
+    """Note a folder that Python searches, and the way there. Its path without links; empty if there
+    is none.
+    """
     with walk("/", path, mounters=found.mounters) as reached:
         if reached.missing or reached.name:
             return ""
@@ -216,7 +252,9 @@ def _read_home(found: _Places, folder: str) -> str:
 
 
 def _take_library(found: _Places, prefix: str) -> None:
-    """Note the standard library and the folders of modules below a prefix, each with its entries."""
+    """Note the standard library and the folders of modules below a prefix, each with its
+    entries.
+    """
     if not (place := _take_folder(found, prefix)) or place in found.prefixes:
         return
     found.prefixes.add(place)
@@ -227,13 +265,17 @@ def _take_library(found: _Places, prefix: str) -> None:
             continue
         for name in _list_names(found, folder, folder):
             if name.startswith("python3"):
-                for library in (f"{folder}/{name}", *(f"{folder}/{name}/{one}" for one in _MODULE_FOLDERS)):
+                for library in (
+                    f"{folder}/{name}",
+                    *(f"{folder}/{name}/{one}" for one in _MODULE_FOLDERS),
+                ):
                     _take_entries(found, library)
 
 
 def _take_entries(found: _Places, folder: str) -> None:
-    """Note a folder of modules and what is directly in it: a package, a module or a .pth file of another user is his
-    code."""
+    """Note a folder of modules and what is directly in it: a package, a module or a .pth file of
+    another user is his code.
+    """
     listed: list[tuple[str, str]] = []  # files of root's that name more places, with their texts
     with walk("/", folder, mounters=found.mounters) as reached:
         if reached.missing:
@@ -254,9 +296,12 @@ def _take_entries(found: _Places, folder: str) -> None:
         _take_named(found, place, path, text)
 
 
-def _take_entry(found: _Places, folder: int, place: str, name: str, listed: list[tuple[str, str]]) -> None:
-    """Note one entry of an open folder, and the text of a file of root's that names more places. Who owns the folder
-    can put another one in its place meanwhile, so everything is done by its descriptor.
+def _take_entry(
+    found: _Places, folder: int, place: str, name: str, listed: list[tuple[str, str]]
+) -> None:
+    """Note one entry of an open folder, and the text of a file of root's that names more places.
+    Who owns the folder can put another one in its place meanwhile, so everything is done by its
+    descriptor.
     """
     path = f"{place}/{name}"
     is_finder = name.startswith("__editable__") and name.endswith(_FINDER)
@@ -282,12 +327,16 @@ def _take_entry(found: _Places, folder: int, place: str, name: str, listed: list
             _take(found, reached)
     elif path not in found:
         attributes = f"/proc/self/fd/{folder}/{name}"
-        has_acl = bool(info.st_mode & stat.S_IWGRP) and "system.posix_acl_access" in _list_attributes(attributes)
+        has_acl = bool(
+            info.st_mode & stat.S_IWGRP
+        ) and "system.posix_acl_access" in _list_attributes(attributes)
         _note(found, path, found.mounters.set_owner(info), has_acl=has_acl)
 
 
 def _text_of(fd: int, path: str) -> str:
-    """The text of a small regular file, by an O_PATH descriptor: nothing else is opened that comes in its place."""
+    """The text of a small regular file, by an O_PATH descriptor: nothing else is opened that comes
+    in its place.
+    """
     if fd < 0 or not stat.S_ISREG(os.fstat(fd).st_mode):
         raise _SharedCode(f"{path} is not a regular file")
     file = open_place(fd, _LOOK)
@@ -301,12 +350,18 @@ def _text_of(fd: int, path: str) -> str:
 
 
 def _take_named(found: _Places, folder: str, path: str, text: str) -> None:
-    """Note the folders that a .pth file of root's names, or the packages in a finder of an editable install."""
+    """Note the folders that a .pth file of root's names, or the packages in a finder of an editable
+    install.
+    """
     if path.endswith(_FINDER):
         places = [match[1] for match in _QUOTED.finditer(text)]
     else:
         rows = (row.strip() for row in text.splitlines())
-        places = [os.path.join(folder, row) for row in rows if row and not row.startswith(("#", "import ", "import\t"))]
+        places = [
+            os.path.join(folder, row)
+            for row in rows
+            if row and not row.startswith(("#", "import ", "import\t"))
+        ]
     for place in places:
         with walk("/", place, mounters=found.mounters) as reached:
             if reached.missing:
@@ -330,5 +385,7 @@ def _list_names(found: _Places, folder: str | int, path: str) -> list[str]:
         raise _SharedCode(f"{path} has more than {_MOST_ENTRIES} entries")
     found.entries += len(names)
     if found.entries > _MOST_OF_ALL:
-        raise _SharedCode(f"its folders of modules have more than {_MOST_OF_ALL} entries together ({path})")
+        raise _SharedCode(
+            f"its folders of modules have more than {_MOST_OF_ALL} entries together ({path})"
+        )
     return names

@@ -1,17 +1,19 @@
 """Starts a user's program so that nothing of it outlives its answer: a program by itself, run by
 host/processes/interpreter.py.
 
-argv: a JSON object, then the words of the command, which gives root's rights up before it starts the user's program.
+argv: a JSON object, then the words of the command, which gives root's rights up before it starts
+the user's program.
   {"parent": PID,              whose end ends all of it
-   "job": FD,                  a descriptor of /proc/PID of the job beside which it is started, or -1
+   "job": FD,                  of /proc/PID of the job beside which it is started, or -1
    "cgroups": [FOLDER, ...], "rlimits": [[NUMBER, SOFT, HARD], ...], "cpus": [...], "nice": NUMBER,
    "is_roots": true}            only root wrote what is started
 
-The command runs in a PID namespace whose first process is this program: when that ends, the kernel ends all others in
-it, before anything else can be forked (pid_namespaces(7)), and it ends when the process that asked does. The command
-leaves root's session keyring, enters the control groups of the job, and gets its limits. The exit status is that of the
-command, 128 + NUMBER if a signal ended it, or 125 with one line on stderr if it was not started. A container without
-CAP_SYS_ADMIN can have neither namespace nor keyring of its own: there only root's code is started.
+The command runs in a PID namespace whose first process is this program: when that ends, the kernel
+ends all others in it, before anything else can be forked (pid_namespaces(7)), and it ends when the
+process that asked does. The command leaves root's session keyring, enters the control groups of the
+job, and gets its limits. The exit status is that of the command, 128 + NUMBER if a signal ended it,
+or 125 with one line on stderr if it was not started. A container without CAP_SYS_ADMIN can have
+neither namespace nor keyring of its own: there only root's code is started.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ def watch(wanted: dict[str, Any], command: list[str]) -> int:
     child = os.fork()
     if child == 0:
         confine_self(wanted)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a new program would
+        # Python ignores them, and a new program would
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.execv(command[0], command)  # noqa: S606 - a list of words, given by host/processes/interpreter.py
     while True:

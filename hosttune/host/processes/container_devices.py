@@ -1,12 +1,15 @@
-"""The device nodes that a container was given, by what its engine gave the runtime, never by what is in its /dev.
+"""The device nodes that a container was given, by what its engine gave the runtime, never by what
+is in its /dev.
 
-Root of a container may make any node there: the capability for it is in the default set of Docker and containerd, and
-the device control group only refuses to open it. And the container chooses where its /dev leads.
-`devices-of ID` is no program: it is how facts ask, and how a record keeps the answer. The file that is read here has
-the environment of the container, too, and only names below /dev leave this module.
+Root of a container may make any node there: the capability for it is in the default set of Docker
+and containerd, and the device control group only refuses to open it. And the container chooses
+where its /dev leads. `devices-of ID` is no program: it is how facts ask, and how a record keeps the
+answer. The file that is read here has the environment of the container, too, and only names below
+/dev leave this module.
 
-Source: OCI runtime specification, config.json, linux.devices. Device plugins of Kubernetes, CDI and `--device` are in
-it; what the NVIDIA runtime mounts later is in the mount table of the container (facts/work.py).
+Source: OCI runtime specification, config.json, linux.devices. Device plugins of Kubernetes, CDI and
+`--device` are in it; what the NVIDIA runtime mounts later is in the mount table of the container
+(facts/work.py).
 """
 
 from __future__ import annotations
@@ -23,15 +26,19 @@ NAME = "devices-of"
 _ID = regex(r"[0-9a-f]{12,64}")
 _DEVICE = regex(r"/dev/([A-Za-z0-9_.:-]{1,64})")
 _MOST_NAMESPACES = 64
-# Where containerd keeps the bundles of running containers, by engine; below it namespaces: moby, k8s.io, default.
+# Where containerd keeps the bundles of running containers, by engine; below it namespaces: moby,
+# k8s.io, default.
 _CONTAINERD = tuple(
     f"{state}/io.containerd.runtime.{version}"
     for version in ("v2.task", "v1.linux")
     for state in (
-        "/run/containerd", "/run/docker/containerd/daemon", "/run/k3s/containerd", "/run/snap.docker/containerd/daemon",
+        "/run/containerd",
+        "/run/docker/containerd/daemon",
+        "/run/k3s/containerd",
+        "/run/snap.docker/containerd/daemon",
         "/var/snap/microk8s/common/run/containerd",
     )
-)  # fmt: skip
+)
 _PODMAN = tuple(
     f"{storage}/{driver}-containers"
     for storage in ("/run/containers/storage", "/var/lib/containers/storage")
@@ -54,7 +61,11 @@ def ask(argv: Sequence[str]) -> Answer[Completed]:
         if strangers:
             return Unreadable(str(strangers[0]))
         names = devices_in(content)
-        return names if isinstance(names, Unreadable) else Completed(0, json.dumps(names).encode(), b"")
+        return (
+            names
+            if isinstance(names, Unreadable)
+            else Completed(0, json.dumps(names).encode(), b"")
+        )
     return ABSENT
 
 
@@ -64,7 +75,9 @@ def devices_in(content: bytes) -> list[str] | Unreadable:
         devices = json.loads(content)["linux"].get("devices") or []
         paths = [one["path"] for one in devices]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Unreadable("the config.json of the container is not one of the OCI runtime specification")
+        return Unreadable(
+            "the config.json of the container is not one of the OCI runtime specification"
+        )
     found = (_DEVICE.fullmatch(path) for path in paths if isinstance(path, str))
     return sorted({match[1] for match in found if match})
 

@@ -1,14 +1,16 @@
-"""Asking the Python of a job about itself: as the user who wrote its code, inside the limits of the job, never as root.
+"""Asking the Python of a job about itself: as the user who wrote its code, inside the limits of the
+job, never as root.
 
-`python-of PID QUESTION` and `python-at PATH QUESTION` are no programs: they are how facts ask, and how a record keeps
-the answer. What is run is fixed here. The interpreter is a user's file, and identity comes from who wrote the code,
-never from who asks: every place that this Python reads belongs to one user or to root (host/processes/code_owner.py).
-With root's rights setpriv(1) first becomes that user for good (all ids, no capabilities, no_new_privs), with an
-environment of our own; code that only root can change is run as no one.
-Nothing of it outlives the answer (host/processes/confined_child.py). The Python of a job is started inside the control
-groups, resource limits, CPUs and priority of that job (host/processes/job_limits.py), or not at all. One that a path
-names is started in our own control groups, since no job of its owner is known.
-What comes back is a user's word: at most 64 KiB, parsed and bounded by who asked.
+`python-of PID QUESTION` and `python-at PATH QUESTION` are no programs: they are how facts ask, and
+how a record keeps the answer. What is run is fixed here. The interpreter is a user's file, and
+identity comes from who wrote the code, never from who asks: every place that this Python reads
+belongs to one user or to root (host/processes/code_owner.py). With root's rights setpriv(1) first
+becomes that user for good (all ids, no capabilities, no_new_privs), with an environment of our own;
+code that only root can change is run as no one. Nothing of it outlives the answer
+(host/processes/confined_child.py). The Python of a job is started inside the control groups,
+resource limits, CPUs and priority of that job (host/processes/job_limits.py), or not at all. One
+that a path names is started in our own control groups, since no job of its owner is known. What
+comes back is a user's word: at most 64 KiB, parsed and bounded by who asked.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ try:
     answer["hip"] = str(getattr(torch.version, "hip", None) or "")
     answer["available"] = bool(torch.cuda.is_available())
     answer["devices"] = int(torch.cuda.device_count())
-    answer["architectures"] = [str(one) for one in torch.cuda.get_arch_list()] if answer["available"] else []
+    listed = torch.cuda.get_arch_list() if answer["available"] else []
+    answer["architectures"] = [str(one) for one in listed]
     answer["nccl"] = ".".join(map(str, torch.cuda.nccl.version())) if answer["available"] else ""
 except ModuleNotFoundError as error:
     answer["missing"] = str(error.name)
@@ -70,8 +73,9 @@ QUESTIONS: Final[Mapping[str, str]] = {"torch": _TORCH}
 
 @frozen
 class Interpreter:
-    """An executable file, and as whom it is run; `groups` are all groups of a job, None for those of the user.
-    `is_roots`: only root can change its code."""
+    """An executable file, and as whom it is run; `groups` are all groups of a job, None for those
+    of the user. `is_roots`: only root can change its code.
+    """
 
     path: str
     uid: int
@@ -81,8 +85,9 @@ class Interpreter:
 
 
 def ask(argv: Sequence[str]) -> Answer[Completed]:
-    """Answer a question of `QUESTIONS`; Unreadable with the reason why it was not asked. Status 124 if the interpreter
-    did not end in time or wrote too much."""
+    """Answer a question of `QUESTIONS`; Unreadable with the reason why it was not asked. Status 124
+    if the interpreter did not end in time or wrote too much.
+    """
     kind, what, question = argv
     if kind == "python-at":
         found = at_path(what)
@@ -107,25 +112,37 @@ def _ask_job(folder: int, pid: int, question: str) -> Answer[Completed]:
     return _answer(found, question, limits, folder if is_root else -1)
 
 
-def _answer(found: Interpreter, question: str, limits: JobConfinement, job: int) -> Answer[Completed]:
+def _answer(
+    found: Interpreter, question: str, limits: JobConfinement, job: int
+) -> Answer[Completed]:
     command = command_of(found, os.geteuid(), limits, job)
     if isinstance(command, Unreadable):
         return command
     words = [*command, "-B", "-c", QUESTIONS[question]]
     passed = (job,) if job >= 0 else ()
-    answer = run_bounded(words, environment_of(found.uid), timeout_s=TIMEOUT_S, limit=OUTPUT_LIMIT, passed=passed)
+    answer = run_bounded(
+        words, environment_of(found.uid), timeout_s=TIMEOUT_S, limit=OUTPUT_LIMIT, passed=passed
+    )
     if isinstance(answer, Ended):
         detail = answer.detail.replace(os.path.basename(words[0]), found.path, 1)
-        return Unreadable(detail) if answer.why == "start" else Completed(TIMED_OUT, b"", detail.encode())
+        return (
+            Unreadable(detail)
+            if answer.why == "start"
+            else Completed(TIMED_OUT, b"", detail.encode())
+        )
     if answer.status == NOT_STARTED:
         lines = answer.errors.strip().splitlines() or ["it could not be started"]
         return Unreadable(f"{found.path}: {lines[-1][:200]}")
     return answer
 
 
-def command_of(found: Interpreter, euid: int, limits: JobConfinement = _OURS, job: int = -1) -> list[str] | Unreadable:
-    """How a process with `euid` runs an interpreter as its user. Root's rights never reach it, and with them nothing of
-    it outlives the command. `job` is a descriptor of the /proc/PID that `limits` are of, or -1."""
+def command_of(
+    found: Interpreter, euid: int, limits: JobConfinement = _OURS, job: int = -1
+) -> list[str] | Unreadable:
+    """How a process with `euid` runs an interpreter as its user. Root's rights never reach it, and
+    with them nothing of it outlives the command. `job` is a descriptor of the /proc/PID that
+    `limits` are of, or -1.
+    """
     setpriv = locate("setpriv")
     if not isinstance(setpriv, str):
         return Unreadable("setpriv is not installed (package util-linux)")
@@ -141,12 +158,23 @@ def command_of(found: Interpreter, euid: int, limits: JobConfinement = _OURS, jo
     if found.groups is None:
         groups = "--init-groups" if _find_entry(found.uid) else "--clear-groups"
     else:
-        groups = f"--groups={','.join(map(str, found.groups))}" if found.groups else "--clear-groups"
+        groups = (
+            f"--groups={','.join(map(str, found.groups))}" if found.groups else "--clear-groups"
+        )
     wanted = {
-        "parent": os.getpid(), "job": job, "cgroups": limits.cgroups, "rlimits": limits.rlimits or _NO_CORE,
-        "cpus": limits.cpus, "nice": limits.nice, "is_roots": found.is_roots,
+        "parent": os.getpid(), "job": job, "cgroups": limits.cgroups,
+        "rlimits": limits.rlimits or _NO_CORE, "cpus": limits.cpus, "nice": limits.nice,
+        "is_roots": found.is_roots,
     }  # fmt: skip
-    confined = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-c", child.decode(), json.dumps(wanted)]
+    confined = [
+        os.path.realpath(sys.executable),
+        "-I",
+        "-S",
+        "-B",
+        "-c",
+        child.decode(),
+        json.dumps(wanted),
+    ]
     ids = [f"--reuid={found.uid}", f"--regid={found.gid}", groups]
     return [*confined, setpriv, *ids, "--inh-caps=-all", "--no-new-privs", "--", found.path]
 
@@ -156,10 +184,17 @@ def _is_of_root(found: Interpreter) -> bool:
 
 
 def environment_of(uid: int) -> dict[str, str]:
-    """All that the child sees of an environment: neither root's, nor the caller's, nor the job's."""
+    """All that the child sees of an environment: neither root's, nor the caller's, nor the
+    job's.
+    """
     entry = _find_entry(uid)
     home = entry[1] if entry else "/nonexistent"
-    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": home,
+        "LC_ALL": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 def _find_entry(uid: int) -> tuple[str, str] | None:
@@ -174,7 +209,9 @@ def _find_entry(uid: int) -> tuple[str, str] | None:
 
 
 def primary_group(uid: int) -> int:
-    """The group of a user's account, else nogroup. That of a file is not his: a setgid folder gives files its own."""
+    """The group of a user's account, else nogroup. That of a file is not his: a setgid folder gives
+    files its own.
+    """
     import pwd
 
     try:
@@ -184,8 +221,9 @@ def primary_group(uid: int) -> int:
 
 
 def at_path(path: str, user_of_roots: int = _NOBODY) -> Interpreter | Unreadable:
-    """The interpreter at an absolute path: as the user who wrote its code, or as `user_of_roots` if only root can
-    change it. Without root's rights it has to be the caller's own code, or root's. No dead file system is waited for.
+    """The interpreter at an absolute path: as the user who wrote its code, or as `user_of_roots` if
+    only root can change it. Without root's rights it has to be the caller's own code, or root's. No
+    dead file system is waited for.
     """
     return _found_in_time(path, lambda: _at_path(path, user_of_roots))
 
@@ -227,9 +265,11 @@ def _opened_process(pid: int) -> Iterator[int]:
         os.close(folder)
 
 
-def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> Interpreter | Unreadable:
-    """What `look` finds. A user chooses the paths that it goes through: their file systems may be dead, and links and
-    folders on any other one can be made to take their time.
+def _found_in_time(
+    name: str, look: Callable[[], Interpreter | Unreadable]
+) -> Interpreter | Unreadable:
+    """What `look` finds. A user chooses the paths that it goes through: their file systems may be
+    dead, and links and folders on any other one can be made to take their time.
     """
 
     def run_program() -> bytes:
@@ -249,7 +289,9 @@ def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> I
 
 
 def _interpreter_of(folder: int, pid: int) -> Interpreter | Unreadable:
-    """The interpreter that a process was started with, as it was named: the one of a virtual environment is a link."""
+    """The interpreter that a process was started with, as it was named: the one of a virtual
+    environment is a link.
+    """
     return _found_in_time(f"process {pid}", lambda: _look_for(folder, pid))
 
 
@@ -263,39 +305,59 @@ def _look_for(folder: int, pid: int) -> Interpreter | Unreadable:
     running = os.stat("exe", dir_fd=folder)
     for path in _list_candidates(folder):
         try:
-            with walk("/", path) as reached:  # the kernel's own walk knows no bound of what links add
+            # the kernel's own walk knows no bound of what links add
+            with walk("/", path) as reached:
                 info = None if reached.missing else reached.stat()
         except OSError:
             continue
         if info and (info.st_dev, info.st_ino) == (running.st_dev, running.st_ino):
             return _of_one_user(path, uids.pop(), gids.pop(), status)
-    return Unreadable(f"the interpreter of process {pid} is not found by the name it was started with")
+    return Unreadable(
+        f"the interpreter of process {pid} is not found by the name it was started with"
+    )
 
 
-def _of_one_user(path: str, uid: int, gid: int, status: Mapping[str, str]) -> Interpreter | Unreadable:
+def _of_one_user(
+    path: str, uid: int, gid: int, status: Mapping[str, str]
+) -> Interpreter | Unreadable:
     owner = owner_of_code(path)
     if isinstance(owner, Unreadable):
         return Unreadable(f"{path} is not run: {owner.reason}")
     if owner not in (0, uid):
-        return Unreadable(f"{path} is not run: its code belongs to uid {owner}, and the job runs as uid {uid}")
-    return Interpreter(path, uid, gid, tuple(int(word) for word in status.get("Groups", "").split()))
+        return Unreadable(
+            f"{path} is not run: its code belongs to uid {owner}, and the job runs as uid {uid}"
+        )
+    return Interpreter(
+        path, uid, gid, tuple(int(word) for word in status.get("Groups", "").split())
+    )
 
 
 def _list_candidates(folder: int) -> list[str]:
-    """Where the program may be: as it was called, from its folder, in its environment, on its PATH, as it runs."""
+    """Where the program may be: as it was called, from its folder, in its environment, on its PATH,
+    as it runs.
+    """
     called = os.fsdecode(_read_memory(folder, "cmdline").split(b"\0")[0])
-    own = dict(os.fsdecode(one).partition("=")[::2] for one in _read_memory(folder, "environ").split(b"\0"))
+    own = dict(
+        os.fsdecode(one).partition("=")[::2] for one in _read_memory(folder, "environ").split(b"\0")
+    )
     found = [called]
     if "/" in called:
         found.append(f"{os.readlink('cwd', dir_fd=folder)}/{called}")
     else:
-        found += [f"{own[key]}/bin/{called}" for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if key in own]
-        found += [f"{part}/{called}" for part in own.get("PATH", "").split(":", _MOST_PLACES)[:_MOST_PLACES]]
+        found += [
+            f"{own[key]}/bin/{called}" for key in ("VIRTUAL_ENV", "CONDA_PREFIX") if key in own
+        ]
+        found += [
+            f"{part}/{called}"
+            for part in own.get("PATH", "").split(":", _MOST_PLACES)[:_MOST_PLACES]
+        ]
     found.append(os.readlink("exe", dir_fd=folder))
     return [path for path in found if path.startswith("/") and "\n" not in path]
 
 
 def _read_memory(folder: int, name: str) -> bytes:
-    """A file of /proc/PID that its owner can lock; nothing of one with more than 64 KiB. Raises OSError."""
+    """A file of /proc/PID that its owner can lock; nothing of one with more than 64 KiB. Raises
+    OSError.
+    """
     content, is_whole = head_in_time(name, dir_fd=folder)
     return content if is_whole else b""

@@ -1,17 +1,20 @@
 """What the kernel reads from the memory of another process: its command line and its environment.
 
-The owner of a process can make such a read wait for ever. A thread that reads its own memory from a FUSE file without
-an answer holds the lock of that memory, a second one that maps more of it waits for the lock, and every later reader
-waits behind the second one. So these files are read by threads that the end of the command ends: the wait is one that
-signal 9 ends. No change of user ids may wait for such a thread (host/processes/thread_ids.py).
+The owner of a process can make such a read wait for ever. A thread that reads its own memory from a
+FUSE file without an answer holds the lock of that memory, a second one that maps more of it waits
+for the lock, and every later reader waits behind the second one. So these files are read by threads
+that the end of the command ends: the wait is one that signal 9 ends. No change of user ids may wait
+for such a thread (host/processes/thread_ids.py).
 
-Read from the kernel's source. The lock of the memory (mmap_lock) is taken for cmdline and environ (fs/proc/base.c,
-get_mm_cmdline and environ_read; mm/memory.c, access_remote_vm, with FOLL_ANON: a page of a file is refused), maps,
-smaps, smaps_rollup, numa_maps, pagemap, clear_refs (fs/proc/task_mmu.c), map_files and mem (fs/proc/base.c). A program
-that is about to start another one in the same memory can hold exec_update_lock as long (fs/exec.c, exec_mmap): io,
-syscall, stack and personality wait for it, and so does the opening of environ, auxv, maps and mem (kernel/fork.c,
-mm_access). Neither is taken for stat, statm and status (counters: fs/proc/array.c; task_mmu.c, task_mem), comm, cgroup,
-limits, mountinfo, schedstat, wchan, children, exe (get_task_exe_file, by RCU), cwd, root, fd, fdinfo and ns.
+Read from the kernel's source. The lock of the memory (mmap_lock) is taken for cmdline and environ
+(fs/proc/base.c, get_mm_cmdline and environ_read; mm/memory.c, access_remote_vm, with FOLL_ANON: a
+page of a file is refused), maps, smaps, smaps_rollup, numa_maps, pagemap, clear_refs
+(fs/proc/task_mmu.c), map_files and mem (fs/proc/base.c). A program that is about to start another
+one in the same memory can hold exec_update_lock as long (fs/exec.c, exec_mmap): io, syscall, stack
+and personality wait for it, and so does the opening of environ, auxv, maps and mem (kernel/fork.c,
+mm_access). Neither is taken for stat, statm and status (counters: fs/proc/array.c; task_mmu.c,
+task_mem), comm, cgroup, limits, mountinfo, schedstat, wchan, children, exe (get_task_exe_file, by
+RCU), cwd, root, fd, fdinfo and ns.
 """
 
 from __future__ import annotations
@@ -27,9 +30,11 @@ from typing import Final, Generic, TypeVar
 from hosttune.host.reading.bounded import PROCESS_FILE, head_of, head_text
 
 T = TypeVar("T")
-_PATIENCE_S: Final = 0.01  # after this time without an answer another thread goes on with the next process
+# after this time without an answer another thread goes on with the next process
+_PATIENCE_S: Final = 0.01
 _LAST_S: Final = 0.5  # and so long after all others the last answers are waited for
-_TOTAL_S: Final = 2.0  # of waiting in one look for processes of users, and as much for those of root
+# of waiting in one look for processes of users, and as much for those of root
+_TOTAL_S: Final = 2.0
 _MOST_OF_OWNER: Final = 2  # processes of one owner that are waited for at the same time
 _FEW: Final = 4  # single files that are waited for with patience
 _MOST: Final = 64  # and those that are waited for at all
@@ -39,7 +44,9 @@ _waiting: list[Thread] = []
 class _Reader(Thread, Generic[T]):
     """Reads for one process after the other. `at` is the process that it is at."""
 
-    def __init__(self, todo: deque[int], read: Callable[[int], T], is_refused: Callable[[int], bool]) -> None:
+    def __init__(
+        self, todo: deque[int], read: Callable[[int], T], is_refused: Callable[[int], bool]
+    ) -> None:
         super().__init__(daemon=True)
         self.found: dict[int, T | None] = {}
         self.refused: list[int] = []
@@ -72,7 +79,9 @@ class _Reader(Thread, Generic[T]):
         return self.is_alive() and self.at == self.stuck_at
 
     def is_held(self) -> bool:
-        """Whether the kernel holds it now (proc_pid_stat(5), D). One that waits for a CPU is not held."""
+        """Whether the kernel holds it now (proc_pid_stat(5), D). One that waits for a CPU is not
+        held.
+        """
         stat = head_text(f"/proc/self/task/{self.native_id}/stat")
         return stat.rpartition(")")[2].split()[:1] in ([], ["D"])
 
@@ -86,9 +95,10 @@ class _Reader(Thread, Generic[T]):
 
 
 class MemoryLook:
-    """One look at the memory of many processes. Its time is bounded whatever their owners do: a user, or the control
-    group of root's (root of a container is root here), has two processes that are waited for. Of the time that is spent
-    with waiting, users and root have a part each, so that users cannot hide the processes of root.
+    """One look at the memory of many processes. Its time is bounded whatever their owners do: a
+    user, or the control group of root's (root of a container is root here), has two processes that
+    are waited for. Of the time that is spent with waiting, users and root have a part each, so that
+    users cannot hide the processes of root.
     """
 
     def __init__(self, folder: str = "/proc") -> None:
@@ -97,7 +107,9 @@ class MemoryLook:
         self._left = {True: _TOTAL_S, False: _TOTAL_S}  # by whether root is the owner
 
     def ask(self, pids: Iterable[int], read: Callable[[int], T]) -> dict[int, T | None]:
-        """What `read` returns for each process; None when it raises OSError. One that does not answer is left out."""
+        """What `read` returns for each process; None when it raises OSError. One that does not
+        answer is left out.
+        """
         found: dict[int, T | None] = {}
         todo = deque(pids)
         readers: list[_Reader[T]] = []
@@ -115,7 +127,9 @@ class MemoryLook:
             todo.extend(pid for pid in refused if not self._is_refused(pid))
         return found
 
-    def _read_all(self, todo: deque[int], read: Callable[[int], T], readers: list[_Reader[T]]) -> None:
+    def _read_all(
+        self, todo: deque[int], read: Callable[[int], T], readers: list[_Reader[T]]
+    ) -> None:
         while todo and min(self._left.values()) > -_TOTAL_S:
             reader = _Reader(todo, read, self._is_refused)
             readers.append(reader)
@@ -148,23 +162,33 @@ class MemoryLook:
 
 
 def owner_of(process: str) -> int | str:
-    """The user of a process; of root's the text of its control groups, because root of a container is root here."""
+    """The user of a process; of root's the text of its control groups, because root of a container
+    is root here.
+    """
     return user_of(head_text(f"{process}/status")) or head_text(f"{process}/cgroup")
 
 
 def user_of(status: str) -> int:
-    """The user in a proc_pid_status(5): 0 only if all its ids are. -1 for a process that is gone."""
+    """The user in a proc_pid_status(5): 0 only if all its ids are. -1 for a process that is
+    gone.
+    """
     ids = next((line.split()[1:] for line in status.split("\n") if line.startswith("Uid:")), ["-1"])
     return next(filter(None, map(int, ids)), 0)
 
 
-def head_in_time(path: str, limit: int = PROCESS_FILE, *, dir_fd: int | None = None) -> tuple[bytes, bool]:
-    """As `head_of`, of one file that the owner of a process can lock. Raises OSError, ETIMEDOUT if it has no answer."""
+def head_in_time(
+    path: str, limit: int = PROCESS_FILE, *, dir_fd: int | None = None
+) -> tuple[bytes, bool]:
+    """As `head_of`, of one file that the owner of a process can lock. Raises OSError, ETIMEDOUT if
+    it has no answer.
+    """
     return _in_time(path, lambda: head_of(path, limit, dir_fd=dir_fd))
 
 
 def statvfs_in_time(path: str) -> os.statvfs_result:
-    """As statvfs(3), of a folder below /proc/PID/root, where a file system of the owner's may be. Raises OSError."""
+    """As statvfs(3), of a folder below /proc/PID/root, where a file system of the owner's may be.
+    Raises OSError.
+    """
     return _in_time(path, lambda: os.statvfs(path))
 
 

@@ -1,7 +1,8 @@
 """The rights of a user for this thread only.
 
-glibc changes the ids of all threads together and waits until each has done it (nptl/nptl_setxid.c). One that the kernel
-holds (host/processes/process_memory.py) never does. The kernel's own calls change one thread (credentials(7)).
+glibc changes the ids of all threads together and waits until each has done it (nptl/nptl_setxid.c).
+One that the kernel holds (host/processes/process_memory.py) never does. The kernel's own calls
+change one thread (credentials(7)).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _SAME = 0xFFFFFFFF  # -1: the id stays
 
 @contextmanager
 def rights_of(uid: int, gid: int, groups: Sequence[int]) -> Iterator[None]:
-    """Act as a user, for every access check of the kernel. A process of that user can neither trace nor signal this one
-    meanwhile: its real and saved ids stay root's (ptrace(2), kill(2)).
+    """Act as a user, for every access check of the kernel. A process of that user can neither trace
+    nor signal this one meanwhile: its real and saved ids stay root's (ptrace(2), kill(2)).
     """
     group, others = os.getegid(), os.getgroups()
     try:

@@ -1,11 +1,12 @@
-"""nvidia-smi of a driver that the host's packages did not bring, where the host itself has no nvidia-smi: the GPU
-Operator's driver container shows its root file system at /run/nvidia/driver, and Google's installer puts programs and
-libraries into a folder of their own (GoogleCloudPlatform/container-engine-accelerators, nvidia-driver-installer).
+"""nvidia-smi of a driver that the host's packages did not bring, where the host itself has no
+nvidia-smi: the GPU Operator's driver container shows its root file system at /run/nvidia/driver,
+and Google's installer puts programs and libraries into a folder of their own
+(GoogleCloudPlatform/container-engine-accelerators, nvidia-driver-installer).
 
-That of a container is asked as NVIDIA's own validator does it, in a chroot (github.com/NVIDIA/gpu-operator,
-validator/main.go), but with no rights: chroot(8) as root, then no one, with no_new_privs, so that nothing of the
-container is run with root's. The other one runs as no one, too. Only a file of root's in folders that root alone may
-write is started.
+That of a container is asked as NVIDIA's own validator does it, in a chroot
+(github.com/NVIDIA/gpu-operator, validator/main.go), but with no rights: chroot(8) as root, then no
+one, with no_new_privs, so that nothing of the container is run with root's. The other one runs as
+no one, too. Only a file of root's in folders that root alone may write is started.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ _SMI_BESIDE = "bin/nvidia-smi"
 _NOBODY = 65534
 
 
-def make_contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tuple[str, ...] | Unreadable:
-    """The command that asks a driver elsewhere; empty where this host has its own nvidia-smi, or there is no such
-    driver. Unreadable where there is one that cannot be asked.
+def make_contained(
+    argv: Sequence[str], root: str = ROOT, beside: str = BESIDE
+) -> tuple[str, ...] | Unreadable:
+    """The command that asks a driver elsewhere; empty where this host has its own nvidia-smi, or
+    there is no such driver. Unreadable where there is one that cannot be asked.
     """
     if isinstance(locate("nvidia-smi"), str):
         return ()
@@ -42,7 +45,9 @@ def make_contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) 
         return Unreadable(f"nvidia-smi {where} is not run: {reason}")
     setpriv, other = locate("setpriv"), locate("chroot" if is_contained else "env")
     if isinstance(setpriv, Absent) or isinstance(other, Absent):
-        return Unreadable(f"nvidia-smi {where} needs setpriv, chroot and env (util-linux, coreutils)")
+        return Unreadable(
+            f"nvidia-smi {where} needs setpriv, chroot and env (util-linux, coreutils)"
+        )
     bare = (setpriv, "--no-new-privs", "--inh-caps=-all")
     if is_contained:
         ids = (f"--userspec=+{_NOBODY}:+{_NOBODY}", "--groups=")
@@ -57,8 +62,8 @@ def words_beside(beside: str = BESIDE) -> tuple[str, str]:
 
 
 def _is_beside(beside: str) -> bool:
-    """Whether there is one. The home folder of a user who is called kubernetes is not entered: nothing there is a
-    driver, and a file system that the user mounted may give no answer.
+    """Whether there is one. The home folder of a user who is called kubernetes is not entered:
+    nothing there is a driver, and a file system that the user mounted may give no answer.
     """
     return is_way_of_root(beside) and os.path.lexists(f"{beside}/{_SMI_BESIDE}")
 
@@ -69,7 +74,9 @@ def _why_not_beside(beside: str) -> str:
 
 
 def _why_not(wanted: str, *, is_folder: bool = False) -> str:
-    """Why nothing is started from there; empty where root alone has a say in the file and in each folder above."""
+    """Why nothing is started from there; empty where root alone has a say in the file and in each
+    folder above.
+    """
     path = ""
     for name in ["", *wanted.strip("/").split("/")]:
         path = f"{path.rstrip('/')}/{name}"
@@ -81,7 +88,10 @@ def _why_not(wanted: str, *, is_folder: bool = False) -> str:
         if not (stat.S_ISREG(info.st_mode) if is_last else stat.S_ISDIR(info.st_mode)):
             return f"{path} is a link or a special file"
         if info.st_uid != 0 or info.st_mode & 0o022:
-            return f"{path} can be written by others (uid {info.st_uid}, mode {stat.S_IMODE(info.st_mode):04o})"
+            return (
+                f"{path} can be written by others (uid {info.st_uid}, mode "
+                f"{stat.S_IMODE(info.st_mode):04o})"
+            )
         if is_last and not (info.st_size and info.st_mode & 0o001):
             return f"{path} is empty, or not for everybody to start"
     return ""

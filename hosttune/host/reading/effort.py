@@ -1,7 +1,7 @@
 """How much was read so far, in bytes, and gone through, in items, by this thread.
 
-Rules of records and images can ask for thousands of names. What each look costs is known only here and in the facts,
-and charged where rules are evaluated (engine/expressions/evaluation.py).
+Rules of records and images can ask for thousands of names. What each look costs is known only here
+and in the facts, and charged where rules are evaluated (engine/expressions/evaluation.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a file is, as the kernel knows it: the server of a FUSE or NFS mount is not asked, for it might never answer.
+"""What a file is, as the kernel knows it: the server of a FUSE or NFS mount is not asked, for it
+might never answer.
 
 Source: statx(2), AT_STATX_DONT_SYNC. For device nodes and programs the kernel knows all of it.
 """
@@ -20,8 +21,10 @@ _AT_NO_AUTOMOUNT, _AT_EMPTY_PATH, _AT_STATX_DONT_SYNC = 0x800, 0x1000, 0x4000
 _PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _STATX_BASIC_STATS = 0x7FF
 _SIZE = 256  # of struct statx (linux/stat.h)
-_HEAD = struct.Struct("=IIQIIIHHQQQ")  # mask, blksize, attributes, nlink, uid, gid, mode, (spare), ino, size, blocks
-_NUMBERS = struct.Struct("=IIII")  # major and minor of the node itself, and of the device that holds it
+# In this order: mask, blksize, attributes, nlink, uid, gid, mode, a spare, ino, size, blocks.
+_HEAD = struct.Struct("=IIQIIIHHQQQ")
+# major and minor of the node itself, and of the device that holds it
+_NUMBERS = struct.Struct("=IIII")
 _NUMBERS_AT = 128
 
 
@@ -40,18 +43,22 @@ class FileStatus:
 
 
 def status_of(path: str) -> FileStatus | None:
-    """What the kernel knows of the file, links followed; None where it is not there or may not be looked at."""
+    """What the kernel knows of the file, links followed; None where it is not there or may not be
+    looked at.
+    """
     return _read_status(_AT_FDCWD, os.fsencode(path))
 
 
 def status_in(folder: int, name: str) -> FileStatus | None:
-    """The same of a name in an open folder; no link is followed. Of a mount it is that of its top."""
+    """The same of a name in an open folder; no link is followed. Of a mount it is that of its
+    top.
+    """
     return _read_status(folder, os.fsencode(name), _AT_SYMLINK_NOFOLLOW)
 
 
 def status_without_links(path: str, avoided: Iterable[str]) -> FileStatus | None:
-    """The same of an absolute path that another mount namespace has given: no link is followed, and nothing below an
-    `avoided` mount is looked up. None for what is there.
+    """The same of an absolute path that another mount namespace has given: no link is followed, and
+    nothing below an `avoided` mount is looked up. None for what is there.
     """
     if any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in avoided):
         return None
@@ -76,11 +83,19 @@ def _read_status(folder: int, path: bytes, flags: int = 0) -> FileStatus | None:
     _, _, _, links, uid, _, mode, _, inode, size, blocks = _HEAD.unpack_from(buffer)
     major, minor, held_major, held_minor = _NUMBERS.unpack_from(buffer, _NUMBERS_AT)
     taken = blocks * 512  # whatever the file system's own blocks are (statx(2))
-    return FileStatus(mode, uid, inode, (major, minor), (held_major, held_minor), size, taken, links)
+    return FileStatus(
+        mode, uid, inode, (major, minor), (held_major, held_minor), size, taken, links
+    )
 
 
 @cache
 def _load_statx() -> Any:
     function = ctypes.CDLL(None).statx  # glibc 2.28
-    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
+    function.argtypes = [
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_int,
+        ctypes.c_uint,
+        ctypes.c_char_p,
+    ]
     return function

@@ -1,5 +1,6 @@
-"""Files that were gathered from many hosts: which there are, what is in them, and a scratch file for what was made of
-them. They are someone else's: nothing in them is trusted, and one that cannot be read is reported, not raised.
+"""Files that were gathered from many hosts: which there are, what is in them, and a scratch file
+for what was made of them. They are someone else's: nothing in them is trusted, and one that cannot
+be read is reported, not raised.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _FOUND: set[str] = set()  # paths of files that were found in a folder
 def list_files(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The files that these words name, as (path, "") or (word, why there is none).
 
-    A folder means the .json, .log.gz, .tar.xz and .tar.gz files in it and below, hidden ones left out; `@FILE` for
-    the words in a file, one a line or ended by NUL; `-` for those on standard input. A list counts once.
+    A folder means the .json, .log.gz, .tar.xz and .tar.gz files in it and below, hidden ones left
+    out; `@FILE` for the words in a file, one a line or ended by NUL; `-` for those on standard
+    input. A list counts once.
     """
     lists = count = 0
     seen: set[bytes] = set()
@@ -52,7 +54,11 @@ def list_files(words: Iterable[str]) -> Iterator[tuple[str, str]]:
             return
         elif word == "-" or word.startswith("@"):
             lists += 1
-            content = content_of(word[1:] or "-" if word != "-" else "-") if lists <= _MOST_LISTS else _MANY_LISTS
+            content = (
+                content_of(word[1:] or "-" if word != "-" else "-")
+                if lists <= _MOST_LISTS
+                else _MANY_LISTS
+            )
             if isinstance(content, str):
                 yield word, content
             elif content in seen:
@@ -79,20 +85,25 @@ def _found_at(word: str) -> Iterator[tuple[str, str]]:
 
 
 def _ask_in_time(look: Callable[[str], bytes], path: str, seconds: float) -> bytes:
-    """What `look` answers about a path. For root one child looks at all paths: there can be thousands of them, and what
-    one user keeps waiting in all is bounded. Raises OSError, ETIMEDOUT, where a file system does not answer.
+    """What `look` answers about a path. For root one child looks at all paths: there can be
+    thousands of them, and what one user keeps waiting in all is bounded. Raises OSError, ETIMEDOUT,
+    where a file system does not answer.
     """
     if os.geteuid():
         return answer_in_time(path, partial(look, path), seconds)
     there = os.path.join(os.getcwd(), path)  # the child stays in the folder in which it began
-    answer = _LOOKERS.setdefault(look, Looker(is_by_path=True)).ask(look, os.path.abspath(path), there)
+    answer = _LOOKERS.setdefault(look, Looker(is_by_path=True)).ask(
+        look, os.path.abspath(path), there
+    )
     if isinstance(answer, Unreadable):
         raise OSError(errno.ETIMEDOUT, answer.reason.rpartition(": ")[2])
     return bytes(answer)
 
 
 def _from_folder(top: str) -> Iterator[tuple[str, str]]:
-    """One folder after the other. What is dead in it (a mount, what a link leads to) hides nothing else."""
+    """One folder after the other. What is dead in it (a mount, what a link leads to) hides nothing
+    else.
+    """
     found = False
     folders = [top]
     while folders:
@@ -109,7 +120,9 @@ def _from_folder(top: str) -> Iterator[tuple[str, str]]:
                 path = os.path.join(folder, name)
                 _FOUND.add(os.path.normpath(path))
                 yield path, _why_no_file(path, kind)
-        folders += [os.path.join(folder, name) for name, kind in reversed(entries) if kind == "folder"]
+        folders += [
+            os.path.join(folder, name) for name, kind in reversed(entries) if kind == "folder"
+        ]
     if not found:
         yield top, f"holds no {SUFFIX}, {', '.join(SUPPORT_SUFFIXES)} file"
 
@@ -124,7 +137,11 @@ def _list_entries(folder: str) -> bytes:
 def _kind_of(entry: os.DirEntry[str]) -> str:
     if entry.is_symlink():
         return "link"
-    return "folder" if entry.is_dir(follow_symlinks=False) else "file" * entry.is_file(follow_symlinks=False)
+    return (
+        "folder"
+        if entry.is_dir(follow_symlinks=False)
+        else "file" * entry.is_file(follow_symlinks=False)
+    )
 
 
 def _why_no_file(path: str, kind: str) -> str:
@@ -147,8 +164,8 @@ def _is_folder(path: str) -> bytes:
 
 
 def pair_paths(paths: Iterable[str], *, wants_records: bool) -> list[str]:
-    """The paths, each once. playbooks/check.yml leaves the record of a look beside its result (records/NAME.json, or
-    NAME.record.json, and NAME.json): of the two, the one that is wanted.
+    """The paths, each once. playbooks/check.yml leaves the record of a look beside its result
+    (records/NAME.json, or NAME.record.json, and NAME.json): of the two, the one that is wanted.
     """
     names = dict.fromkeys(os.path.normpath(path) for path in paths)
     idle = set()
@@ -160,7 +177,9 @@ def pair_paths(paths: Iterable[str], *, wants_records: bool) -> list[str]:
 
 
 def _result_of(path: str) -> str:
-    """Where the result of the same look is, if `path` is a record of one; empty if it is not called like one."""
+    """Where the result of the same look is, if `path` is a record of one; empty if it is not called
+    like one.
+    """
     if path.endswith(RECORD_SUFFIX):
         return path.removesuffix(RECORD_SUFFIX) + SUFFIX
     folder, name = os.path.split(path)
@@ -177,9 +196,15 @@ def stem_of(path: str) -> str:
 
 
 def host_of(path: str) -> str:
-    """The host that playbooks/check.yml has named a record after; empty where the record itself tells its host."""
+    """The host that playbooks/check.yml has named a record after; empty where the record itself
+    tells its host.
+    """
     try:
-        return stem_of(path) if _ask_in_time(_is_there, _result_of(path) or path + "/", _SERVER_S) else ""
+        return (
+            stem_of(path)
+            if _ask_in_time(_is_there, _result_of(path) or path + "/", _SERVER_S)
+            else ""
+        )
     except OSError:
         return ""
 
@@ -189,11 +214,13 @@ def _is_there(path: str) -> bytes:
 
 
 def content_of(path: str) -> bytes | str:
-    """The bytes of a file, or why they cannot be read. What was found in a folder is a file or nothing: a user could
-    put a pipe in its place meanwhile.
+    """The bytes of a file, or why they cannot be read. What was found in a folder is a file or
+    nothing: a user could put a pipe in its place meanwhile.
     """
     try:
-        return _ask_in_time(_read_file, path, ANSWER_S) if path in _FOUND else read_named(path, LIMIT)
+        return (
+            _ask_in_time(_read_file, path, ANSWER_S) if path in _FOUND else read_named(path, LIMIT)
+        )
     except OSError as error:
         return reason_of(error)
 
@@ -212,8 +239,8 @@ def _read_file(path: str) -> bytes:
 
 
 def received_at(path: str) -> float:
-    """When a file that was read came to be what it is, seconds since the epoch; now where it does not tell. Archives
-    are unpacked with times of 1970 and 1980.
+    """When a file that was read came to be what it is, seconds since the epoch; now where it does
+    not tell. Archives are unpacked with times of 1970 and 1980.
     """
     now = time.time()
     try:
@@ -258,4 +285,6 @@ class SpoolFile:
 
 def _no_room(error: OSError) -> HosttuneError:
     message = f"{tempfile.gettempdir()}: cannot be written: {error.strerror}"
-    return HosttuneError(message, hint="name a folder with room: TMPDIR=/var/tmp hosttune report ...")
+    return HosttuneError(
+        message, hint="name a folder with room: TMPDIR=/var/tmp hosttune report ..."
+    )

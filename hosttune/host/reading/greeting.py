@@ -1,7 +1,8 @@
-"""The first line that a server on this host says. `greeting-of ADDRESS PORT` is not a program: so a Reader is asked.
+"""The first line that a server on this host says. `greeting-of ADDRESS PORT` is not a program: so a
+Reader is asked.
 
-Nothing is sent: a server that turns a client away closes the connection, and what was sent and not read would discard
-its words (tcp(7), RST).
+Nothing is sent: a server that turns a client away closes the connection, and what was sent and not
+read would discard its words (tcp(7), RST).
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ def ask(address: str, port: int, timeout_s: float) -> Completed:
     received = bytearray()
     try:
         with socket.create_connection((address, port), timeout_s) as door:
-            while b"\n" not in received and len(received) < _LONGEST and (left := until - time.monotonic()) > 0:
+            while (
+                b"\n" not in received
+                and len(received) < _LONGEST
+                and (left := until - time.monotonic()) > 0
+            ):
                 door.settimeout(left)
                 if not (chunk := door.recv(_LONGEST)):
                     break

@@ -1,9 +1,11 @@
-"""Answers of slow programs, kept from one run to the next: hosttune's own cache, on a running host and for root alone.
+"""Answers of slow programs, kept from one run to the next: hosttune's own cache, on a running host
+and for root alone.
 
-`ubuntu-drivers` takes seconds, and minutes where apt's lists are compressed. What it says follows from apt's lists and
-settings, dpkg's state, the GPUs, the kernel and its modules, Secure Boot and its own files; an answer is kept with a
-digest of all of these, and is good while the digest stays the same. The cache is /var/cache/hosttune (0700, root); an
-answer that cannot be kept or read back is asked for again, silently.
+`ubuntu-drivers` takes seconds, and minutes where apt's lists are compressed. What it says follows
+from apt's lists and settings, dpkg's state, the GPUs, the kernel and its modules, Secure Boot and
+its own files; an answer is kept with a digest of all of these, and is good while the digest stays
+the same. The cache is /var/cache/hosttune (0700, root); an answer that cannot be kept or read back
+is asked for again, silently.
 """
 
 from __future__ import annotations
@@ -28,16 +30,18 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Files, by their size and times; of a folder, all that is in it.
 _STATED = (
     "/var/lib/dpkg/status", "/var/lib/dpkg/updates", "/var/lib/apt/lists", "/etc/apt/sources.list",
-    "/etc/apt/sources.list.d", "/etc/apt/preferences", "/etc/apt/preferences.d", "/etc/apt/apt.conf",
-    "/etc/apt/apt.conf.d", "/usr/bin/ubuntu-drivers", "/usr/share/ubuntu-drivers-common/detect",
-    "/etc/custom_supported_gpus.json", "/boot",
+    "/etc/apt/sources.list.d", "/etc/apt/preferences", "/etc/apt/preferences.d",
+    "/etc/apt/apt.conf", "/etc/apt/apt.conf.d", "/usr/bin/ubuntu-drivers",
+    "/usr/share/ubuntu-drivers-common/detect", "/etc/custom_supported_gpus.json", "/boot",
 )  # fmt: skip
 _DEVICES = "/sys/bus/pci/devices"
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
 def ask(argv: Sequence[str], *, timeout_s: float, root: str = "/") -> Completed | Absent | Ended:
-    """As `process.look`, but a good answer is kept, and given again while all that it hangs on is the same."""
+    """As `process.look`, but a good answer is kept, and given again while all that it hangs on is
+    the same.
+    """
     if not _may_keep():
         return look(argv, timeout_s=timeout_s)
     before = digest(argv, root)
@@ -90,7 +94,10 @@ def _list_stats(path: str, *, deep: bool) -> Iterator[str]:
     except OSError as error:
         yield f"{path} {error.errno}"
         return
-    yield f"{path} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_size if stat.S_ISREG(info.st_mode) else 0}"
+    yield (
+        f"{path} {info.st_mtime_ns} {info.st_ctime_ns} "
+        f"{info.st_size if stat.S_ISREG(info.st_mode) else 0}"
+    )
     if deep and stat.S_ISDIR(info.st_mode):
         for name in _list_names(path):
             with suppress(OSError):
@@ -122,10 +129,15 @@ def place_of(argv: Sequence[str]) -> str:
 
 
 def load(argv: Sequence[str], wanted: str, root: str = "/") -> Completed | None:
-    """The kept answer with this digest; None where there is none that only root could have written."""
+    """The kept answer with this digest; None where there is none that only root could have
+    written.
+    """
     import json
 
-    with suppress(OSError, Refused, ValueError, KeyError, TypeError), opened_place(root, place_of(argv)) as place:
+    with (
+        suppress(OSError, Refused, ValueError, KeyError, TypeError),
+        opened_place(root, place_of(argv)) as place,
+    ):
         fd = os.open(place.name, _READ, dir_fd=place.folder)
         try:
             if not _is_ours(fd) or not _is_ours(place.folder):
@@ -134,7 +146,9 @@ def load(argv: Sequence[str], wanted: str, root: str = "/") -> Completed | None:
         finally:
             os.close(fd)
         if kept["digest"] == wanted and kept["argv"] == list(argv):
-            texts = (str(kept[name]).encode("utf-8", "surrogateescape") for name in ("stdout", "stderr"))
+            texts = (
+                str(kept[name]).encode("utf-8", "surrogateescape") for name in ("stdout", "stderr")
+            )
             return Completed(int(kept["status"]), *texts)
     return None
 
@@ -152,11 +166,18 @@ def _is_ours(fd: int) -> bool:
 
 
 def store(argv: Sequence[str], key: str, answer: Completed, root: str = "/") -> None:
-    """Keep an answer in place of the one before it. If that is not possible it is not reported: it is only a cache."""
+    """Keep an answer in place of the one before it. If that is not possible it is not reported: it
+    is only a cache.
+    """
     import json
 
-    texts = {name: getattr(answer, name).decode("utf-8", "surrogateescape") for name in ("stdout", "stderr")}
-    data = json.dumps({"digest": key, "argv": list(argv), "status": answer.status, **texts}).encode()
+    texts = {
+        name: getattr(answer, name).decode("utf-8", "surrogateescape")
+        for name in ("stdout", "stderr")
+    }
+    data = json.dumps(
+        {"digest": key, "argv": list(argv), "status": answer.status, **texts}
+    ).encode()
     keep(place_of(argv), data, root)
 
 
@@ -168,7 +189,9 @@ def keep(path: str, data: bytes, root: str = "/") -> None:
 
 
 def _replace(place: FolderEntry, data: bytes) -> None:
-    """A new file over the old one. Not synced: after a power cut it may be empty, which reads as no answer."""
+    """A new file over the old one. Not synced: after a power cut it may be empty, which reads as no
+    answer.
+    """
     import secrets
 
     new = f".{place.name}.{secrets.token_hex(8)}"

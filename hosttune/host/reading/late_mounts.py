@@ -1,9 +1,11 @@
-"""Looks at places in which a user may mount a file system at the very moment, and then never answer.
+"""Looks at places in which a user may mount a file system at the very moment, and then never
+answer.
 
-A FUSE file system comes to be in any folder that a user can write (fusermount3(1)), and inotify(7) says when root opens
-that folder. What was known of mounts before is then old. A server that takes a request and does not answer it holds who
-asked, and no signal ends that wait (fs/fuse/dev.c, request_wait_answer). Nor does a process end while one of its
-threads waits so. So such a look is done by a child, which is left behind where no answer comes.
+A FUSE file system comes to be in any folder that a user can write (fusermount3(1)), and inotify(7)
+says when root opens that folder. What was known of mounts before is then old. A server that takes a
+request and does not answer it holds who asked, and no signal ends that wait (fs/fuse/dev.c,
+request_wait_answer). Nor does a process end while one of its threads waits so. So such a look is
+done by a child, which is left behind where no answer comes.
 """
 
 from __future__ import annotations
@@ -29,32 +31,38 @@ from hosttune.host.writing.attributes import mount_id
 from hosttune.values import Unreadable
 
 ANSWER_S: Final = 10.0  # without an answer in this time, a file system is taken for dead
-_FEW: Final = 2  # looks that are waited for so long; the others, one in a folder of each user, a twentieth of it
-# Where users write no folder, but for service accounts, whose homes are there, too: who owns the folders decides.
+# looks that are waited for so long; the others, one in a folder of each user, a twentieth of it
+_FEW: Final = 2
+# Where users write no folder, but for service accounts, whose homes are there, too: who owns the
+# folders decides.
 _OF_ROOT: Final = (
-    "/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/lib64/", "/proc/", "/root/", "/run/systemd/", "/run/udev/",
-    "/sbin/", "/sys/", "/usr/", "/var/cache/", "/var/lib/", "/var/log/",
+    "/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/lib64/", "/proc/", "/root/", "/run/systemd/",
+    "/run/udev/", "/sbin/", "/sys/", "/usr/", "/var/cache/", "/var/lib/", "/var/log/",
 )  # fmt: skip
 _MOST_LINKS: Final = 8
 _DEEPEST: Final = 128  # folders of root; below more of them a child looks
-_CHOSEN: Final = frozenset({"root", "cwd", "fd", "map_files"})  # links in /proc/PID whose ends a process chose
+# links in /proc/PID whose ends a process chose
+_CHOSEN: Final = frozenset({"root", "cwd", "fd", "map_files"})
 _HEAD = struct.Struct("=Q")
-_MOST_SILENT: Final = 4  # folders of one user; behind a fifth nothing is looked at, nor in any other of that user
+# folders of one user; behind a fifth nothing is looked at, nor in any other of that user
+_MOST_SILENT: Final = 4
 _SLOW_S: Final = 1.0  # a look that takes longer is slow
-_MOST_SLOW_S: Final = 30.0  # of all slow looks at what one user owns, or mounted; then no more is looked at
+# of all slow looks at what one user owns, or mounted; then no more is looked at
+_MOST_SLOW_S: Final = 30.0
 _slow: dict[str, float] = {}  # by whose it is, what slow looks have taken
 _silent: dict[str, str] = {}  # folders behind which something gave no answer: whose they are
 
 
 class Looker:
-    """Looks at files in a child, which does one look after the other.
-    Another thread than the first looks itself: what started it waits for it no longer than it may take
-    (host/in_time.py). So does one with the rights of a user, which the child does not have
-    (host/processes/thread_ids.py).
+    """Looks at files in a child, which does one look after the other. Another thread than the first
+    looks itself: what started it waits for it no longer than it may take (host/in_time.py). So does
+    one with the rights of a user, which the child does not have (host/processes/thread_ids.py).
     """
 
     def __init__(self, *, is_by_path: bool = False) -> None:
-        """`is_by_path`: what gives no answer hides nothing beside it, up to _MOST_SILENT of one user."""
+        """`is_by_path`: what gives no answer hides nothing beside it, up to _MOST_SILENT of one
+        user.
+        """
         self._is_by_path = is_by_path
         self._owner = 0  # the process that started the child
         self._child = self._to = self._from = -1
@@ -65,10 +73,15 @@ class Looker:
             self._close()
 
     def ask(self, look: Callable[..., Any], path: str, *words: Any) -> Any:
-        """What `look(*words)` answers about a path of this host; Unreadable where no file system does. It is the same
-        `look` in every call.
+        """What `look(*words)` answers about a path of this host; Unreadable where no file system
+        does. It is the same `look` in every call.
         """
-        if self._is_child or os.geteuid() != 0 or current_thread() is not main_thread() or is_of_root(path):
+        if (
+            self._is_child
+            or os.geteuid() != 0
+            or current_thread() is not main_thread()
+            or is_of_root(path)
+        ):
             return look(*words)
         # deeper than /var/tmp and /run/user, which all users share
         top = path if self._is_by_path else "/".join(path.split("/", 4)[:4])
@@ -126,7 +139,8 @@ class Looker:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             forget_streams()
-            for fd in (self._to, self._from):  # this child ends when no end of its parent's is left, without /proc too
+            # this child ends when no end of its parent's is left, without /proc too
+            for fd in (self._to, self._from):
                 os.close(fd)
             _close_all_but({0, 1, 2, reading, writing})
             while request := _receive(reading):
@@ -143,7 +157,9 @@ class Looker:
     def _read_answer(self, words: tuple[Any, ...], seconds: float) -> tuple[Any, int] | None:
         with suppress(OSError):
             _send(self._to, pickle.dumps(words))
-            if select.select([self._from], [], [], seconds)[0] and (content := _receive(self._from)):
+            if select.select([self._from], [], [], seconds)[0] and (
+                content := _receive(self._from)
+            ):
                 reply: tuple[Any, int] = pickle.loads(content)  # noqa: S301 - of a child that is this very program
                 return reply
         return None
@@ -192,8 +208,9 @@ def _take(fd: int, size: int) -> bytes:
 
 
 def is_of_root(path: str) -> bool:
-    """Whether no user can mount something on the way to this path: its place is one of the system, and only root can
-    write the folders on the way and what it leads to, which fusermount3(1) asks for.
+    """Whether no user can mount something on the way to this path: its place is one of the system,
+    and only root can write the folders on the way and what it leads to, which fusermount3(1) asks
+    for.
     """
     if not path.startswith("/"):
         return True
@@ -213,19 +230,25 @@ def is_way_of_root(path: str) -> bool:
 
 
 def _find_owner(path: str) -> str:
-    """Whose a place is that is not of root: `uid 1000`, or where it begins. Of /tmp the next folder tells it."""
+    """Whose a place is that is not of root: `uid 1000`, or where it begins. Of /tmp the next folder
+    tells it.
+    """
     found = _find_stranger(path)
     if found.startswith("/") and path.startswith(f"{found}/"):
-        found = _find_stranger(f"{found}/{path[len(found) + 1 :].partition('/')[0]}", is_shared=True) or found
+        found = (
+            _find_stranger(f"{found}/{path[len(found) + 1 :].partition('/')[0]}", is_shared=True)
+            or found
+        )
     return found
 
 
 @lru_cache(maxsize=65_536)
 def _find_stranger(path: str, links: int = 0, *, is_shared: bool = False) -> str:
-    """What comes first on the way to a place that others than root can write: whose it is, the path of a folder on
-    which no user can mount (sticky, fusermount3(1)), or `at` and another path; empty if there is none. No file system
-    is asked that a server answers for: to open a place without its content (O_PATH) is a look of the folder above, and
-    shows the mount. With `is_shared`, what is above counts as root's.
+    """What comes first on the way to a place that others than root can write: whose it is, the path
+    of a folder on which no user can mount (sticky, fusermount3(1)), or `at` and another path; empty
+    if there is none. No file system is asked that a server answers for: to open a place without its
+    content (O_PATH) is a look of the folder above, and shows the mount. With `is_shared`, what is
+    above counts as root's.
     """
     above = os.path.dirname(path)
     found = f"at {path}" if links > _MOST_LINKS or path.count("/") > _DEEPEST else ""
@@ -256,9 +279,10 @@ def _find_stranger(path: str, links: int = 0, *, is_shared: bool = False) -> str
 
 
 def _is_served_by_kernel(fd: int) -> bool:
-    """Whether the kernel itself answers for what is open here; True where no mounts are known, as without /proc. The
-    number of a mount that is gone is given to the next one. So only that of `/` is known for good: it stays as long as
-    this process does. Another one is looked up while what is open keeps it.
+    """Whether the kernel itself answers for what is open here; True where no mounts are known, as
+    without /proc. The number of a mount that is gone is given to the next one. So only that of `/`
+    is known for good: it stays as long as this process does. Another one is looked up while what is
+    open keeps it.
     """
     number = mount_id(fd)
     return _is_answering(number) if number != _number_of_top() else _is_top_answering()

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from hosttune.errors import Refused
-from hosttune.host.door import LOCK_HOLDER, Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
+from hosttune.host.door import (
+    LOCK_HOLDER,
+    Completed,
+    Process,
+    ReaderKind,
+    Rehearsal,
+    Space,
+    Stat,
+    Usage,
+)
 from hosttune.host.masking.cleaned import Cleaned
 from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.host.reading.bounded import MOST_NAMES, names_in
@@ -24,8 +33,8 @@ _NO_PROGRAMS = frozenset({"python-of", "python-at", "devices-of", "greeting-of"}
 
 
 class LiveReader(FileTree):
-    """Looks at the host this runs on. Nothing is opened for writing, not even by the programs it asks, but for
-    hosttune's own cache of what slow ones answer (host/reading/kept.py).
+    """Looks at the host this runs on. Nothing is opened for writing, not even by the programs it
+    asks, but for hosttune's own cache of what slow ones answer (host/reading/kept.py).
     """
 
     kind: ReaderKind = "live"
@@ -41,7 +50,11 @@ class LiveReader(FileTree):
 
     def _look(self, name: str, *words: Any) -> Any:
         """What FileTree answers, in the process that this is called in."""
-        return super().stat(*words, follow=False) if name == "lstat" else getattr(super(), name)(*words)
+        return (
+            super().stat(*words, follow=False)
+            if name == "lstat"
+            else getattr(super(), name)(*words)
+        )
 
     def _ask(self, name: str, path: str, *words: Any) -> Any:
         return self._looker.ask(self._look, path, name, path, *words)
@@ -55,7 +68,9 @@ class LiveReader(FileTree):
         return answer
 
     def read_guarded(self, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
-        answer: tuple[Answer[bytes], tuple[Stranger, ...]] | Unreadable = self._ask("read_guarded", path)
+        answer: tuple[Answer[bytes], tuple[Stranger, ...]] | Unreadable = self._ask(
+            "read_guarded", path
+        )
         return (answer, ()) if isinstance(answer, Unreadable) else answer
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
@@ -86,7 +101,8 @@ class LiveReader(FileTree):
         program = os.path.basename(argv[0])
         if argv[0] in _NO_PROGRAMS:
             return _answer_by_us(argv, timeout_s)
-        if argv[:2] == ("head", "--bytes=4"):  # head(1) would open whatever the path leads to by then
+        # head(1) would open whatever the path leads to by then
+        if argv[:2] == ("head", "--bytes=4"):
             start = self.head(argv[2])
             return Completed(0, start, b"") if isinstance(start, bytes) else start
         if argv[0] == LOCK_HOLDER:
@@ -112,7 +128,9 @@ class LiveReader(FileTree):
             count_content(answer.stdout)
         return answer
 
-    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+    def rehearse_fstab(
+        self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]
+    ) -> Answer[Rehearsal]:
         from hosttune.host.overlay.rehearsal import rehearse_fstab
 
         return rehearse_fstab(before, after, tmpfs_options)
@@ -143,14 +161,24 @@ def _answer_by_us(argv: Sequence[str], timeout_s: float) -> Answer[Completed]:
 
 
 def _nvidia_smi_would_write() -> str:
-    """nvidia-smi calls the setuid nvidia-modprobe, which loads the module and makes device nodes that are missing."""
+    """nvidia-smi calls the setuid nvidia-modprobe, which loads the module and makes device nodes
+    that are missing.
+    """
     try:
         gpus = names_in("/proc/driver/nvidia/gpus", MOST_NAMES)[0]
     except OSError:
-        return "nvidia-smi is not asked: the NVIDIA kernel module is not loaded, and it would load it"
-    nodes = [name for name in names_in("/dev", MOST_NAMES)[0] if name.startswith("nvidia") and name[6:].isdigit()]
+        return (
+            "nvidia-smi is not asked: the NVIDIA kernel module is not loaded, and it would load it"
+        )
+    nodes = [
+        name
+        for name in names_in("/dev", MOST_NAMES)[0]
+        if name.startswith("nvidia") and name[6:].isdigit()
+    ]
     if len(nodes) < len(gpus) or not os.path.exists("/dev/nvidiactl"):
-        return "nvidia-smi is not asked: device nodes /dev/nvidia* are missing, and it would make them"
+        return (
+            "nvidia-smi is not asked: device nodes /dev/nvidia* are missing, and it would make them"
+        )
     return ""
 
 
@@ -254,15 +282,19 @@ def require_finished(argv: Sequence[str], answer: Completed | Absent | Ended) ->
         raise Refused(answer.detail)
     if answer.status != 0:
         lines = last_lines(answer.errors) or last_lines(answer.text)
-        how = f"ended with status {answer.status}" if answer.status > 0 else f"was ended by signal {-answer.status}"
+        how = (
+            f"ended with status {answer.status}"
+            if answer.status > 0
+            else f"was ended by signal {-answer.status}"
+        )
         raise Refused(f"{' '.join(argv)}: {how}" + "".join(f"\n  {line}" for line in lines))
     return answer
 
 
 def _write_once(path: str, text: bytes) -> None:
-    """The kernel takes a value in one write(2); what a second one would mean differs from file to file. It is opened as
-    sysctl(8) and the shell open it: O_TRUNC is nothing to the kernel, and of a plain file in place of a value
-    nothing stays behind a shorter one.
+    """The kernel takes a value in one write(2); what a second one would mean differs from file to
+    file. It is opened as sysctl(8) and the shell open it: O_TRUNC is nothing to the kernel, and of
+    a plain file in place of a value nothing stays behind a shorter one.
     """
     try:
         fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -271,7 +303,9 @@ def _write_once(path: str, text: bytes) -> None:
     try:
         written = os.write(fd, text)
     except OSError as error:
-        raise Refused(f"the kernel does not take {text.decode()!r} for {path}: {error.strerror}") from None
+        raise Refused(
+            f"the kernel does not take {text.decode()!r} for {path}: {error.strerror}"
+        ) from None
     finally:
         os.close(fd)
     if written != len(text):

@@ -1,4 +1,6 @@
-"""The id of a machine outside it: a hash of its id, never the id (machine-id(5) asks for a keyed hash)."""
+"""The id of a machine outside it: a hash of its id, never the id (machine-id(5) asks for a keyed
+hash).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ _HASHED: Final = "hosttune:"  # in front of the hash that a record keeps in plac
 
 
 def machine_id_hash(machine_id: str) -> str:
-    """The id of a machine in plans and reports: 16 hex digits that do not lead back to /etc/machine-id
-    (machine-id(5) asks for a keyed hash). A record holds the hash in place of the id; "" for no id."""
+    """The id of a machine in plans and reports: 16 hex digits that do not lead back to
+    /etc/machine-id (machine-id(5) asks for a keyed hash). A record holds the hash in place of the
+    id; "" for no id.
+    """
     import hashlib
 
     text = machine_id.strip()

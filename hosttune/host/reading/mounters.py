@@ -1,9 +1,10 @@
 """Who mounted a file system: on one that a user mounted, the owners of files are that user's word.
 
-A FUSE server says whose each file is; the kernel prints who mounted it as `user_id` (Documentation/filesystems/fuse).
-On a stick or an image that udisks2 or mount(8) mounted for a user, that user wrote the owners; libmount notes it
-in /run/mount/utab, as `uhelper=` and `user=` (mount(8), "Non-superuser mounts"). Below some maps of
-autofs (-hosts, auto.net, `* &:/export`) a user chooses the server, which says whose each file is.
+A FUSE server says whose each file is; the kernel prints who mounted it as `user_id`
+(Documentation/filesystems/fuse). On a stick or an image that udisks2 or mount(8) mounted for a
+user, that user wrote the owners; libmount notes it in /run/mount/utab, as `uhelper=` and `user=`
+(mount(8), "Non-superuser mounts"). Below some maps of autofs (-hosts, auto.net, `* &:/export`) a
+user chooses the server, which says whose each file is.
 """
 
 from __future__ import annotations
@@ -14,18 +15,25 @@ from functools import lru_cache
 from typing import Final, cast
 
 from hosttune.host.reading.bounded import head_of, own_mounts
-from hosttune.host.reading.mountinfo import decode, find_by_id, ids_of_any_server, may_have_any_server, parse
+from hosttune.host.reading.mountinfo import (
+    decode,
+    find_by_id,
+    ids_of_any_server,
+    may_have_any_server,
+    parse,
+)
 from hosttune.host.writing.attributes import mount_id
 
 NOBODY: Final = 65534  # in place of a user who is not known
 UTAB: Final = "/run/mount/utab"
 _MOST: Final = 4 << 20  # bytes
-_OF_UDISKS: Final = ("/media/", "/run/media/")  # below them a folder with the name of the user (udisks(8))
+# below them a folder with the name of the user (udisks(8))
+_OF_UDISKS: Final = ("/media/", "/run/media/")
 
 
 class Mounters(dict[int, int]):
-    """Who mounted the file systems that one check meets: st_dev -> user id. Not kept for longer, because the kernel
-    gives the number of one that is gone to another one.
+    """Who mounted the file systems that one check meets: st_dev -> user id. Not kept for longer,
+    because the kernel gives the number of one that is gone to another one.
     """
 
     def look(self, fd: int) -> os.stat_result:
@@ -39,17 +47,23 @@ class Mounters(dict[int, int]):
         """The same for a file on a file system that is known here."""
         if not (uid := self[info.st_dev]):
             return info
-        _, (fields, more) = cast("tuple[object, tuple[tuple[int, ...], dict[str, object]]]", info.__reduce__())
+        _, (fields, more) = cast(
+            "tuple[object, tuple[tuple[int, ...], dict[str, object]]]", info.__reduce__()
+        )
         return os.stat_result((*fields[:4], uid, *fields[5:]), more)
 
     def ownership(self, info: os.stat_result) -> str:
         """Why a file is that user's: `belongs to uid 1000`."""
-        return f"{'is on a file system mounted by' if self[info.st_dev] else 'belongs to'} uid {info.st_uid}"
+        return (
+            f"{'is on a file system mounted by' if self[info.st_dev] else 'belongs to'} uid "
+            f"{info.st_uid}"
+        )
 
 
 class UnaskedMounters(Mounters):
-    """Refuses a file system that a user mounted before it is asked for anything. Its server may never answer, not even
-    fstat(2), and no signal ends that wait. The mount table tells who mounted it (proc_pid_fdinfo(5), mnt_id).
+    """Refuses a file system that a user mounted before it is asked for anything. Its server may
+    never answer, not even fstat(2), and no signal ends that wait. The mount table tells who mounted
+    it (proc_pid_fdinfo(5), mnt_id).
     """
 
     def __init__(self, owner: int = 0) -> None:
@@ -66,11 +80,14 @@ class UnaskedMounters(Mounters):
         return super().look(fd)
 
     def _make_refusal(self, fd: int, uid: int) -> Exception:
-        return OSError(errno.EPERM, f"is on a file system mounted by uid {uid}, which is not asked", str(fd))
+        return OSError(
+            errno.EPERM, f"is on a file system mounted by uid {uid}, which is not asked", str(fd)
+        )
 
 
 def mounter_of(fd: int) -> int:
-    """The user id that mounted the file system of an open file, 0 for root, NOBODY for a user who is not known.
+    """The user id that mounted the file system of an open file, 0 for root, NOBODY for a user who
+    is not known.
 
     Raises OSError if the mount table does not have it, for then its owners prove nothing.
     """
@@ -107,13 +124,15 @@ def _user_of_helper(target: str) -> int:
 
 
 def users_in(utab: str) -> dict[str, str]:
-    """The mounts in the text of UTAB that were made for a user: target to the name of the user; empty where that is not
-    noted.
+    """The mounts in the text of UTAB that were made for a user: target to the name of the user;
+    empty where that is not noted.
     """
     found = {}
     for line in reversed(utab.split("\n")):  # the first line of a target counts
         fields = dict(word.partition("=")[::2] for word in line.split(" "))
-        options = dict(word.partition("=")[::2] for word in decode(fields.get("OPTS", "")).split(","))
+        options = dict(
+            word.partition("=")[::2] for word in decode(fields.get("OPTS", "")).split(",")
+        )
         if options.get("user") or "uhelper" in options:
             target = decode(fields.get("TARGET", ""))
             above, _, _ = target.rpartition("/")

@@ -1,8 +1,9 @@
 """/proc/PID/mountinfo, read and written back (proc_pid_mountinfo(5)). Pure.
 
-One line a mount, fields parted by one blank: id, parent, major:minor, root, target, per-mount options, any number of
-optional fields, a lone `-`, file system type, source, super options. The kernel escapes blank, tab, line feed and
-backslash as three octal digits (fs/proc_namespace.c), in the source `#` too.
+One line a mount, fields parted by one blank: id, parent, major:minor, root, target, per-mount
+options, any number of optional fields, a lone `-`, file system type, source, super options. The
+kernel escapes blank, tab, line feed and backslash as three octal digits (fs/proc_namespace.c), in
+the source `#` too.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from hosttune.regex import regex
 
 ATIME_WORDS: Final = ("noatime", "relatime", "strictatime")
 _OCTAL = regex(rb"\\([0-7]{3})")
-_OF_THE_KERNEL: Final = {b"040": b" ", b"011": b"\t", b"012": b"\n", b"043": b"#", b"134": b"\\"}  # the backslash last
+# the backslash last
+_OF_THE_KERNEL: Final = {b"040": b" ", b"011": b"\t", b"012": b"\n", b"043": b"#", b"134": b"\\"}
 _ESCAPED = regex(r"[ \t\n\\]")
 _ANY_SERVER = frozenset({"-hosts", "auto.net", "auto.smb"})
-_MAY_HAVE_ANY_SERVER = regex(rb" - autofs (?!systemd-1 )")  # that is what systemd mounts, each for one line of fstab
+# that is what systemd mounts, each for one line of fstab
+_MAY_HAVE_ANY_SERVER = regex(rb" - autofs (?!systemd-1 )")
 _MOST_MAPS: Final = 16  # files of one map, with those that it includes
 _OF_MAPS: Final = ("/etc/", "/usr/")
 _PROGRAMS: Final = (b"#!", b"\x7fELF")  # how a file begins that execve(2) starts
@@ -45,13 +48,18 @@ class MountLine:
 
     @property
     def is_read_only(self) -> bool:
-        """Nothing can be written there: this mount, or the file system for all its mounts, is read-only, or ext4 has
-        stopped after an error (Linux 6.15 and newer)."""
-        return "ro" in self.options or not {"ro", "emergency_ro", "shutdown"}.isdisjoint(self.super_options)
+        """Nothing can be written there: this mount, or the file system for all its mounts, is
+        read-only, or ext4 has stopped after an error (Linux 6.15 and newer).
+        """
+        return "ro" in self.options or not {"ro", "emergency_ro", "shutdown"}.isdisjoint(
+            self.super_options
+        )
 
     @property
     def fuse_user(self) -> int:
-        """The user id that mounted this FUSE file system, as its user namespace has it; -1 for another type."""
+        """The user id that mounted this FUSE file system, as its user namespace has it; -1 for
+        another type.
+        """
         if self.fstype.partition(".")[0] not in {"fuse", "fuseblk"}:
             return -1
         value = next((one[8:] for one in self.super_options if one.startswith("user_id=")), "0")
@@ -68,7 +76,8 @@ def decode(field: str) -> str:
     if "\\" not in field:
         return field
     octets = field.encode("utf-8", "surrogateescape")
-    if octets.count(b"\\") == sum(octets.count(b"\\" + code) for code in _OF_THE_KERNEL):  # the usual, and much faster
+    # the usual, and much faster
+    if octets.count(b"\\") == sum(octets.count(b"\\" + code) for code in _OF_THE_KERNEL):
         for code, character in _OF_THE_KERNEL.items():
             octets = octets.replace(b"\\" + code, character)
     else:
@@ -77,14 +86,20 @@ def decode(field: str) -> str:
 
 
 def ids_of_any_server(mounts: Iterable[MountLine], read: Callable[[str], bytes]) -> frozenset[int]:
-    """The ids of mounts below a map of autofs that has each server: any user who looks at /net/SERVER names one. These
-    are `-hosts` (auto.master(5)), all maps that are programs, which get the name and print a server (auto.net and
-    auto.smb come with autofs), and maps of the site whose line for all other names (`*`) has the name (`&`) for a
-    server (autofs(5)). The source of the autofs mount is the map's name. `read` gives a file below /etc or /usr, empty
-    where it cannot: to read another one could mount something, so a map that is elsewhere counts as one of these.
+    """The ids of mounts below a map of autofs that has each server: any user who looks at
+    /net/SERVER names one. These are `-hosts` (auto.master(5)), all maps that are programs, which
+    get the name and print a server (auto.net and auto.smb come with autofs), and maps of the site
+    whose line for all other names (`*`) has the name (`&`) for a server (autofs(5)). The source of
+    the autofs mount is the map's name. `read` gives a file below /etc or /usr, empty where it
+    cannot: to read another one could mount something, so a map that is elsewhere counts as one of
+    these.
     """
     by_id = {mount.id: mount for mount in mounts}
-    has_any = {one.id for one in by_id.values() if one.fstype == "autofs" and _has_any_server(one.source, read)}
+    has_any = {
+        one.id
+        for one in by_id.values()
+        if one.fstype == "autofs" and _has_any_server(one.source, read)
+    }
     found: set[int] = set()
     passed: set[int] = set()
     for mount in by_id.values():
@@ -123,14 +138,22 @@ def _has_any_server(source: str, read: Callable[[str], bytes]) -> bool:
             words = line.split()
             if words and words[0].startswith("+"):
                 names.append(words[0].removeprefix("+").rpartition(":")[2])
-            elif words and words[0].strip('"') == "*" and any("&" in _server_of(word) for word in words[1:]):
+            elif (
+                words
+                and words[0].strip('"') == "*"
+                and any("&" in _server_of(word) for word in words[1:])
+            ):
                 return True
     return False
 
 
 def _server_of(location: str) -> str:
     """Of `server:/export` and `://server/share`; empty for options."""
-    return "" if location.startswith("-") else location.strip("\"':").removeprefix("//").partition("/")[0]
+    return (
+        ""
+        if location.startswith("-")
+        else location.strip("\"':").removeprefix("//").partition("/")[0]
+    )
 
 
 def on_one_line(text: str) -> str:
@@ -164,9 +187,17 @@ def _parse_line(line: str) -> MountLine | None:
         number, parent, device, root, target, options = fields[:6]
         fstype, source, super_options = fields[dash + 1 : dash + 4]
         return MountLine(
-            int(number), int(parent), device, decode(root), decode(target), tuple(options.split(",")),
-            tuple(fields[6:dash]), decode(fstype), decode(source), tuple(super_options.split(",")),
-        )  # fmt: skip
+            int(number),
+            int(parent),
+            device,
+            decode(root),
+            decode(target),
+            tuple(options.split(",")),
+            tuple(fields[6:dash]),
+            decode(fstype),
+            decode(source),
+            tuple(super_options.split(",")),
+        )
     except ValueError:
         return None
 
@@ -175,15 +206,18 @@ def print_line(mount: MountLine) -> str:
     """The line as the kernel would print it, without line feed."""
     head = f"{mount.id} {mount.parent} {mount.device} {encode(mount.root)} {encode(mount.target)}"
     middle = " ".join((",".join(mount.options), *mount.optional))
-    return f"{head} {middle} - {encode(mount.fstype)} {encode(mount.source)} {','.join(mount.super_options)}"
+    return (
+        f"{head} {middle} - {encode(mount.fstype)} {encode(mount.source)} "
+        f"{','.join(mount.super_options)}"
+    )
 
 
 def find_visible(mounts: Iterable[MountLine]) -> frozenset[int]:
     """The ids of the mounts that a path can reach.
 
-    A mount is hidden by one mounted on its own root (same target, and it is the parent), by a sibling on a folder above
-    its target (then that folder was covered afterwards), or with its parent. The order of the lines says nothing: since
-    Linux 6.8 they are sorted by id.
+    A mount is hidden by one mounted on its own root (same target, and it is the parent), by a
+    sibling on a folder above its target (then that folder was covered afterwards), or with its
+    parent. The order of the lines says nothing: since Linux 6.8 they are sorted by id.
     """
     by_id = {mount.id: mount for mount in mounts}
     children: dict[int, list[MountLine]] = {}
@@ -205,8 +239,9 @@ def find_visible(mounts: Iterable[MountLine]) -> frozenset[int]:
 
 
 def _without_covered(mounts: list[MountLine]) -> Iterator[MountLine]:
-    """Those of the mounts with none of the others on a folder above them. In the order of their folders each comes
-    right behind what is above it: a user's mounts can be a thousand, each as deep as PATH_MAX lets it.
+    """Those of the mounts with none of the others on a folder above them. In the order of their
+    folders each comes right behind what is above it: a user's mounts can be a thousand, each as
+    deep as PATH_MAX lets it.
     """
     above: list[str] = []
     for mount in sorted(mounts, key=lambda one: one.target.split("/")):
@@ -228,7 +263,9 @@ def folders_above(path: str) -> list[str]:
 
 
 def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:
-    """The mount that a path through `target` reaches, or None when nothing reachable is mounted there."""
+    """The mount that a path through `target` reaches, or None when nothing reachable is mounted
+    there.
+    """
     lines = tuple(mounts)
     seen = find_visible(lines)
     return next((mount for mount in lines if mount.target == target and mount.id in seen), None)
@@ -236,7 +273,9 @@ def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:
 
 @lru_cache(maxsize=2)
 def mounts_by_target(content: bytes) -> Mapping[str, MountLine]:
-    """The mount that a path through each target reaches. Made once for a table, as each target is asked for."""
+    """The mount that a path through each target reaches. Made once for a table, as each target is
+    asked for.
+    """
     lines = parse(content)
     seen = find_visible(lines)
     return MappingProxyType({mount.target: mount for mount in reversed(lines) if mount.id in seen})
@@ -260,13 +299,19 @@ def with_atime(content: bytes, mount_id: int, word: str) -> bytes:
     for index, line in enumerate(lines):
         fields = line.split(b" ")
         if len(fields) > 6 and fields[0] == str(mount_id).encode():
-            kept = [option for option in fields[5].split(b",") if option.decode("utf-8", "replace") not in ATIME_WORDS]
+            kept = [
+                option
+                for option in fields[5].split(b",")
+                if option.decode("utf-8", "replace") not in ATIME_WORDS
+            ]
             fields[5] = b",".join([*kept, *([] if word == "strictatime" else [word.encode()])])
             lines[index] = b" ".join(fields)
     return b"\n".join(lines)
 
 
-def with_mount(content: bytes, device: str, source: str, target: str, fstype: str, options: tuple[str, ...]) -> bytes:
+def with_mount(
+    content: bytes, device: str, source: str, target: str, fstype: str, options: tuple[str, ...]
+) -> bytes:
     """The same table with one more mount at its end: a block device (major:minor) on `target`."""
     mounts = parse(content)
     seen = find_visible(mounts)

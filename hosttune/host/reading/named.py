@@ -1,8 +1,10 @@
-"""Files that the command line names, or that are in a folder that it names. They may be other people's.
+"""Files that the command line names, or that are in a folder that it names. They may be other
+people's.
 
-A regular file or a pipe, of limited size. A device is not opened, because opening one can have an effect. A file of
-the kernel is refused: a read of /proc/kmsg never ends and takes messages away from the log. A file system whose server
-is dead (FUSE, NFS) is read by a child, because a process that waits for it cannot be ended (host/in_time.py).
+A regular file or a pipe, of limited size. A device is not opened, because opening one can have an
+effect. A file of the kernel is refused: a read of /proc/kmsg never ends and takes messages away
+from the log. A file system whose server is dead (FUSE, NFS) is read by a child, because a process
+that waits for it cannot be ended (host/in_time.py).
 """
 
 from __future__ import annotations
@@ -31,17 +33,20 @@ WHOLE_S: Final = 60.0  # in which a pipe of another user has given all of it
 _CHUNK: Final = 1 << 18
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _AUTOMOUNT = b"/proc/sys/fs/binfmt_misc"  # of every systemd; the kernel answers for it
-# Types for which the kernel itself answers. Each other one has a server, or a line to one, that can be dead.
+# Types for which the kernel itself answers. Each other one has a server, or a line to one, that can
+# be dead.
 _ANSWERING = frozenset({
-    "bcachefs", "binfmt_misc", "bpf", "btrfs", "cgroup", "cgroup2", "configfs", "cramfs", "debugfs", "devpts",
-    "devtmpfs", "efivarfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fusectl", "hugetlbfs", "iso9660", "jfs",
-    "mqueue", "msdos", "nilfs2", "nsfs", "ntfs3", "overlay", "proc", "pstore", "ramfs", "reiserfs", "rootfs",
-    "rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "sysfs", "tmpfs", "tracefs", "udf", "vfat", "xfs", "zfs",
+    "bcachefs", "binfmt_misc", "bpf", "btrfs", "cgroup", "cgroup2", "configfs", "cramfs", "debugfs",
+    "devpts", "devtmpfs", "efivarfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fusectl",
+    "hugetlbfs", "iso9660", "jfs", "mqueue", "msdos", "nilfs2", "nsfs", "ntfs3", "overlay", "proc",
+    "pstore", "ramfs", "reiserfs", "rootfs", "rpc_pipefs", "securityfs", "selinuxfs", "squashfs",
+    "sysfs", "tmpfs", "tracefs", "udf", "vfat", "xfs", "zfs",
 })  # fmt: skip
 # Types whose regular files are no data.
 _OF_THE_KERNEL = frozenset({
-    "apparmorfs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "efivarfs", "fusectl", "nfsd",
-    "proc", "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
+    "apparmorfs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "efivarfs",
+    "fusectl", "nfsd", "proc", "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs",
+    "tracefs",
 })  # fmt: skip
 _NULL = os.makedev(1, 3)  # /dev/null, the empty file of every shell
 _OF_PROC: Final = ("/proc/", "/dev/fd/", "/dev/std")
@@ -49,8 +54,8 @@ _CONTENT, _OWN_PIPE, _PIPE_OF_ANOTHER = b"f", b"p", b"o"  # how what a child say
 
 
 def read_named(path: str, limit: int) -> bytes:
-    """The content of a file that the command line names; `-` is standard input. Raises OSError: `strerror` is the
-    second half of a sentence about the file.
+    """The content of a file that the command line names; `-` is standard input. Raises OSError:
+    `strerror` is the second half of a sentence about the file.
     """
     if path == "-":
         return _read_pipe(sys.stdin.fileno(), limit)
@@ -59,7 +64,8 @@ def read_named(path: str, limit: int) -> bytes:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         answer = answer_of(path, partial(_read_file, path, limit, theirs))
-        if answer == _OWN_PIPE:  # what the path leads to by now may be on a dead server, so it is not opened again
+        # what the path leads to by now may be on a dead server, so it is not opened again
+        if answer == _OWN_PIPE:
             _, (pipe,), _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
             try:
                 return _read_pipe(pipe, limit)
@@ -71,8 +77,8 @@ def read_named(path: str, limit: int) -> bytes:
 
 
 def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:
-    """What `work` answers about a path, done by a child that is left behind where the file system of the path is dead.
-    Raises the OSError of `work`; ETIMEDOUT where there is no answer.
+    """What `work` answers about a path, done by a child that is left behind where the file system
+    of the path is dead. Raises the OSError of `work`; ETIMEDOUT where there is no answer.
     """
 
     def answer_or_error() -> bytes:
@@ -85,7 +91,11 @@ def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -
 
     answer = in_time({path: answer_or_error}, seconds)[path]
     if isinstance(answer, Waiting):
-        raise OSError(errno.ETIMEDOUT, f"gives no answer: its file system did not serve it within {seconds:g} s", path)
+        raise OSError(
+            errno.ETIMEDOUT,
+            f"gives no answer: its file system did not serve it within {seconds:g} s",
+            path,
+        )
     if answer[:1] == b"-":
         number, _, reason = answer[1:].decode("utf-8", "surrogateescape").partition(" ")
         raise OSError(int(number), reason, path)
@@ -93,12 +103,16 @@ def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -
 
 
 def answer_in_time(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:
-    """As `answer_of`; done at once where nothing can hold this process. Raises the OSError of `work`."""
+    """As `answer_of`; done at once where nothing can hold this process. Raises the OSError of
+    `work`.
+    """
     return answer_of(path, work, seconds) if can_hang(path) else work()
 
 
 def can_hang(path: str) -> bool:
-    """Whether a file system is mounted here that waits for a server, or a user can mount one meanwhile for root."""
+    """Whether a file system is mounted here that waits for a server, or a user can mount one
+    meanwhile for root.
+    """
     return bool(served_mounts()) or (os.geteuid() == 0 and not is_of_root(os.path.abspath(path)))
 
 
@@ -115,8 +129,8 @@ def waits_for_server(fstype: str) -> bool:
 
 
 def require_answer(path: str, seconds: float) -> None:
-    """Raises OSError, ETIMEDOUT, where the file system of a path does not open it within this time. What is wrong with
-    the path besides is for the caller. No access time moves.
+    """Raises OSError, ETIMEDOUT, where the file system of a path does not open it within this time.
+    What is wrong with the path besides is for the caller. No access time moves.
     """
 
     def look() -> bytes:
@@ -134,8 +148,9 @@ def _read_type(line: bytes) -> str:
 
 
 def check_named(path: str) -> None:
-    """Raises the OSError of a path that the command line names where no file system answers, or no data is: a device, a
-    file of the kernel. A folder, and a name that leads nowhere, are for the caller.
+    """Raises the OSError of a path that the command line names where no file system answers, or no
+    data is: a device, a file of the kernel. A folder, and a name that leads nowhere, are for the
+    caller.
     """
 
     def look() -> bytes:
@@ -153,7 +168,9 @@ def reason_of(error: OSError) -> str:
 
 
 def open_named(path: str) -> int:
-    """A descriptor of a regular file that holds data, of a pipe, or of /dev/null. Nothing else is opened: OSError."""
+    """A descriptor of a regular file that holds data, of a pipe, or of /dev/null. Nothing else is
+    opened: OSError.
+    """
     found = open_named_place(path)
     try:
         info = os.fstat(found)
@@ -174,8 +191,9 @@ def open_named(path: str) -> int:
 
 
 def open_named_place(path: str) -> int:
-    """An O_PATH descriptor of what a path leads to: for root, behind a link of a user, only what that user may read.
-    The links of /proc lead to files without a path, as to a pipe of a shell. Raises OSError.
+    """An O_PATH descriptor of what a path leads to: for root, behind a link of a user, only what
+    that user may read. The links of /proc lead to files without a path, as to a pipe of a shell.
+    Raises OSError.
     """
     if "\0" in path:
         raise OSError(errno.EINVAL, "is not a path: it holds a NUL", path)
@@ -187,8 +205,8 @@ def open_named_place(path: str) -> int:
 
 
 def _read_file(path: str, limit: int, parent: socket.socket) -> bytes:
-    """The content, behind _CONTENT; of a pipe only that it is one, because who writes to it may take its time. One's
-    own is handed to the parent as it is open here.
+    """The content, behind _CONTENT; of a pipe only that it is one, because who writes to it may
+    take its time. One's own is handed to the parent as it is open here.
     """
     fd = open_named(path)
     try:
@@ -203,7 +221,9 @@ def _read_file(path: str, limit: int, parent: socket.socket) -> bytes:
 
 
 def _is_own(pipe: int) -> bool:
-    """By the kernel's own word: a file system with a server can say of any pipe that it is root's."""
+    """By the kernel's own word: a file system with a server can say of any pipe that it is
+    root's.
+    """
     info = os.fstat(pipe)
     if info.st_uid not in {0, os.geteuid()} or info.st_mode & stat.S_IWOTH:
         return False
@@ -211,7 +231,9 @@ def _is_own(pipe: int) -> bool:
 
 
 def _is_nameless(info: os.stat_result) -> bool:
-    """Whether it is a pipe of a shell, `<(...)`: all of these are on one file system of the kernel's."""
+    """Whether it is a pipe of a shell, `<(...)`: all of these are on one file system of the
+    kernel's.
+    """
     ends = os.pipe()
     try:
         return info.st_dev == os.fstat(ends[0]).st_dev
@@ -238,8 +260,9 @@ def _read_open(fd: int, limit: int) -> bytes:
 
 
 def _read_pipe(fd: int, limit: int, whole_s: float | None = None) -> bytes:
-    """All that is written to a pipe, or typed. Raises OSError if nothing comes for SILENCE_S, or not all of it within
-    `whole_s`: who may write into it could go on for ever with a byte now and then.
+    """All that is written to a pipe, or typed. Raises OSError if nothing comes for SILENCE_S, or
+    not all of it within `whole_s`: who may write into it could go on for ever with a byte now and
+    then.
 
     A pipe that no process has open for writing is empty.
     """
@@ -251,7 +274,9 @@ def _read_pipe(fd: int, limit: int, whole_s: float | None = None) -> bytes:
     while total <= limit:
         left_s = SILENCE_S if end is None else min(SILENCE_S, end - time.monotonic())
         if left_s <= 0:
-            raise OSError(errno.ETIMEDOUT, f"is a pipe of another user that did not end within {whole_s:g} s")
+            raise OSError(
+                errno.ETIMEDOUT, f"is a pipe of another user that did not end within {whole_s:g} s"
+            )
         try:
             chunk = os.read(fd, _CHUNK)
         except BlockingIOError:
@@ -277,10 +302,13 @@ def _type_of_mount(fd: int) -> str:
 
 
 def _is_of_the_kernel(fd: int, info: os.stat_result) -> bool:
-    """Whether a regular file is one that the kernel makes up. On a mount of another namespace (/proc/PID/root), or
-    above a chroot, only its size tells: it has no blocks, and no size or that of a page.
+    """Whether a regular file is one that the kernel makes up. On a mount of another namespace
+    (/proc/PID/root), or above a chroot, only its size tells: it has no blocks, and no size or that
+    of a page.
     """
     if os.major(info.st_dev):
         return False  # on a block device
     fstype = _type_of_mount(fd)
-    return fstype in _OF_THE_KERNEL or (not fstype and info.st_blocks == 0 and info.st_size in {0, 4096})
+    return fstype in _OF_THE_KERNEL or (
+        not fstype and info.st_blocks == 0 and info.st_size in {0, 4096}
+    )

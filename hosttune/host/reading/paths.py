@@ -1,8 +1,9 @@
 """Resolving a path inside a root without ever leaving it.
 
-Each component is opened with O_NOFOLLOW below the folder before it, and links are followed by hand: an absolute link
-starts again at the root, and `..` at the root stays there, as chroot(2) would have it. So a link in an image that
-points to /etc/passwd means the image's own, and no one can swap a folder for a link between a check and its use.
+Each component is opened with O_NOFOLLOW below the folder before it, and links are followed by hand:
+an absolute link starts again at the root, and `..` at the root stays there, as chroot(2) would have
+it. So a link in an image that points to /etc/passwd means the image's own, and no one can swap a
+folder for a link between a check and its use.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 PATH_MAX: Final = 4096  # include/uapi/linux/limits.h: what is as long, or longer, names nothing
 MAX_LINKS = 40  # as the kernel: path_resolution(7)
-MAX_PARTS = 256  # components that come out of the links of one walk: 40 links of 4,095 bytes would have 80,000
+# components that come out of the links of one walk: 40 links of 4,095 bytes would have 80,000
+MAX_PARTS = 256
 FOLDER_PLACE: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _OPENAT2, _AT_FDCWD = 437, -100  # of every architecture (asm-generic/unistd.h)
 _RESOLVE_NO_XDEV, _RESOLVE_NO_SYMLINKS = 0x01, 0x04  # linux/openat2.h
@@ -33,8 +35,9 @@ _HOW = struct.Struct("=QQQ")  # struct open_how
 
 
 class HeldRoot(str):
-    """The path of a folder that counts as `/`, and that folder, open: what has its path later is never looked at. The
-    owner of a folder on the way could put another one, or a link, in its place.
+    """The path of a folder that counts as `/`, and that folder, open: what has its path later is
+    never looked at. The owner of a folder on the way could put another one, or a link, in its
+    place.
     """
 
     __slots__ = ("fd",)
@@ -59,8 +62,10 @@ class ResolvedPath:
 
     names: list[str] = field(default_factory=list)  # of the folders passed, the root's own left out
     folders: list[int] = field(default_factory=list)  # O_PATH descriptors; the first is the root
-    visited: list[tuple[str, os.stat_result]] = field(default_factory=list)  # every folder and link that had a say
-    open_by_acl: set[str] = field(default_factory=set)  # of those the folders that an ACL lets others write in
+    # every folder and link that had a say
+    visited: list[tuple[str, os.stat_result]] = field(default_factory=list)
+    # of those the folders that an ACL lets others write in
+    open_by_acl: set[str] = field(default_factory=set)
     name: str = ""  # last component; "" when the path is a folder
     fd: int = -1  # O_PATH descriptor of what is not a folder
     missing: tuple[str, ...] = ()  # the components that do not exist, outermost first
@@ -75,7 +80,9 @@ class ResolvedPath:
 
     @property
     def parent(self) -> int:
-        """Descriptor of the deepest folder that exists: the one around a file, or the folder itself."""
+        """Descriptor of the deepest folder that exists: the one around a file, or the folder
+        itself.
+        """
         return self.folders[-1]
 
     def stat(self) -> os.stat_result:
@@ -83,7 +90,9 @@ class ResolvedPath:
         return self.mounters.look(self.fd if self.fd >= 0 else self.folders[-1])
 
     def open_file(self, flags: int) -> int:
-        """The file that was looked at; without /proc, as in a chroot, what has its name. Raises OSError."""
+        """The file that was looked at; without /proc, as in a chroot, what has its name. Raises
+        OSError.
+        """
         try:
             return open_place(self.fd, flags)
         except FileNotFoundError:
@@ -103,26 +112,37 @@ def inode_of(found: ResolvedPath) -> tuple[int, int]:
 
 
 def link_of_user(found: ResolvedPath, trusted: Collection[int] = (0,)) -> str:
-    """A link on a walk that none of the `trusted` users made; "" for others than root, who have their own rights."""
-    links = (path for path, info in found.visited if stat.S_ISLNK(info.st_mode) and info.st_uid not in trusted)
+    """A link on a walk that none of the `trusted` users made; "" for others than root, who have
+    their own rights.
+    """
+    links = (
+        path
+        for path, info in found.visited
+        if stat.S_ISLNK(info.st_mode) and info.st_uid not in trusted
+    )
     return "" if os.geteuid() else next(links, "")
 
 
 def open_place(place: int, flags: int) -> int:
-    """What an O_PATH descriptor leads to, opened: what was looked at, not what has its name by now. Raises OSError,
-    FileNotFoundError where /proc is not mounted."""
+    """What an O_PATH descriptor leads to, opened: what was looked at, not what has its name by now.
+    Raises OSError, FileNotFoundError where /proc is not mounted.
+    """
     return os.open(f"/proc/self/fd/{place}", flags)
 
 
 def close(fd: int) -> None:
-    """Give a descriptor back. An error of that says nothing new after an fsync, and the descriptor is gone anyway."""
+    """Give a descriptor back. An error of that says nothing new after an fsync, and the descriptor
+    is gone anyway.
+    """
     with suppress(OSError):
         os.close(fd)
 
 
 @cache
 def _load_openat2() -> Callable[[int, str, int, int], tuple[int, int]]:
-    """Calls it with a folder, a path, flags and RESOLVE flags: the descriptor, or -1 and the number of the error."""
+    """Calls it with a folder, a path, flags and RESOLVE flags: the descriptor, or -1 and the number
+    of the error.
+    """
     import ctypes  # takes its time, and a record needs none
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -136,9 +156,9 @@ def _load_openat2() -> Callable[[int, str, int, int], tuple[int, int]]:
 
 
 def open_without_links(path: str, *, follow: bool = True) -> int:
-    """An O_PATH descriptor, by the kernel's own walk (openat2(2), since Linux 5.6); follow=False opens a link at the
-    end itself. Raises OSError: ELOOP where another part is a link, ENOSYS or EPERM where this kernel, or a filter of
-    system calls, does not have it.
+    """An O_PATH descriptor, by the kernel's own walk (openat2(2), since Linux 5.6); follow=False
+    opens a link at the end itself. Raises OSError: ELOOP where another part is a link, ENOSYS or
+    EPERM where this kernel, or a filter of system calls, does not have it.
     """
     flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     fd, number = _load_openat2()(_AT_FDCWD, path, flags, _RESOLVE_NO_SYMLINKS)
@@ -148,8 +168,9 @@ def open_without_links(path: str, *, follow: bool = True) -> int:
 
 
 def open_folder_of_mount(name: str, folder: int) -> int:
-    """A folder in an open folder, for reading, if nothing is mounted on it. Else OSError, EXDEV: the server of what a
-    user mounts there meanwhile is not asked. Without openat2(2) it is opened all the same.
+    """A folder in an open folder, for reading, if nothing is mounted on it. Else OSError, EXDEV:
+    the server of what a user mounts there meanwhile is not asked. Without openat2(2) it is opened
+    all the same.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd, number = _load_openat2()(folder, name, flags, _RESOLVE_NO_XDEV | _RESOLVE_NO_SYMLINKS)
@@ -169,15 +190,19 @@ def walk(
     mounters: Mounters | None = None,
     avoided: Callable[[], Collection[str]] = tuple,
 ) -> Iterator[ResolvedPath]:
-    """Resolve `path` inside `root`. With follow=False a link at the end is itself the result. Walks of one check can
-    share `mounters`. Behind a link of another user no folder is entered that is `avoided`: EPERM.
+    """Resolve `path` inside `root`. With follow=False a link at the end is itself the result. Walks
+    of one check can share `mounters`. Behind a link of another user no folder is entered that is
+    `avoided`: EPERM.
 
-    A component that does not exist ends the walk with `missing` set. Raises OSError: ELOOP for links that are too many
-    or too long, ENOTDIR for a file used as a folder, EACCES where a folder may not be searched.
+    A component that does not exist ends the walk with `missing` set. Raises OSError: ELOOP for
+    links that are too many or too long, ENOTDIR for a file used as a folder, EACCES where a folder
+    may not be searched.
     """
     found = ResolvedPath(mounters=Mounters() if mounters is None else mounters)
     try:
-        found.folders.append(os.dup(root.fd) if isinstance(root, HeldRoot) else os.open(root, FOLDER_PLACE))
+        found.folders.append(
+            os.dup(root.fd) if isinstance(root, HeldRoot) else os.open(root, FOLDER_PLACE)
+        )
         found.mounters[os.fstat(found.folders[0]).st_dev] = 0
         _visit(found, "/", found.folders[0], found.mounters.look(found.folders[0]))
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
@@ -192,7 +217,8 @@ def _follow_links(
 ) -> None:
     links = parts = 0
     barred: Collection[str] = ()
-    own = len(todo)  # so many of `todo` are the path's own components; what is above them came out of a link
+    # so many of `todo` are the path's own components; what is above them came out of a link
+    own = len(todo)
     while todo:
         part = todo.pop()
         is_own = len(todo) < own
@@ -201,7 +227,11 @@ def _follow_links(
             _leave(found)
             continue
         if barred and f"{found.canonical.rstrip('/')}/{part}" in barred:
-            raise OSError(errno.EPERM, "a user's link leads to a file system that may give no answer", found.canonical)
+            raise OSError(
+                errno.EPERM,
+                "a user's link leads to a file system that may give no answer",
+                found.canonical,
+            )
         try:
             fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=found.folders[-1])
         except FileNotFoundError:

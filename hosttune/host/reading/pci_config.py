@@ -1,7 +1,7 @@
 """The configuration space of a PCI Express function, as /sys/bus/pci/devices/*/config shows it.
 
-Source: PCI Express Base Specification, 7.5.1.1.11 (list of capabilities), 7.6.3 (extended capability header) and 7.9.3
-(device serial number).
+Source: PCI Express Base Specification, 7.5.1.1.11 (list of capabilities), 7.6.3 (extended
+capability header) and 7.9.3 (device serial number).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def is_pci_config(path: str) -> bool:
 
 
 def standard_capabilities(config: bytes) -> Mapping[int, int]:
-    """Capability id -> where it begins, of those in the first 256 bytes; of several of one kind the first."""
+    """Capability id -> where it begins, of those in the first 256 bytes; of several of one kind the
+    first.
+    """
     found: dict[int, int] = {}
     place = config[_CAPABILITIES] & 0xFC if len(config) >= _HEADER else 0
     for _ in range(48):  # as many as fit; a damaged list may be a ring

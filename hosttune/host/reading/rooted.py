@@ -13,7 +13,15 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.masking.cleaned import Cleaned, clean
 from hosttune.host.reading.mounters import UnaskedMounters
-from hosttune.host.reading.paths import FOLDER_PLACE, HeldRoot, ResolvedPath, inode_of, is_plain, link_of_user, walk
+from hosttune.host.reading.paths import (
+    FOLDER_PLACE,
+    HeldRoot,
+    ResolvedPath,
+    inode_of,
+    is_plain,
+    link_of_user,
+    walk,
+)
 from hosttune.host.reading.tree import OTHERS_LIMIT, ElsewhereError, FileTree
 from hosttune.host.writing.own import user_who_typed
 from hosttune.regex import regex
@@ -23,17 +31,25 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 # What dpkg, depmod and update-pciids write; people write all the rest.
-_LONG = regex(r"/var/lib/dpkg/status|(?:/usr)?/lib/modules/[^/]+/modules\.\w+|/usr/share/(?:misc|hwdata)/pci\.ids")
+_LONG = regex(
+    r"/var/lib/dpkg/status|(?:/usr)?/lib/modules/[^/]+/modules\.\w+|/usr/share/(?:misc"
+    r"|hwdata)/pci\.ids"
+)
 _LONG_LIMIT = 16 << 20  # bytes of one of these; of 5,000 packages dpkg writes 5 MB
-_SUMS = {True: 32 << 20, False: 8 << 20}  # bytes of all of these, and of all other files, in one look
+# bytes of all of these, and of all other files, in one look
+_SUMS = {True: 32 << 20, False: 8 << 20}
 _LEAST = 1 << 10  # bytes that a file counts for at least, as there can be any number of empty ones
 _KERNEL_FOLDERS = ("/proc", "/sys", "/run", "/dev")
 _NO_KERNEL = Unreadable(OnlyRunning("no kernel runs under --root; give --hardware RECORD"))
-_NO_PROGRAMS = Unreadable(OnlyRunning("programs cannot be asked under --root: they would answer for this machine"))
+_NO_PROGRAMS = Unreadable(
+    OnlyRunning("programs cannot be asked under --root: they would answer for this machine")
+)
 
 
 class RootReader(FileTree):
-    """Reads below `root`. What a running kernel says (/proc, /sys, /run, /dev) comes from the record `hardware`."""
+    """Reads below `root`. What a running kernel says (/proc, /sys, /run, /dev) comes from the
+    record `hardware`.
+    """
 
     kind: ReaderKind = "root"
     persistent_only = True
@@ -50,7 +66,9 @@ class RootReader(FileTree):
         return str(self.root)
 
     def _is_kernel(self, path: str) -> bool:
-        """Whether `path` leads to what only a running kernel has, by links too (/etc/mtab, /var/run)."""
+        """Whether `path` leads to what only a running kernel has, by links too (/etc/mtab,
+        /var/run).
+        """
         if not is_plain(path):
             return False
         canonical = os.path.normpath(path)
@@ -64,16 +82,18 @@ class RootReader(FileTree):
 
     @contextmanager
     def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
-        """Where the folders of the running kernel are bound into the image, nothing is read of them."""
+        """Where the folders of the running kernel are bound into the image, nothing is read of
+        them.
+        """
         with super()._walk(path, follow=follow) as found:
             if _below_kernel(found.canonical):
                 raise ElsewhereError(_NO_KERNEL)
             yield found
 
     def _limit_of(self, path: str, info: os.stat_result) -> int:
-        """How much is read of a file. An image can come from elsewhere, and its owner says nothing: it belongs to
-        the user who unpacked it. A sparse or packed image costs its author nothing, so all files together have a limit,
-        too.
+        """How much is read of a file. An image can come from elsewhere, and its owner says nothing:
+        it belongs to the user who unpacked it. A sparse or packed image costs its author nothing,
+        so all files together have a limit, too.
         """
         is_long = _LONG.fullmatch(path) is not None
         limit = _LONG_LIMIT if is_long else OTHERS_LIMIT
@@ -81,7 +101,9 @@ class RootReader(FileTree):
         if info.st_size <= limit and size > counted:
             if size - counted > self._left[is_long]:
                 most = _SUMS[is_long] >> 20
-                raise OSError(errno.EFBIG, f"not read, as more than {most} MiB would be read of this image")
+                raise OSError(
+                    errno.EFBIG, f"not read, as more than {most} MiB would be read of this image"
+                )
             self._left[is_long] -= size - counted
             self._counted[path] = size
         return limit
@@ -123,14 +145,18 @@ class RootReader(FileTree):
 
     def refused_write(self, path: str) -> Refused | None:
         if self._is_kernel(path):
-            return Refused(f"{path} leads to the kernel of this machine, which is bound into the image")
+            return Refused(
+                f"{path} leads to the kernel of this machine, which is bound into the image"
+            )
         return super().refused_write(path)
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         del argv, timeout_s
         return _NO_PROGRAMS
 
-    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+    def rehearse_fstab(
+        self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]
+    ) -> Answer[Rehearsal]:
         from hosttune.host.overlay.rehearsal import rehearse_fstab
 
         del tmpfs_options  # the kernel of the image is another one
@@ -146,21 +172,27 @@ class RootReader(FileTree):
 
 
 def check_system(root: str) -> None:
-    """Refuse a folder that holds no system: a name mistyped, or an image that is not mounted yet (os-release(5))."""
+    """Refuse a folder that holds no system: a name mistyped, or an image that is not mounted yet
+    (os-release(5)).
+    """
     image = RootReader(root)
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         found = image.stat(path)
         if isinstance(found, Stat):
             return
         if isinstance(found, Unreadable):
-            raise HosttuneError(f"--root {root}: {found.reason}", hint="name a folder that you may read")
+            raise HosttuneError(
+                f"--root {root}: {found.reason}", hint="name a folder that you may read"
+            )
     message = f"--root {root}: there is no system: neither etc/os-release nor usr/lib/os-release"
-    raise HosttuneError(message, hint="name the folder that holds etc/ and usr/; is the image mounted?")
+    raise HosttuneError(
+        message, hint="name the folder that holds etc/ and usr/; is the image mounted?"
+    )
 
 
 def _hold_root(root: str) -> HeldRoot:
-    """The folder of an image, open, by its path without links. Raises HosttuneError where there is none, and where a
-    link of a user leads to it: that one would choose what root changes.
+    """The folder of an image, open, by its path without links. Raises HosttuneError where there is
+    none, and where a link of a user leads to it: that one would choose what root changes.
     """
     try:
         named = root if os.path.isabs(root) else os.path.join(os.getcwd(), root)
@@ -169,7 +201,10 @@ def _hold_root(root: str) -> HeldRoot:
         with walk("/", named) as found:
             link = link_of_user(found, {0, user_who_typed(os.environ)})
             is_same = not found.missing and inode_of(found) == (info.st_dev, info.st_ino)
-            canonical, is_of_process = found.canonical, any(path.startswith("/proc/") for path, _ in found.visited)
+            canonical, is_of_process = (
+                found.canonical,
+                any(path.startswith("/proc/") for path, _ in found.visited),
+            )
     except OSError as error:
         hint = "name the folder that holds etc/ and usr/"
         why = "no such folder" if isinstance(error, FileNotFoundError) else error.strerror
@@ -181,7 +216,9 @@ def _hold_root(root: str) -> HeldRoot:
         return HeldRoot(canonical, os.dup(held.fd))
     if is_of_process:  # the text of /proc/PID/root means a folder of this process
         return held
-    raise HosttuneError(f"--root {root} was exchanged while it was looked at", hint="name a folder that stays there")
+    raise HosttuneError(
+        f"--root {root} was exchanged while it was looked at", hint="name a folder that stays there"
+    )
 
 
 def _below_kernel(path: str) -> bool:
@@ -189,7 +226,9 @@ def _below_kernel(path: str) -> bool:
 
 
 class RootWriter(RootReader):
-    """Changes the files below `root`. What needs a running kernel is refused, and so is every program."""
+    """Changes the files below `root`. What needs a running kernel is refused, and so is every
+    program.
+    """
 
     def replace(self, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
         from hosttune.host.writing.replace import replace
@@ -237,7 +276,9 @@ class RootWriter(RootReader):
         raise Refused(f"{target} is not mounted: {_NO_KERNEL.reason}")
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
-        """None is run, not even with an option that names a root: it would follow the links of the image out of it."""
+        """None is run, not even with an option that names a root: it would follow the links of the
+        image out of it.
+        """
         del timeout_s
         raise Refused(f"{argv[0]} is not run under --root: it would act on this machine")
 

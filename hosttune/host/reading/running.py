@@ -1,9 +1,11 @@
 """Whether the folder that this process calls `/` is the root of the system that runs.
 
-In a chroot it is not, though /proc, /sys and /dev may be bound in (`curtin in-target`, Packer, debos): what they say is
-of the kernel that builds the image. A container is a system of its own: its process 1 has the same root.
+In a chroot it is not, though /proc, /sys and /dev may be bound in (`curtin in-target`, Packer,
+debos): what they say is of the kernel that builds the image. A container is a system of its own:
+its process 1 has the same root.
 
-Sources: proc_pid_root(5), namespaces(7); as systemd's running_in_chroot (src/basic/virt.c) and ischroot(1).
+Sources: proc_pid_root(5), namespaces(7); as systemd's running_in_chroot (src/basic/virt.c) and
+ischroot(1).
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ import os
 from hosttune.host.reading import mountinfo
 from hosttune.host.reading.bounded import head_of, own_mounts
 
-# Process 1; where a security module hides it even from root: the parent of all kernel threads, whose root is the same.
+# Process 1; where a security module hides it even from root: the parent of all kernel threads,
+# whose root is the same.
 _FIRST = ("/proc/1", "/proc/2")
 
 
 def is_running_root() -> bool:
-    """Whether `/` is the root of the system that runs; so too where nothing that this user may see says otherwise."""
+    """Whether `/` is the root of the system that runs; so too where nothing that this user may see
+    says otherwise.
+    """
     if not os.path.exists("/proc/self"):
         return False  # every system that runs has mounted it
     first = _first_process()
@@ -27,11 +32,16 @@ def is_running_root() -> bool:
         return mountinfo.topmost_at(mountinfo.parse(own_mounts()), "/") is not None
     if _is_same_root(first):
         return True
-    return all(_read_namespace("/proc/self", name) != _read_namespace(first, name) for name in ("mnt", "uts", "ipc"))
+    return all(
+        _read_namespace("/proc/self", name) != _read_namespace(first, name)
+        for name in ("mnt", "uts", "ipc")
+    )
 
 
 def has_own_network() -> bool:
-    """Whether this process sees the files of the host and a network of its own, as below `ip netns exec`."""
+    """Whether this process sees the files of the host and a network of its own, as below `ip netns
+    exec`.
+    """
     first = _first_process()
     own, host = _read_namespace("/proc/self", "net"), _read_namespace(first, "net") if first else ""
     return bool(own and host) and own != host and _is_same_root(first)
@@ -53,7 +63,8 @@ def _is_first(folder: str) -> bool:
 
 
 def _is_same_root(first: str) -> bool:
-    """By device and inode; within one table of mounts by the mount as well: a bind mount of `/` has the same inode.
+    """By device and inode; within one table of mounts by the mount as well: a bind mount of `/` has
+    the same inode.
 
     In a mount namespace of its own (a service with PrivateTmp=) every mount has another number.
     """

@@ -39,9 +39,11 @@ _TYPES: Mapping[int, FileType] = {
 }  # fmt: skip
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.ENXIO})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
-_OF_THE_KERNEL = ("/proc/", "/sys/")  # a link there is the kernel's, unless a process chose where it leads
+# a link there is the kernel's, unless a process chose where it leads
+_OF_THE_KERNEL = ("/proc/", "/sys/")
 _CHOSEN = frozenset({"..", "root", "cwd", "exe", "fd", "map_files"})
-_OF_A_PROCESS = regex(r"/proc/(?!1/)[0-9]+/(.+)")  # process 1 is root's, and its mounts are those of the host
+# process 1 is root's, and its mounts are those of the host
+_OF_A_PROCESS = regex(r"/proc/(?!1/)[0-9]+/(.+)")
 _OF_MOUNTS = regex(r"/proc/[^/]+/mountinfo\Z")
 
 
@@ -79,7 +81,9 @@ def to_stat(info: os.stat_result) -> Stat:
 
 
 def read_all(fd: int, limit: int = LIMIT) -> bytes | None:
-    """Everything from a descriptor, or None when there is more than `limit`. Kernel files have size 0, so read on."""
+    """Everything from a descriptor, or None when there is more than `limit`. Kernel files have size
+    0, so read on.
+    """
     content, is_whole = read_head(fd, limit)
     return content if is_whole else None
 
@@ -95,20 +99,26 @@ class Stranger(NamedTuple):
 
 
 def _find_stranger(found: ResolvedPath, path: str, info: os.stat_result) -> Stranger | None:
-    """Who besides root could change this file, folder or link; in a sticky folder only an entry's owner can."""
+    """Who besides root could change this file, folder or link; in a sticky folder only an entry's
+    owner can.
+    """
     if info.st_uid != 0:
         return Stranger(path, found.mounters.ownership(info).removeprefix("belongs to "))
-    is_safe = stat.S_ISLNK(info.st_mode) or (stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX)
+    is_safe = stat.S_ISLNK(info.st_mode) or (
+        stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX
+    )
     if info.st_mode & 0o022 and not is_safe:
         return Stranger(path, f"mode {stat.S_IMODE(info.st_mode):04o}")
     return None
 
 
 def _live_status(path: str, *, follow: bool) -> os.stat_result:
-    """stat(2) by the kernel's own walk, with the owner that counts (host/reading/mounters.py). What says that it is
-    root's is looked at again on another file system than that of `/`; below /proc and /sys only the kernel says that.
+    """stat(2) by the kernel's own walk, with the owner that counts (host/reading/mounters.py). What
+    says that it is root's is looked at again on another file system than that of `/`; below /proc
+    and /sys only the kernel says that.
 
-    EIO is the word of the file system at `path`, and of no other: what a user mounted there, or on the way, may say it.
+    EIO is the word of the file system at `path`, and of no other: what a user mounted there, or on
+    the way, may say it.
     """
     if _is_of_the_kernel(path):
         return os.stat(path, follow_symlinks=follow)
@@ -131,11 +141,12 @@ def _live_status(path: str, *, follow: bool) -> os.stat_result:
 
 
 def open_live_place(path: str, *, follow: bool = True) -> int:
-    """An O_PATH descriptor of where a path leads. What is found there is looked at by it, never again by the path.
+    """An O_PATH descriptor of where a path leads. What is found there is looked at by it, never
+    again by the path.
 
-    A user can put a link in place of a file or a folder while root looks. So a link of a user leads to what that user
-    may read anyway: not to a file that only root may read, not into a closed folder, not to a mount that waits for a
-    server.
+    A user can put a link in place of a file or a folder while root looks. So a link of a user leads
+    to what that user may read anyway: not to a file that only root may read, not into a closed
+    folder, not to a mount that waits for a server.
     """
     if _is_of_the_kernel(path):
         return os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
@@ -151,18 +162,24 @@ def open_live_place(path: str, *, follow: bool = True) -> int:
 
 
 def _require_open(found: ResolvedPath, path: str) -> None:
-    """Raises OSError where a link of a user leads to what only others may enter or read. Groups do not count: to ask
-    for those of a user can take as long as a server of names does.
+    """Raises OSError where a link of a user leads to what only others may enter or read. Groups do
+    not count: to ask for those of a user can take as long as a server of names does.
     """
     owners: set[int] = set()  # of the links so far
     for _, info in found.visited:
         if stat.S_ISLNK(info.st_mode):
             owners |= {info.st_uid} - {0, os.geteuid()}
         elif owners - {info.st_uid} and not info.st_mode & stat.S_IXOTH:
-            raise OSError(errno.EPERM, f"a link of uid {min(owners)} leads into a folder that is not for all", path)
+            raise OSError(
+                errno.EPERM,
+                f"a link of uid {min(owners)} leads into a folder that is not for all",
+                path,
+            )
     info = found.stat()
     if owners - {info.st_uid} and not info.st_mode & stat.S_IROTH:
-        raise OSError(errno.EPERM, f"a link of uid {min(owners)} leads to what is not for all to read", path)
+        raise OSError(
+            errno.EPERM, f"a link of uid {min(owners)} leads to what is not for all to read", path
+        )
 
 
 def _live_link(path: str) -> str:
@@ -177,7 +194,9 @@ def _live_link(path: str) -> str:
 
 
 def _open_place(place: int, path: str) -> int:
-    """For reading what an O_PATH descriptor leads to; without /proc, as in a chroot, by its path."""
+    """For reading what an O_PATH descriptor leads to; without /proc, as in a chroot, by its
+    path.
+    """
     try:
         return open_place(place, _LOOK)
     except FileNotFoundError:
@@ -212,7 +231,8 @@ class FileTree:
                 head, is_whole = (read_mounts if _OF_MOUNTS.match(path) else read_head)(fd, limit)
                 content = head if is_whole else None
         except OSError as error:
-            # A process whose first thread has ended, its others going on, has no namespaces any more.
+            # A process whose first thread has ended, its others going on, has no namespaces any
+            # more.
             is_ended = error.errno == errno.EINVAL and _OF_A_PROCESS.match(path)
             return ABSENT if is_ended else explain_failure(error, path)
         return _too_long(path, limit) if content is None else count_content(content)
@@ -222,34 +242,42 @@ class FileTree:
         try:
             with self._looked_at(path) as (info, fd):
                 is_file = stat.S_ISREG(info.st_mode)
-                return read_head(fd, size)[0] if is_file else Unreadable(f"{path} is not a regular file")
+                return (
+                    read_head(fd, size)[0]
+                    if is_file
+                    else Unreadable(f"{path} is not a regular file")
+                )
         except OSError as error:
             return explain_failure(error, path)
 
     def lock_holder(self, path: str) -> Answer[Completed]:
-        """The process that holds a write lock of fcntl(2) on a file, as F_GETLK tells it; nothing where none does. Its
-        number is 0 where it is not of this PID namespace.
+        """The process that holds a write lock of fcntl(2) on a file, as F_GETLK tells it; nothing
+        where none does. Its number is 0 where it is not of this PID namespace.
         """
         try:
             with self._looked_at(path) as (info, fd):
                 if not stat.S_ISREG(info.st_mode):
                     return Unreadable(f"{path} is not a regular file")
-                found = fcntl.fcntl(fd, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+                found = fcntl.fcntl(
+                    fd, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                )
         except OSError as error:
             return explain_failure(error, path)
         kind, _, _, _, pid = struct.unpack(_FLOCK, found)
         return Completed(0, str(max(0, pid)).encode() if kind == fcntl.F_WRLCK else b"", b"")
 
     def _limit_of(self, path: str, info: os.stat_result) -> int:
-        """How much is read of a file: of one that an ordinary user can make long, less than that costs the user."""
+        """How much is read of a file: of one that an ordinary user can make long, less than that
+        costs the user.
+        """
         if match := _OF_A_PROCESS.match(path):
             return OTHERS_LIMIT if match[1] == "mountinfo" else PROCESS_FILE
         is_own = info.st_uid in {0, os.geteuid()} and not info.st_mode & stat.S_IWOTH
         return LIMIT if is_own else OTHERS_LIMIT
 
     def read_guarded(self, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
-        """A file as `read` gives it, and where others than root have a say in it: the folders on the way to it, links
-        there, and the file.
+        """A file as `read` gives it, and where others than root have a say in it: the folders on
+        the way to it, links there, and the file.
         """
         try:
             with self._walk(path) as found:
@@ -257,7 +285,8 @@ class FileTree:
                 if not stat.S_ISREG(info.st_mode):
                     return Unreadable(f"{path} is not a regular file"), ()
                 limit = self._limit_of(path, info)
-                passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
+                # an image's top is its unpacker's
+                passed = found.visited if self._is_live else found.visited[1:]
                 others = [_find_stranger(found, *one) for one in (*passed, (found.canonical, info))]
                 fd = found.open_file(_LOOK)
                 try:
@@ -273,15 +302,17 @@ class FileTree:
     def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
         """The way to what is there: all that does not take the kernel's own walk comes by here."""
         avoided = served_mounts if self._is_live else tuple
-        mounters = None if self._is_live else UnaskedMounters()  # an image may be in a folder of a user
+        # an image may be in a folder of a user
+        mounters = None if self._is_live else UnaskedMounters()
         with walk(self.root, path, follow=follow, mounters=mounters, avoided=avoided) as found:
             _require_rights(found, path)
             yield found
 
     @contextmanager
     def _looked_at(self, path: str) -> Iterator[tuple[os.stat_result, int]]:
-        """Open a regular file or a folder for reading; other things are not opened (a watchdog device starts when it
-        is), only described, with descriptor -1."""
+        """Open a regular file or a folder for reading; other things are not opened (a watchdog
+        device starts when it is), only described, with descriptor -1.
+        """
         if self._is_live:
             place = open_live_place(path)
             try:
@@ -318,7 +349,9 @@ class FileTree:
         except OSError as error:
             return explain_failure(error, path)
         return (
-            count_content(tuple(sorted(names))) if are_all else Unreadable(f"{path} holds more than {MOST_NAMES} names")
+            count_content(tuple(sorted(names)))
+            if are_all
+            else Unreadable(f"{path} holds more than {MOST_NAMES} names")
         )
 
     def link(self, path: str) -> Answer[str]:
@@ -374,7 +407,9 @@ class FileTree:
             return explain_failure(error, path)
         unit = info.f_frsize
         reserved = max(0, info.f_bfree - info.f_bavail) * unit
-        return Space(info.f_blocks * unit, info.f_bavail * unit, info.f_files, info.f_favail, reserved)
+        return Space(
+            info.f_blocks * unit, info.f_bavail * unit, info.f_files, info.f_favail, reserved
+        )
 
     def usage(self, path: str) -> Answer[Usage]:
         from hosttune.host.reading.usage import count
@@ -383,7 +418,11 @@ class FileTree:
             return _not_a_path(path)
         try:
             with self._looked_at(path) as (info, fd):
-                return count(fd) if stat.S_ISDIR(info.st_mode) else Unreadable(f"{path} is not a folder")
+                return (
+                    count(fd)
+                    if stat.S_ISDIR(info.st_mode)
+                    else Unreadable(f"{path} is not a folder")
+                )
         except OSError as error:
             return explain_failure(error, path)
 
@@ -403,8 +442,8 @@ class FileTree:
 
 
 def parse_os_release(content: bytes, path: str) -> Mapping[str, str] | Unreadable:
-    """os-release(5) as `distro` reads it, keys in lower case. It wants a file, so it gets one that is only in
-    memory.
+    """os-release(5) as `distro` reads it, keys in lower case. It wants a file, so it gets one that
+    is only in memory.
     """
     import distro
 
@@ -440,7 +479,9 @@ def _line_of_open_quote(text: str) -> int:
         while words.get_token() is not None:
             number = words.lineno
     rest = text.split("\n")[number - 1 :]
-    return number + next((skipped for skipped, row in enumerate(rest) if row.strip() and row[0] != "#"), 0)
+    return number + next(
+        (skipped for skipped, row in enumerate(rest) if row.strip() and row[0] != "#"), 0
+    )
 
 
 def _too_long(path: str, limit: int) -> Unreadable:
@@ -457,15 +498,18 @@ def _not_a_path(path: str) -> Unreadable:
 
 
 def read_own(reader: Reader, path: str) -> Answer[bytes]:
-    """A file that hosttune wrote for itself. With root's rights, one that someone else could have written is not
-    followed: of an image, whose top folder may belong to a user, another folder can be there by now.
+    """A file that hosttune wrote for itself. With root's rights, one that someone else could have
+    written is not followed: of an image, whose top folder may belong to a user, another folder can
+    be there by now.
     """
     data, strangers = find_strangers(reader, path)
     return Unreadable(f"root does not follow {path}, because {strangers[0]}") if strangers else data
 
 
 def find_strangers(reader: Reader, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
-    """The file, and where others than root could have written it, where root is about to follow it."""
+    """The file, and where others than root could have written it, where root is about to follow
+    it.
+    """
     if isinstance(reader, FileTree) and reader.is_privileged:
         return reader.read_guarded(path)
     return reader.read(path), ()

@@ -33,7 +33,9 @@ class DriverDevice:
 
 
 def parse_sections(output: str) -> tuple[DriverDevice, ...]:
-    """The sections of `ubuntu-drivers devices`, in order; lines of no section (warnings, tracebacks) are left out."""
+    """The sections of `ubuntu-drivers devices`, in order; lines of no section (warnings,
+    tracebacks) are left out.
+    """
     return tuple(_parse_section(head, lines) for head, lines in _split_chunks(output.splitlines()))
 
 
@@ -65,7 +67,9 @@ def _parse_section(head: str, lines: list[str]) -> DriverDevice:
 
 
 def parse_list(output: str) -> dict[str, str]:
-    """Package -> package that brings its modules (empty if that is not known), of `ubuntu-drivers list`."""
+    """Package -> package that brings its modules (empty if that is not known), of `ubuntu-drivers
+    list`.
+    """
     providers = {}
     for one in output.splitlines(keepends=True):
         match = _LISTED.fullmatch(one.strip())

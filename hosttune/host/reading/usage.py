@@ -1,7 +1,8 @@
 """How much is below a folder: counted to a bound, without following links, on the one file system.
 
-A user chooses the length of a file that holds nothing, and how many names a file has. So what counts is the space that
-files take, each of them once, and never more than the file system has in use: files can share their blocks (reflink).
+A user chooses the length of a file that holds nothing, and how many names a file has. So what
+counts is the space that files take, each of them once, and never more than the file system has in
+use: files can share their blocks (reflink).
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
 
 
 def count(folder: int, most: int = MOST_ENTRIES) -> Usage:
-    """What is below an open folder. What is mounted there is not looked at: its server may be dead. A user can mount
-    something at the moment in which the walk comes there.
+    """What is below an open folder. What is mounted there is not looked at: its server may be dead.
+    A user can mount something at the moment in which the walk comes there.
     """
     tally = _Tally(os.fstat(folder).st_dev, most, frozenset(served_mounts()))
     tally.add(folder, os.readlink(f"/proc/self/fd/{folder}"), _DEEPEST)
     space = os.fstatvfs(folder)
     used_bytes = (space.f_blocks - space.f_bfree) * space.f_frsize
-    size_bytes = min(tally.size_bytes, used_bytes) if space.f_blocks else tally.size_bytes  # 0: it tells nothing
+    # 0: it tells nothing
+    size_bytes = min(tally.size_bytes, used_bytes) if space.f_blocks else tally.size_bytes
     return Usage(size_bytes, tally.entries, tally.is_complete)
 
 

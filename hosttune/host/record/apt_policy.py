@@ -1,5 +1,5 @@
-"""The answers of `apt-cache policy NAME...` in a record, by name: the choices of today ask for other packages together
-than those of the day on which the record was made.
+"""The answers of `apt-cache policy NAME...` in a record, by name: the choices of today ask for
+other packages together than those of the day on which the record was made.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from typing import Any
 _POLICY = ("apt-cache", "policy")
 
 
-def policy_of_names(queries: Mapping[tuple[str, ...], Mapping[str, Any]], argv: Sequence[str]) -> dict[str, Any] | None:
-    """The answer to a policy that was not asked so, made of the blocks of others; None where one of the names was in no
-    question. A name that was asked for, and is in no answer, apt does not know.
+def policy_of_names(
+    queries: Mapping[tuple[str, ...], Mapping[str, Any]], argv: Sequence[str]
+) -> dict[str, Any] | None:
+    """The answer to a policy that was not asked so, made of the blocks of others; None where one of
+    the names was in no question. A name that was asked for, and is in no answer, apt does not know.
     """
     wanted = tuple(argv[2:])
     if tuple(argv[:2]) != _POLICY or not wanted:
@@ -31,7 +33,9 @@ def policy_of_names(queries: Mapping[tuple[str, ...], Mapping[str, Any]], argv: 
 
 
 def _split_blocks(output: str) -> dict[str, str]:
-    """What is shown of each package: a line with its name, and those that are indented behind it."""
+    """What is shown of each package: a line with its name, and those that are indented behind
+    it.
+    """
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in output.splitlines(keepends=True):

@@ -1,6 +1,6 @@
-"""Whether a whole table of a record is as it should be, at the speed of C: a record has tens of thousands of entries,
-and as a rule none of them is wrong. A table that is not sound for sure is looked at entry by entry (record_check.py).
-Pure.
+"""Whether a whole table of a record is as it should be, at the speed of C: a record has tens of
+thousands of entries, and as a rule none of them is wrong. A table that is not sound for sure is
+looked at entry by entry (record_check.py). Pure.
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ _rest = itemgetter(slice(1, None))
 
 
 def are_sound(table: str, entries: Mapping[str, Any]) -> bool:
-    """Whether every key and entry is sound for sure; where one of them is not plain, none is believed."""
+    """Whether every key and entry is sound for sure; where one of them is not plain, none is
+    believed.
+    """
     kind, test = _TABLES[table]
-    plain = [entry for entry in entries.values() if not (type(entry) is dict and entry == {"absent": True})]
+    plain = [
+        entry
+        for entry in entries.values()
+        if not (type(entry) is dict and entry == {"absent": True})
+    ]
     return not entries or (_are_paths(entries) and _are_all(plain, kind) and test(plain))
 
 
@@ -52,7 +58,11 @@ def _are_links(values: list[str]) -> bool:
 
 def _are_listings(values: list[list[Any]]) -> bool:
     names = list(chain.from_iterable(values))
-    return _are_all(names, str) and _NO_NAMES.isdisjoint(names) and not {"/", "\0"} & set("".join(names))
+    return (
+        _are_all(names, str)
+        and _NO_NAMES.isdisjoint(names)
+        and not {"/", "\0"} & set("".join(names))
+    )
 
 
 def _are_stats(values: list[list[Any]]) -> bool:

@@ -1,5 +1,5 @@
-"""Whether a record has the shape that its reader relies on: every type is looked at, nothing is trusted. What a later
-version added to it is passed over. Pure.
+"""Whether a record has the shape that its reader relies on: every type is looked at, nothing is
+trusted. What a later version added to it is passed over. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ def _is_int(value: Any) -> bool:
 
 def _is_time(value: Any) -> bool:
     """Seconds since the epoch that a calendar knows: up to the year 9999."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 253_402_300_800
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and 0 <= value < 253_402_300_800
+    )
 
 
 def _is_text(value: Any) -> bool:
@@ -51,7 +55,12 @@ def _is_content(value: Any) -> bool:
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value not in ("", ".", "..") and "/" not in value and "\0" not in value
+    return (
+        isinstance(value, str)
+        and value not in ("", ".", "..")
+        and "/" not in value
+        and "\0" not in value
+    )
 
 
 def _is_listing(value: Any) -> bool:
@@ -64,12 +73,17 @@ def _is_stat(value: Any) -> bool:
         and len(value) == 10
         and isinstance(value[0], str)
         and value[0] in STAT_TYPES
-        and set(map(type, value[1:])) == {int}  # JSON knows no subclasses, and a record has thousands of these
+        # JSON knows no subclasses, and a record has thousands of these
+        and set(map(type, value[1:])) == {int}
     )
 
 
 def _is_space(value: Any) -> bool:
-    return isinstance(value, list) and len(value) in {4, 5} and all(_is_int(item) and item >= 0 for item in value)
+    return (
+        isinstance(value, list)
+        and len(value) in {4, 5}
+        and all(_is_int(item) and item >= 0 for item in value)
+    )
 
 
 def _is_usage(value: Any) -> bool:
@@ -100,11 +114,13 @@ def _is_completed(value: Any) -> bool:
 
 def _is_process(value: Any) -> bool:
     shape: Mapping[str, Callable[[Any], bool]] = {
-        "pid": _is_int, "name": _is_text, "user": _is_text, "command": _is_texts, "rss_bytes": _is_int,
-        "swap_bytes": _is_int, "devices": _is_texts, "cgroup": _is_text, "started_at": _is_time,
+        "pid": _is_int, "name": _is_text, "user": _is_text, "command": _is_texts,
+        "rss_bytes": _is_int, "swap_bytes": _is_int, "devices": _is_texts, "cgroup": _is_text,
+        "started_at": _is_time,
     }  # fmt: skip
     later: Mapping[str, Callable[[Any], bool]] = {
-        "parent": _is_int, "cpus": _is_int, "variables": _is_texts, "uid": _is_int, "program": _is_text,
+        "parent": _is_int, "cpus": _is_int, "variables": _is_texts, "uid": _is_int,
+        "program": _is_text,
     }  # fmt: skip
     return (
         isinstance(value, dict)
@@ -136,7 +152,10 @@ _TABLES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "stats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
     "lstats": (_is_stat, "[type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]"),
     "paths": (_is_path, "an absolute path"),
-    "spaces": (_is_space, "[total_bytes, available_bytes, total_inodes, available_inodes, reserved_bytes]"),
+    "spaces": (
+        _is_space,
+        "[total_bytes, available_bytes, total_inodes, available_inodes, reserved_bytes]",
+    ),
     "usages": (_is_usage, "[size_bytes, entries, is_complete]"),
 }
 
@@ -192,4 +211,6 @@ def _other_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_refusal(entry: Any) -> bool:
-    return isinstance(entry, dict) and (entry.get("absent") is True or isinstance(entry.get("unreadable"), str))
+    return isinstance(entry, dict) and (
+        entry.get("absent") is True or isinstance(entry.get("unreadable"), str)
+    )

@@ -1,23 +1,25 @@
 """A record: what one host answered, in one JSON file, replayed anywhere.
 
-`format_version` and `kind` first, then: tool_version, made_at (seconds since the epoch), name, machine (hashed
-machine id), privileged, persistent_only, shared, and source, where it was made of the file of another program; then the
-answers, by the method of the Reader that gave them:
+`format_version` and `kind` first, then: tool_version, made_at (seconds since the epoch), name,
+machine (hashed machine id), privileged, persistent_only, shared, and source, where it was made of
+the file of another program; then the answers, by the method of the Reader that gave them:
 
     files      path -> text, or {"base64": ...}
     links      path -> text
     listings   path -> [name, ...]
-    stats      path -> [type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev]; `lstats` likewise
+    stats      path -> [type, mode, uid, gid, size, mtime_ns, device, inode, links, rdev];
+               `lstats` likewise
     paths      path -> canonical path
     spaces     path -> [total_bytes, available_bytes, total_inodes, available_inodes]
     usages     path -> [size_bytes, entries, is_complete]
     queries    [{argv, status, stdout, stderr}]
-    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at, parent, cpus, variables,
-                uid, program}]
+    processes  [{pid, name, user, command, rss_bytes, swap_bytes, devices, cgroup, started_at,
+                parent, cpus, variables, uid, program}]
     os_release {key: value}
 
-In place of any answer may stand {"absent": true} or {"unreadable": reason}; in the latter also "only_running": true,
-where the files of an image cannot tell it, and the machine that runs them can.
+In place of any answer may stand {"absent": true} or {"unreadable": reason}; in the latter also
+"only_running": true, where the files of an image cannot tell it, and the machine that runs them
+can.
 """
 
 from __future__ import annotations
@@ -30,11 +32,30 @@ from typing import Any, Final, TypeVar
 
 from hosttune.codec import MOST_TEXT, is_older, parse_json
 from hosttune.errors import BadInput, Fault, Refused, Where
-from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
+from hosttune.host.door import (
+    BeforeReader,
+    Completed,
+    Process,
+    Reader,
+    ReaderKind,
+    Rehearsal,
+    Space,
+    Stat,
+    Usage,
+)
 from hosttune.host.reading.effort import count_content
 from hosttune.host.reading.paths import MAX_LINKS, MAX_PARTS, PATH_MAX
 from hosttune.regex import regex
-from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NeverAsked, NotRecorded, OnlyRunning, Unreadable
+from hosttune.values import (
+    ABSENT,
+    NOT_RECORDED,
+    Absent,
+    Answer,
+    NeverAsked,
+    NotRecorded,
+    OnlyRunning,
+    Unreadable,
+)
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
@@ -60,7 +81,9 @@ class RecordingReader(BeforeReader):
 
     def __init__(self, base: Reader) -> None:
         super().__init__(base)
-        self.answers: dict[str, dict[Any, Any]] = {name: {} for name in (*_TABLES, "queries", "others")}
+        self.answers: dict[str, dict[Any, Any]] = {
+            name: {} for name in (*_TABLES, "queries", "others")
+        }
 
     @property
     def kind(self) -> ReaderKind:
@@ -69,10 +92,13 @@ class RecordingReader(BeforeReader):
     def _keep(self, table: str, key: Any, ask: Callable[[], Answer[T]]) -> Answer[T]:
         """A question asked twice gets one answer: facts may not change while a record is made.
 
-        What /proc says of single processes, and which there are, is other people's, and not kept, but for the names and
-        the limits of those that facts ask about. What can name nothing comes from a user's text, and has no place here.
+        What /proc says of single processes, and which there are, is other people's, and not kept,
+        but for the names and the limits of those that facts ask about. What can name nothing comes
+        from a user's text, and has no place here.
         """
-        if isinstance(key, str) and (_OF_A_PROCESS.match(key) or "\0" in key or len(key) >= PATH_MAX):
+        if isinstance(key, str) and (
+            _OF_A_PROCESS.match(key) or "\0" in key or len(key) >= PATH_MAX
+        ):
             return ask()
         kept = self.answers[table]
         if key not in kept:
@@ -87,7 +113,9 @@ class RecordingReader(BeforeReader):
         return self._keep("listings", path, lambda: self._list(path))
 
     def _list(self, path: str) -> Answer[tuple[str, ...]]:
-        """Any user can make a listing long. One that a record cannot hold is unknown while it is made, as later."""
+        """Any user can make a listing long. One that a record cannot hold is unknown while it is
+        made, as later.
+        """
         names = self.base.list(path)
         is_long = isinstance(names, tuple) and sum(map(len, names)) > _MOST_LISTED
         return Unreadable(f"{path} holds more names than a record keeps") if is_long else names
@@ -96,7 +124,9 @@ class RecordingReader(BeforeReader):
         return self._keep("links", path, lambda: self.base.link(path))
 
     def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
-        return self._keep("stats" if follow else "lstats", path, lambda: self.base.stat(path, follow=follow))
+        return self._keep(
+            "stats" if follow else "lstats", path, lambda: self.base.stat(path, follow=follow)
+        )
 
     def resolve(self, path: str) -> Answer[str]:
         return self._keep("paths", path, lambda: self.base.resolve(path))
@@ -108,7 +138,9 @@ class RecordingReader(BeforeReader):
         return self._keep("usages", path, lambda: self.base.usage(path))
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
-        return self._keep("queries", tuple(argv), lambda: self.base.query(argv, timeout_s=timeout_s))
+        return self._keep(
+            "queries", tuple(argv), lambda: self.base.query(argv, timeout_s=timeout_s)
+        )
 
     def processes(self) -> Answer[tuple[Process, ...]]:
         return self._keep("others", "processes", self.base.processes)
@@ -121,7 +153,9 @@ class RecordingReader(BeforeReader):
 
 
 class RecordReader:
-    """Answers from a record. What it does not hold is Unreadable, but ABSENT where a recorded listing proves it."""
+    """Answers from a record. What it does not hold is Unreadable, but ABSENT where a recorded
+    listing proves it.
+    """
 
     kind: ReaderKind = "record"
     has_tried_packages = False
@@ -139,7 +173,9 @@ class RecordReader:
             self.source = str(data["source"])
         self.persistent_only = bool(data["persistent_only"])
         self.is_privileged = bool(data["privileged"])
-        self._tables: Mapping[str, Mapping[str, Any]] = {name: data.get(name, {}) for name in _TABLES}
+        self._tables: Mapping[str, Mapping[str, Any]] = {
+            name: data.get(name, {}) for name in _TABLES
+        }
         self._queries = {tuple(entry["argv"]): entry for entry in data.get("queries", ())}
         self._reason = NeverAsked if is_older(self.made_by) else NotRecorded
         self._places: dict[tuple[str, bool], str] = {}  # what `_canonical` has found
@@ -159,7 +195,9 @@ class RecordReader:
         return Unreadable(self._reason(f"{NOT_RECORDED}: {what}"))
 
     def _again(self, answer: Answer[T]) -> Answer[T]:
-        """In a record that was made of another one, what that did not hold is written down as unreadable."""
+        """In a record that was made of another one, what that did not hold is written down as
+        unreadable.
+        """
         if isinstance(answer, Unreadable) and answer.reason.startswith(NOT_RECORDED):
             return Unreadable(self._reason(answer.reason))
         return answer
@@ -167,7 +205,9 @@ class RecordReader:
     def now(self) -> float:
         return float(self.data["made_at"])
 
-    def _answer(self, table: str, path: str, decode: Callable[[Any], T], *, follow: bool = True) -> Answer[T]:
+    def _answer(
+        self, table: str, path: str, decode: Callable[[Any], T], *, follow: bool = True
+    ) -> Answer[T]:
         kept = self._tables[table]
         entry = kept.get(path, kept)
         if entry is kept:  # not under this name; perhaps under the one that links lead to
@@ -191,7 +231,8 @@ class RecordReader:
             return known
         links = self._tables["links"]
         folder, _, name = path.rpartition("/")
-        # The folder is known from its other files, as a rule; of a path that is deep without end all is walked.
+        # The folder is known from its other files, as a rule; of a path that is deep without end
+        # all is walked.
         if name not in ("", ".", "..") and folder and path.count("/") <= _DEEP:
             if not (above := self._canonical(folder)):
                 return ""
@@ -208,7 +249,12 @@ class RecordReader:
                 continue
             done.append(part)
             text = links.get("/" + "/".join(done))
-            if isinstance(text, str) and (todo or follow) and count < MAX_LINKS and not _is_magic(done):
+            if (
+                isinstance(text, str)
+                and (todo or follow)
+                and count < MAX_LINKS
+                and not _is_magic(done)
+            ):
                 count += 1
                 parts += text.count("/")
                 if parts > MAX_PARTS:
@@ -229,12 +275,15 @@ class RecordReader:
             folder, _, name = folder.rstrip("/").rpartition("/")
         else:
             is_absent = False
-        if nearest not in self._names:  # that folder only: of all above it there may be hundreds, for each path
+        # that folder only: of all above it there may be hundreds, for each path
+        if nearest not in self._names:
             self._names[nearest] = is_absent
         return is_absent
 
     def _find_names(self, folder: str) -> frozenset[str] | bool | None:
-        """The names in a folder; True where it is known that there is none, None where nothing is known."""
+        """The names in a folder; True where it is known that there is none, None where nothing is
+        known.
+        """
         if (found := self._names.get(folder)) is not None:
             return found
         listing = self._tables["listings"].get(folder)
@@ -242,7 +291,11 @@ class RecordReader:
             found = self._names[folder] = frozenset(listing)
             return found
         entries = (self._tables[table].get(folder) for table in ("listings", "stats", "files"))
-        return True if any(isinstance(entry, dict) and "absent" in entry for entry in entries) else None
+        return (
+            True
+            if any(isinstance(entry, dict) and "absent" in entry for entry in entries)
+            else None
+        )
 
     def read(self, path: str) -> Answer[bytes]:
         return self._answer("files", path, lambda entry: count_content(self._decode_file(entry)))
@@ -252,7 +305,10 @@ class RecordReader:
         if not isinstance(entry, str) or len(entry) < _LONG_FILE:
             return _decode_bytes(entry)
         if id(entry) not in self._decoded:  # of this record, which holds all of them
-            self._decoded = {**dict([*self._decoded.items()][-_KEPT_FILES:]), id(entry): _decode_bytes(entry)}
+            self._decoded = {
+                **dict([*self._decoded.items()][-_KEPT_FILES:]),
+                id(entry): _decode_bytes(entry),
+            }
         return self._decoded[id(entry)]
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
@@ -260,13 +316,17 @@ class RecordReader:
 
     def link(self, path: str) -> Answer[str]:
         answer = self._answer("links", path, str, follow=False)
-        if _is_missing(answer) and (path in self._tables["files"] or path in self._tables["listings"]):
+        if _is_missing(answer) and (
+            path in self._tables["files"] or path in self._tables["listings"]
+        ):
             lstat = self._tables["lstats"].get(path)
             return ABSENT if isinstance(lstat, list) and lstat[0] != "link" else answer
         return answer
 
     def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
-        answer = self._answer("stats" if follow else "lstats", path, lambda entry: Stat(*entry), follow=follow)
+        answer = self._answer(
+            "stats" if follow else "lstats", path, lambda entry: Stat(*entry), follow=follow
+        )
         if _is_missing(answer) and not follow and self.link(path) is ABSENT:
             return self.stat(path)
         return answer
@@ -280,7 +340,11 @@ class RecordReader:
             return canonical
         if self.stat(canonical) is ABSENT:
             return ABSENT
-        is_known = canonical in tables["files"] or canonical in tables["listings"] or canonical in tables["stats"]
+        is_known = (
+            canonical in tables["files"]
+            or canonical in tables["listings"]
+            or canonical in tables["stats"]
+        )
         return canonical if is_known else self._missing(path)
 
     def space(self, path: str) -> Answer[Space]:
@@ -305,7 +369,9 @@ class RecordReader:
             return self._missing(f"the answer of {' '.join(argv)}")
         return self._again(_decode(entry, _decode_completed))
 
-    def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
+    def rehearse_fstab(
+        self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]
+    ) -> Answer[Rehearsal]:
         del before, after, tmpfs_options
         return Unreadable("no program can be asked on a record")
 
@@ -319,7 +385,10 @@ class RecordReader:
     def processes(self) -> Answer[tuple[Process, ...]]:
         if "processes" not in self.data:
             return self._missing("the list of processes")
-        return _decode(self.data["processes"], lambda entries: tuple(_decode_process(entry) for entry in entries))
+        return _decode(
+            self.data["processes"],
+            lambda entries: tuple(_decode_process(entry) for entry in entries),
+        )
 
     def os_release(self) -> Answer[Mapping[str, str]]:
         if "os_release" not in self.data:
@@ -349,7 +418,9 @@ def _decode(entry: Any, decode: Callable[[Any], T]) -> Answer[T]:
 
 
 class _LongNumber(Exception):
-    """int() refuses thousands of digits, and a float has no room for some hundred: no program of a host says such."""
+    """int() refuses thousands of digits, and a float has no room for some hundred: no program of a
+    host says such.
+    """
 
 
 def _decode_bytes(entry: Any) -> bytes:
@@ -365,7 +436,9 @@ def _decode_bytes(entry: Any) -> bytes:
 
 def _decode_completed(entry: Any) -> Completed:
     return Completed(
-        entry["status"], count_content(_decode_bytes(entry["stdout"])), count_content(_decode_bytes(entry["stderr"]))
+        entry["status"],
+        count_content(_decode_bytes(entry["stdout"])),
+        count_content(_decode_bytes(entry["stderr"])),
     )
 
 
@@ -392,7 +465,9 @@ def encode_answer(answer: Answer[T], encode: Callable[[T], Any]) -> Any:
 
 
 def read_record(path: str) -> RecordReader:
-    """A record from a file of this machine. Raises BadInput with every fault; nothing in it is trusted."""
+    """A record from a file of this machine. Raises BadInput with every fault; nothing in it is
+    trusted.
+    """
     from hosttune.host.reading.named import read_named, reason_of
 
     try:
@@ -407,7 +482,9 @@ def read_record(path: str) -> RecordReader:
 
 
 def reader_of(content: bytes, path: str) -> RecordReader:
-    """The reader of a record, a report of nvidia-bug-report.sh or a sosreport, by its content. Raises BadInput."""
+    """The reader of a record, a report of nvidia-bug-report.sh or a sosreport, by its content.
+    Raises BadInput.
+    """
     from hosttune.host.support import is_support_file
 
     if is_support_file(content):
@@ -419,14 +496,22 @@ def reader_of(content: bytes, path: str) -> RecordReader:
 
 def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     """The JSON of a record, not yet checked. Raises BadInput."""
-    hint = "give a record (sudo hosttune record FILE), or nvidia-bug-report.log.gz or sosreport-*.tar.xz as it is"
+    hint = (
+        "give a record (sudo hosttune record FILE), or nvidia-bug-report.log.gz or "
+        "sosreport-*.tar.xz as it is"
+    )
     try:
         data = parse_json(content, parse_constant=_no_constant)
-        # half of a surrogate pair could not be written out again, unless it means a byte that is no UTF-8
-        if _ESCAPED_SURROGATE.search(content) or (b"\xed" in content and _SURROGATE.search(content)):
+        # half of a surrogate pair could not be written out again, unless it means a byte that is no
+        # UTF-8
+        if _ESCAPED_SURROGATE.search(content) or (
+            b"\xed" in content and _SURROGATE.search(content)
+        ):
             json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except json.JSONDecodeError as error:
-        raise BadInput([Fault(Where(path, error.lineno), f"not a record: {error.msg}", hint)]) from None
+        raise BadInput(
+            [Fault(Where(path, error.lineno), f"not a record: {error.msg}", hint)]
+        ) from None
     except (ValueError, RecursionError) as error:
         raise BadInput([Fault(Where(path), f"not a record: {error}", hint)]) from None
     if not isinstance(data, dict):

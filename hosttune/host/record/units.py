@@ -1,5 +1,5 @@
-"""The answers of `systemctl show` in a record, by unit: the rules of today ask for other units together than those of
-the day on which the record was made.
+"""The answers of `systemctl show` in a record, by unit: the rules of today ask for other units
+together than those of the day on which the record was made.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _SHOW = ("systemctl", "show")
 def assemble_answer(
     queries: Mapping[tuple[str, ...], Mapping[str, Any]], argv: Sequence[str]
 ) -> Mapping[str, Any] | None:
-    """The answer to a `systemctl show` that was not asked so, made of the paragraphs of others with the same options;
-    None where none of the units is in one.
+    """The answer to a `systemctl show` that was not asked so, made of the paragraphs of others with
+    the same options; None where none of the units is in one.
     """
     asked = tuple(argv)
     if asked[:2] != _SHOW or "--" not in asked:

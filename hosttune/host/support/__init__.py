@@ -1,7 +1,9 @@
-"""Files that people send for help, read as a record of the host: the report of nvidia-bug-report.sh, and sosreports.
+"""Files that people send for help, read as a record of the host: the report of
+nvidia-bug-report.sh, and sosreports.
 
-sections: the grammar of the first. lspci, smi: two texts, as the answers that facts ask for. bug_report, sos: the whole
-of each. archive: a packed tar in memory. reader: a record reader over that.
+sections: the grammar of the first. lspci, smi: two texts, as the answers that facts ask for.
+bug_report, sos: the whole of each. archive: a packed tar in memory. reader: a record reader over
+that.
 """
 
 

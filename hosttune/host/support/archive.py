@@ -1,11 +1,13 @@
-"""Files of a packed archive (tar, tar.xz, tar.gz) that a stranger sent, in memory and within bounds; or of the folder
-that was unpacked of one.
+"""Files of a packed archive (tar, tar.xz, tar.gz) that a stranger sent, in memory and within
+bounds; or of the folder that was unpacked of one.
 
 Nothing is unpacked to disk, no link is followed, and no name leads out of the archive.
 
-tarfile of Python would read a header of any length into memory, and each header of headers one call deeper.
+tarfile of Python would read a header of any length into memory, and each header of headers one call
+deeper.
 
-Sources: tar(5) of libarchive; POSIX.1-2017, pax, "pax Header Block"; GNU tar manual, "Basic Tar Format".
+Sources: tar(5) of libarchive; POSIX.1-2017, pax, "pax Header Block"; GNU tar manual, "Basic Tar
+Format".
 """
 
 from __future__ import annotations
@@ -32,13 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 MOST_MEMBERS: Final = 500_000
-MOST_UNPACKED: Final = 2 << 30  # bytes that are unpacked in all; a server without GPUs has some 30 MiB
+# bytes that are unpacked in all; a server without GPUs has some 30 MiB
+MOST_UNPACKED: Final = 2 << 30
 MOST_KEPT: Final = 128 << 20  # bytes that are kept in all
-MOST_NAMED: Final = 32 << 20  # characters of the names and of what links lead to, in all; a server has some 5 Mi
+# characters of the names and of what links lead to, in all; a server has some 5 Mi
+MOST_NAMED: Final = 32 << 20
 MOST_OF_ONE: Final = 16 << 20  # bytes of a file that is kept
-_MOST_OF_HEADER: Final = 64 << 10  # bytes of a long name, or of the names and numbers of a pax header
+# bytes of a long name, or of the names and numbers of a pax header
+_MOST_OF_HEADER: Final = 64 << 10
 _MEMORY_OF_XZ: Final = 256 << 20
-_DEEPEST: Final = 32  # folders above what is looked at of an unpacked folder: each is passed for each name
+# folders above what is looked at of an unpacked folder: each is passed for each name
+_DEEPEST: Final = 32
 _FOLDER_S: Final = 60.0  # in which all of an unpacked folder is read
 _CHUNK: Final = 1 << 18
 _XZ, _GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
@@ -82,7 +88,9 @@ class TooMuch(Exception):
 
 
 class NameCount:
-    """Counts the characters of paths that are made of an archive: a short line can make a long one."""
+    """Counts the characters of paths that are made of an archive: a short line can make a long
+    one.
+    """
 
     def __init__(self) -> None:
         self._left = MOST_NAMED
@@ -104,7 +112,11 @@ class _Unpacked:
     def __init__(self, content: bytes) -> None:
         self._content, self._at, self._total = memoryview(content), 0, 0
         self._left, self._chunk, self._used = b"", b"", 0
-        self._xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY_OF_XZ) if content.startswith(_XZ) else None
+        self._xz = (
+            lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY_OF_XZ)
+            if content.startswith(_XZ)
+            else None
+        )
         self._gzip = zlib.decompressobj(wbits=31) if content.startswith(_GZIP) else None
 
     def read(self, size: int) -> bytes:
@@ -181,14 +193,21 @@ def is_archive(content: bytes) -> bool:
 
 
 def read_archive(content: bytes, path: str, is_wanted: Callable[[str], bool]) -> Archive:
-    """What is wanted of an archive with one folder at its top. Raises BadInput for what no program packs so."""
+    """What is wanted of an archive with one folder at its top. Raises BadInput for what no program
+    packs so.
+    """
     stream, kept, is_whole = _Unpacked(content), _Parts(), False
     top = ""
     try:
         for member in _read_members(stream):
             name = normpath(member.name) if len(member.name) < PATH_MAX else ""
             first, _, place = name.partition("/")
-            if name.startswith("/") or first in {"..", ".", ""} or "\0" in name or first != (top := top or first):
+            if (
+                name.startswith("/")
+                or first in {"..", ".", ""}
+                or "\0" in name
+                or first != (top := top or first)
+            ):
                 raise make_refusal(path, "it has files outside its one folder")
             size = member.size
             if place and is_wanted(place) and kept.take(place, member):
@@ -209,7 +228,12 @@ class _Parts:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
-        self._folders, self._seen, self._doubled, self._left_out = set[str](), set[str](), set[str](), set[str]()
+        self._folders, self._seen, self._doubled, self._left_out = (
+            set[str](),
+            set[str](),
+            set[str](),
+            set[str](),
+        )
         self._length = 0
         self._named = NameCount()
 
@@ -238,14 +262,17 @@ class _Parts:
         files = {place: one for place, one in self.files.items() if place not in doubled}
         links = {place: one for place, one in self._links.items() if place not in doubled}
         folders = frozenset(self._folders - doubled)
-        return Archive(top, files, folders, links, frozenset(doubled), frozenset(self._left_out), is_whole)
+        return Archive(
+            top, files, folders, links, frozenset(doubled), frozenset(self._left_out), is_whole
+        )
 
 
 def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Archive:
     """What is wanted of a folder, and nothing if `needed` is no file in it. Links are not followed.
 
-    It is never taken for whole: nothing tells whether all of an archive was unpacked. Raises BadInput for one that
-    cannot be opened, holds too much, gives no answer, or has a mount in it that waits for a server.
+    It is never taken for whole: nothing tells whether all of an archive was unpacked. Raises
+    BadInput for one that cannot be opened, holds too much, gives no answer, or has a mount in it
+    that waits for a server.
     """
 
     def look() -> bytes:
@@ -280,7 +307,9 @@ def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> A
 
 
 class _UnpackedFolder:
-    """What is wanted of an unpacked folder. Each folder in it is opened once, below the one around it."""
+    """What is wanted of an unpacked folder. Each folder in it is opened once, below the one around
+    it.
+    """
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
         self.kept = _Parts()
@@ -288,8 +317,8 @@ class _UnpackedFolder:
         self._left = MOST_MEMBERS
 
     def add(self, parent: int, name: str, above: str, depth: int) -> None:
-        """All that is in the folder `name` of `parent`, whose files have paths that begin with `above`. Nothing of one
-        that cannot be read, or where something is mounted. Raises TooMuch.
+        """All that is in the folder `name` of `parent`, whose files have paths that begin with
+        `above`. Nothing of one that cannot be read, or where something is mounted. Raises TooMuch.
         """
         with suppress(OSError):
             folder = open_folder_of_mount(name, parent)
@@ -320,8 +349,8 @@ class _UnpackedFolder:
 
 
 def _read_regular(folder: int, name: str, size: int) -> tuple[bytes, bool]:
-    """The first `size` bytes of a file, and whether these are all. What is not a file any more is not opened.
-    Raises OSError.
+    """The first `size` bytes of a file, and whether these are all. What is not a file any more is
+    not opened. Raises OSError.
     """
     found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -337,7 +366,9 @@ def _read_regular(folder: int, name: str, size: int) -> tuple[bytes, bool]:
 
 
 def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:
-    """The headers up to the end of the archive; what follows one is read by the caller. Raises _Broken, TooMuch."""
+    """The headers up to the end of the archive; what follows one is read by the caller. Raises
+    _Broken, TooMuch.
+    """
     long: dict[bytes, str] = {}
     is_sparse = False
     length = 0  # of the headers that have texts: their rows cost time
@@ -375,7 +406,9 @@ def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:
 
 
 def _list_pax(text: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Rows of a length in digits, a blank, KEY=VALUE and a line end; the length is of all that. Raises _Broken."""
+    """Rows of a length in digits, a blank, KEY=VALUE and a line end; the length is of all that.
+    Raises _Broken.
+    """
     at = 0
     while at < len(text):
         number = _NUMBER.match(text, at)

@@ -1,8 +1,9 @@
-"""A report of nvidia-bug-report.sh as the record of its host: files and answers of programs, as far as it has them.
+"""A report of nvidia-bug-report.sh as the record of its host: files and answers of programs, as far
+as it has them.
 
-Nothing is absent because the report does not have it: most of a host is not collected. Absent is what the program
-itself says is no file (`*** PATH does not exist`), a PCI device that a whole list does not name, and a module that
-/proc/modules does not.
+Nothing is absent because the report does not have it: most of a host is not collected. Absent is
+what the program itself says is no file (`*** PATH does not exist`), a PCI device that a whole list
+does not name, and a module that /proc/modules does not.
 
 Sources: nvidia-bug-report.sh of the branches 390 to 595; dmidecode(8); proc(5).
 """
@@ -29,19 +30,23 @@ if TYPE_CHECKING:
 MOST: Final = 48 << 20  # bytes of the text; a report of eight GPUs has some 20 MiB
 MOST_LINES: Final = 1 << 20
 _GZIP = b"\x1f\x8b"
-_PIECE, _CHUNK = 1 << 14, 1 << 20  # bytes that are unpacked at a time, and that come of them at most
+# bytes that are unpacked at a time, and that come of them at most
+_PIECE, _CHUNK = 1 << 14, 1 << 20
 _MOST_MEMBERS = 20_000  # gzip files in one; the program writes some 600
 _MOST_LOG = 16 << 20  # characters of the kernel log; the kernel's buffer has 1 MiB as a rule
 _LOOK = 64 << 10  # bytes of a file by which its kind is known
 _HEAD = 4096  # bytes in which the first sentences are
-_UNAME = regex(r"^uname: (\S{1,99}) (\S{1,99}) (\S{1,99}) .{0,200}?\b(x86_64|aarch64|ppc64le) ", re.MULTILINE)
+_UNAME = regex(
+    r"^uname: (\S{1,99}) (\S{1,99}) (\S{1,99}) .{0,200}?\b(x86_64|aarch64|ppc64le) ", re.MULTILINE
+)
 _VERSION = regex(r"^nvidia-bug-report.sh Version: (\d{1,12})", re.MULTILINE)
 _CLOCK = regex(r"^Date: .{0,80}?(\d{1,2}):(\d{2}):(\d{2})\b", re.MULTILINE)
 _QUARTER_S, _HALF_DAY_S = 900, 43_200
 _LONGEST_S = 1800  # that the program runs
 _FLAGS = regex(r"^command line flags: (.*)$", re.MULTILINE)
 QUERY: Final = "nvidia-smi --query"
-# A table before all else, since branch 565, has what nvidia-smi said when it was asked for the GPUs.
+# A table before all else, since branch 565, has what nvidia-smi said when it was asked for the
+# GPUs.
 _REFUSED = regex(r"^NVIDIA GPU Details {1,40}\| Failed: ([A-Z][^\n]{1,300})$", re.MULTILINE)
 _SAFE_MODE = "--safe-mode"
 _NO_SMI: Final = "Skipping nvidia-smi output (nvidia-smi not found)"
@@ -50,36 +55,55 @@ _LOGS = "Scanning kernel log files for NVIDIA kernel messages"
 _OF_KERNEL = ("/proc/", "/sys/")
 _DRIVER = regex(r"^NVRM version: .{0,200}?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)\s", re.MULTILINE)
 _LOADED = regex(r"^(\w+) \d+ ", re.MULTILINE)
-_MODULES = ("nvidia", "nvidia_modeset", "nvidia_drm", "nvidia_uvm", "nvidia_peermem", "nouveau", "vfio_pci")
+_MODULES = (
+    "nvidia",
+    "nvidia_modeset",
+    "nvidia_drm",
+    "nvidia_uvm",
+    "nvidia_peermem",
+    "nouveau",
+    "vfio_pci",
+)
 _VERSION_LOADED, _MODULE_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
 _GPUS = "/proc/driver/nvidia/gpus"
 _VIRTUAL = regex(r"^flags\s*:.* hypervisor\b", re.MULTILINE)
 _DMI_FOLDER = "/sys/class/dmi/id"
 _DMI_ROW = regex(r"\t([\w ]{1,60}): (.*)")
 _DMI = {
-    ("System Information", "Manufacturer"): "sys_vendor", ("System Information", "Product Name"): "product_name",
+    ("System Information", "Manufacturer"): "sys_vendor",
+    ("System Information", "Product Name"): "product_name",
     ("Base Board Information", "Manufacturer"): "board_vendor",
     ("Base Board Information", "Product Name"): "board_name",
-    ("BIOS Information", "Vendor"): "bios_vendor", ("BIOS Information", "Version"): "bios_version",
+    ("BIOS Information", "Vendor"): "bios_vendor",
+    ("BIOS Information", "Version"): "bios_version",
     ("Chassis Information", "Asset Tag"): "chassis_asset_tag",
-}  # fmt: skip
+}
 _OS = regex(r"^([A-Z_]{1,40})=(?:\"([^\"\n]*)\"|'([^'\n]*)'|(\S*))\s*$", re.MULTILINE)
-# In /etc/issue, /etc/redhat-release and the table before all else. The id is the first word, but for these.
+# In /etc/issue, /etc/redhat-release and the table before all else. The id is the first word, but
+# for these.
 _NAMED = regex(
-    r"((?:Ubuntu|Debian|Arch|Manjaro|Fedora|Kali|Linux Mint|Pop!_OS|Parrot|Rocky|AlmaLinux|CentOS|Red Hat|openSUSE)"
-    r"(?: (?:GNU/Linux|Linux|OS|Enterprise|Stream|Leap|Tumbleweed|release)\b){0,3})(?: (\d{1,3}(?:\.\d{1,3})?))?"
+    r"((?:Ubuntu|Debian|Arch|Manjaro|Fedora|Kali|Linux Mint|Pop!_OS|Parrot|Rocky|AlmaLinux|CentOS"
+    r"|Red Hat|openSUSE)"
+    r"(?: (?:GNU/Linux|Linux|OS|Enterprise|Stream|Leap|Tumbleweed"
+    r"|release)\b){0,3})(?: (\d{1,3}(?:\.\d{1,3})?))?"
 )
 _IDS = {"linux": "linuxmint", "pop!_os": "pop", "red": "rhel"}
 _DISTRIBUTION = regex(r"^[\w ]{0,80}\| Distribution : ([^\n]{1,100})$", re.MULTILINE)
 _LSPCI = regex(r"lspci -(?:nn$|nnDvvvx|d)")
 # Files that count. Others say what the host was long ago, or are of users.
-_OF_HOST = regex(r"/(?:proc|sys)/(?!asound/|class/drm/)|/etc/(?:issue|os-release|debian_version|lsb-release)$")
+_OF_HOST = regex(
+    r"/(?:proc|sys)/(?!asound/|class/drm/)|/etc/(?:issue|os-release|debian_version|lsb-release)$"
+)
 _COUNTS = regex(r"/|dmesg$|lspci |nvidia-smi |Skipping nvidia-smi |Scanning kernel log files ")
 _CONTAINER = regex(r"[0-9a-f]{12}")  # the host name that Docker gives a container
-# The kernel log, the configuration space of PCI devices and the tables of the firmware are read on a host, or in a
-# container that is as open as one: of both the verdicts are about the host.
-FIRST_NAMESPACES: Final = {"/proc/self/ns/pid": "pid:[4026531836]", "/proc/self/ns/user": "user:[4026531837]"}
-# Not collected: the default policy judges. That nothing was learned there, and no boot was asked for, is not known.
+# The kernel log, the configuration space of PCI devices and the tables of the firmware are read on
+# a host, or in a container that is as open as one: of both the verdicts are about the host.
+FIRST_NAMESPACES: Final = {
+    "/proc/self/ns/pid": "pid:[4026531836]",
+    "/proc/self/ns/user": "user:[4026531837]",
+}
+# Not collected: the default policy judges. That nothing was learned there, and no boot was asked
+# for, is not known.
 _NO_POLICY = ("/etc/hosttune", "/var/lib/hosttune/runs", "/var/lib/hosttune/lock")
 _NO_HYPERVISOR = ("/sys/hypervisor", "/sys/hypervisor/type")
 # nvidia-smi is the host's own there: hosts whose driver is in a container have none.
@@ -97,12 +121,13 @@ class BugReport:
     script: str  # version of the program
     collected_at: float  # seconds since 1970; 0 where nothing tells
     is_whole: bool  # its last line is there
-    doubled: tuple[str, ...]  # heads that are there twice, of which none counts: a user may have written one
+    # heads that are there twice, of which none counts: a user may have written one
+    doubled: tuple[str, ...]
     is_safe_mode: bool  # the full answer of nvidia-smi is not in it
     has_no_smi: bool  # there is no nvidia-smi on that host
     has_log: bool  # of the kernel, of that boot
-    # Xid numbers of the system's logs that the kernel log of that boot does not have, and how many lines have each. Any
-    # user of that host can write into these logs.
+    # Xid numbers of the system's logs that the kernel log of that boot does not have, and how many
+    # lines have each. Any user of that host can write into these logs.
     logged_xids: Mapping[int, int]
 
 
@@ -115,7 +140,10 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     """What a file holds that `is_bug_report`. Raises BadInput for one that is too long."""
     plain = _unpack(content, MOST)
     if len(plain) > MOST or plain.count(b"\n") > MOST_LINES:
-        message = f"its text is longer than any of nvidia-bug-report.sh ({MOST >> 20} MiB, {MOST_LINES} lines)"
+        message = (
+            f"its text is longer than any of nvidia-bug-report.sh ({MOST >> 20} MiB, {MOST_LINES} "
+            "lines)"
+        )
         raise BadInput([Fault(Where(path), message, "send the file as that program wrote it")])
     text = plain.decode("utf-8", "surrogateescape").replace("\r\n", "\n").rstrip("\0\n") + "\n"
     text = text[max(text.find(START.decode()), 0) :]
@@ -123,7 +151,9 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     table = text[: max(text.find(RULE, len(RULE)), 0)][:_LOOK]  # and what is before it
     found = list(sections_of(f"{RULE}\n\n{text}"))
     if len(found) > MOST_SECTIONS:
-        raise BadInput([Fault(Where(path), "it has more sections than a report of nvidia-bug-report.sh")])
+        raise BadInput(
+            [Fault(Where(path), "it has more sections than a report of nvidia-bug-report.sh")]
+        )
     if not is_whole:  # if it breaks off, what is missing means nothing
         del found[-1:]
     counts = Counter(one.head for one in found)
@@ -132,15 +162,19 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
         sections.setdefault(QUERY, ReportSection(QUERY, (refused[1],)))
     doubled = tuple(name for name, count in counts.items() if count > 1 and _COUNTS.match(name))
     flags = match[1].split() if (match := _FLAGS.search(head)) else []
-    # With --extra-system-data it also has backtraces that the program asked for: no words of a stall are in them.
+    # With --extra-system-data it also has backtraces that the program asked for: no words of a
+    # stall are in them.
     log = _get_text(sections, "dmesg")
     log = log if len(log) <= _MOST_LOG else ""
-    at = _find_time([one for one in sections.values() if one.seen_at and one.head.startswith(_OF_KERNEL)], head)
+    at = _find_time(
+        [one for one in sections.values() if one.seen_at and one.head.startswith(_OF_KERNEL)], head
+    )
     uname = _UNAME.search(head)
     answers = {name: one.text for name, one in sections.items() if name.startswith("nvidia-smi ")}
     version = _VERSION.search(head)
     return BugReport(
-        record=_record(sections, uname, log, at, tool_version) | {"os_release": _os_release(sections, table)},
+        record=_record(sections, uname, log, at, tool_version)
+        | {"os_release": _os_release(sections, table)},
         smi=read_long(answers.get(QUERY) or answers.get("nvidia-smi -q", "")),
         answers=answers,
         script=version[1] if version else "",
@@ -155,26 +189,31 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
 
 
 def _find_time(files: Collection[ReportSection], head: str) -> float:
-    """When it was made, by the newest file of the kernel and by the report's own date; 0 where nothing tells.
+    """When it was made, by the newest file of the kernel and by the report's own date; 0 where
+    nothing tells.
 
-    The kernel dates a file by the first look at it, which may be minutes before, or at a boot with a clock that was
-    hours ahead. The date is in words of any language and has no zone that can be read; its clock, of 12 or 24 hours,
-    is that of the listings, and all zones are apart by quarters of an hour.
+    The kernel dates a file by the first look at it, which may be minutes before, or at a boot with
+    a clock that was hours ahead. The date is in words of any language and has no zone that can be
+    read; its clock, of 12 or 24 hours, is that of the listings, and all zones are apart by quarters
+    of an hour.
     """
     clock = _CLOCK.search(head)
     if not clock:
         return max((one.seen_at for one in files), default=0.0)
     hours, minutes, seconds = map(int, clock.groups())
     began = hours * 3600 + minutes * 60 + seconds
-    meanwhile = [one.seen_at for one in files if (one.seen_clock - began) % _HALF_DAY_S < _LONGEST_S]
+    meanwhile = [
+        one.seen_at for one in files if (one.seen_clock - began) % _HALF_DAY_S < _LONGEST_S
+    ]
     at = max(meanwhile or [one.seen_at for one in files], default=0.0)
     later_s = (minutes * 60 + seconds - at) % _QUARTER_S
     return at + later_s if at and later_s < _QUARTER_S / 2 else at
 
 
 def _unpack(content: bytes, most: int) -> bytes:
-    """The text, at most 1 MiB more than `most` of it. The program adds section by section, so that gzip files are one
-    after another, also such with nothing in them; of one that breaks off what is before the break.
+    """The text, at most 1 MiB more than `most` of it. The program adds section by section, so that
+    gzip files are one after another, also such with nothing in them; of one that breaks off what is
+    before the break.
     """
     if not content.startswith(_GZIP):
         return content
@@ -202,7 +241,11 @@ def _unpack(content: bytes, most: int) -> bytes:
 
 
 def _record(
-    sections: Mapping[str, ReportSection], uname: re.Match[str] | None, log: str, at: float, tool_version: str
+    sections: Mapping[str, ReportSection],
+    uname: re.Match[str] | None,
+    log: str,
+    at: float,
+    tool_version: str,
 ) -> dict[str, Any]:
     tables = _list_tables(sections)
     queries = []
@@ -211,13 +254,15 @@ def _record(
     if uname:
         names = zip(("ostype", "hostname", "osrelease", "arch"), uname.groups(), strict=True)
         tables["files"] |= {f"/proc/sys/kernel/{name}": f"{value}\n" for name, value in names}
-        queries.append({"argv": ["uname", "-m"], "status": 0, "stdout": f"{uname[4]}\n", "stderr": ""})
+        queries.append(
+            {"argv": ["uname", "-m"], "status": 0, "stdout": f"{uname[4]}\n", "stderr": ""}
+        )
         if not _CONTAINER.fullmatch(uname[2]):
             tables["links"] |= FIRST_NAMESPACES
     return {
         "format_version": FORMAT_VERSION, "kind": KIND, "tool_version": tool_version, "made_at": at,
-        "name": uname[2] if uname else "unknown", "machine": "", "privileged": True, "persistent_only": False,
-        "shared": False, "queries": queries, **tables,
+        "name": uname[2] if uname else "unknown", "machine": "", "privileged": True,
+        "persistent_only": False, "shared": False, "queries": queries, **tables,
     }  # fmt: skip
 
 
@@ -226,24 +271,39 @@ def _get_text(sections: Mapping[str, ReportSection], *heads: str) -> str:
 
 
 def _list_tables(sections: Mapping[str, ReportSection]) -> Tables:
-    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats", "paths")}
+    tables: Tables = {
+        name: {} for name in ("files", "links", "listings", "stats", "lstats", "paths")
+    }
     files = tables["files"]
-    files |= {path: _make_entry(one) for path, one in sections.items() if one.is_known and _OF_HOST.match(path)}
+    files |= {
+        path: _make_entry(one)
+        for path, one in sections.items()
+        if one.is_known and _OF_HOST.match(path)
+    }
     shown = [one.text for name, one in sections.items() if _LSPCI.match(name)]
     if shown and (devices := devices_in(*shown)):
         for name, own in tables_of(devices).items():
             tables[name] |= own
-    slots = {path.split("/")[5] for path, one in files.items() if path.startswith(f"{_GPUS}/") and isinstance(one, str)}
+    slots = {
+        path.split("/")[5]
+        for path, one in files.items()
+        if path.startswith(f"{_GPUS}/") and isinstance(one, str)
+    }
     tables["listings"] |= {_GPUS: sorted(slots)} if slots else {}
     add_conclusions(
-        tables, modules=_get_text(sections, "/proc/modules"), cpuinfo=_get_text(sections, "/proc/cpuinfo"),
-        log=_get_text(sections, "dmesg"), dmidecode=_get_text(sections, "/sbin/dmidecode", "/usr/sbin/dmidecode"),
+        tables,
+        modules=_get_text(sections, "/proc/modules"),
+        cpuinfo=_get_text(sections, "/proc/cpuinfo"),
+        log=_get_text(sections, "dmesg"),
+        dmidecode=_get_text(sections, "/sbin/dmidecode", "/usr/sbin/dmidecode"),
         has_smi=any(name.startswith("nvidia-smi ") for name in sections),
-    )  # fmt: skip
+    )
     return tables
 
 
-def add_conclusions(tables: Tables, *, modules: str, cpuinfo: str, log: str, dmidecode: str, has_smi: bool) -> None:
+def add_conclusions(
+    tables: Tables, *, modules: str, cpuinfo: str, log: str, dmidecode: str, has_smi: bool
+) -> None:
     """What the texts of a file prove besides what they are."""
     for path, words in _firmware_words(dmidecode).items():
         tables["files"].setdefault(path, words)
@@ -261,7 +321,11 @@ def add_conclusions(tables: Tables, *, modules: str, cpuinfo: str, log: str, dmi
 def _make_entry(section: ReportSection) -> Any:
     if section.state == "missing":
         return {"absent": True}
-    return section.text if section.state == "file" else {"unreadable": f"{section.head} could not be read there"}
+    return (
+        section.text
+        if section.state == "file"
+        else {"unreadable": f"{section.head} could not be read there"}
+    )
 
 
 def _add_modules(tables: Tables, loaded: frozenset[str]) -> None:
@@ -274,7 +338,9 @@ def _add_modules(tables: Tables, loaded: frozenset[str]) -> None:
             files[f"/sys/module/{name}/version"] = {"absent": True}
     if "nvidia" not in loaded:
         files.setdefault(_VERSION_LOADED, {"absent": True})
-    elif isinstance(version := files.get(_VERSION_LOADED), str) and (driver := _DRIVER.search(version)):
+    elif isinstance(version := files.get(_VERSION_LOADED), str) and (
+        driver := _DRIVER.search(version)
+    ):
         files[_MODULE_VERSION] = f"{driver[1]}\n"
 
 
@@ -300,15 +366,27 @@ def _logged_xids(logs: str, log: str) -> dict[int, int]:
 
 def _os_release(sections: Mapping[str, ReportSection], table: str) -> Mapping[str, Any]:
     row = _DISTRIBUTION.search(table)
-    named = (_get_text(sections, "/etc/issue"), _get_text(sections, "/etc/redhat-release"), row[1] if row else "")
+    named = (
+        _get_text(sections, "/etc/issue"),
+        _get_text(sections, "/etc/redhat-release"),
+        row[1] if row else "",
+    )
     return make_os_release(_get_text(sections, "/etc/os-release"), *named)
 
 
 def make_os_release(release: str, *named: str) -> Mapping[str, Any]:
-    """As a record has it, of the text of os-release(5), else of the first text that begins with a name."""
-    if found := {match[1].lower(): match[2] or match[3] or match[4] or "" for match in _OS.finditer(release)}:
+    """As a record has it, of the text of os-release(5), else of the first text that begins with a
+    name.
+    """
+    if found := {
+        match[1].lower(): match[2] or match[3] or match[4] or "" for match in _OS.finditer(release)
+    }:
         return found
     for match in filter(None, (_NAMED.match(text.lstrip()) for text in named)):
         first = match[1].split()[0].lower()
-        return {"id": _IDS.get(first, first), "version_id": match[2] or "", "pretty_name": match[0].strip()}
+        return {
+            "id": _IDS.get(first, first),
+            "version_id": match[2] or "",
+            "pretty_name": match[0].strip(),
+        }
     return {"unreadable": "which distribution it is was not found in it"}

@@ -1,10 +1,12 @@
 """PCI devices as `lspci -nnDvvvxxx` prints them, in the form in which sysfs has them. Pure.
 
-Where the configuration space is shown, link and power state are read from it, as the kernel does; else from the words.
+Where the configuration space is shown, link and power state are read from it, as the kernel does;
+else from the words.
 
-Sources: lspci(8); kernel, Documentation/PCI/sysfs-pci.rst; PCI Local Bus Specification 3.0, section 6.1 (the first 64
-bytes of the configuration space); PCI Express Base Specification, 7.5.3.6 and 7.5.3.8 (link capabilities and status),
-7.5.2.2 (power management); PCI-to-PCI Bridge Architecture Specification, 3.2.5.3 (bus numbers).
+Sources: lspci(8); kernel, Documentation/PCI/sysfs-pci.rst; PCI Local Bus Specification 3.0, section
+6.1 (the first 64 bytes of the configuration space); PCI Express Base Specification, 7.5.3.6 and
+7.5.3.8 (link capabilities and status), 7.5.2.2 (power management); PCI-to-PCI Bridge Architecture
+Specification, 3.2.5.3 (bus numbers).
 """
 
 from __future__ import annotations
@@ -23,17 +25,26 @@ if TYPE_CHECKING:
 DEVICES = "/sys/bus/pci/devices"
 NAMES = "/usr/share/misc/pci.ids"
 MOST = 4096  # devices
-# Older scripts ask for the details without numbers (-d 10de:* -v -xxx), and for the numbers without details (-nn).
+# Older scripts ask for the details without numbers (-d 10de:* -v -xxx), and for the numbers without
+# details (-nn).
 _HEAD = regex(r"([0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) \S")
-_NUMBERS = regex(r"\S{7,20} .{0,120}? \[([0-9a-f]{4})\]: (.{0,300}?)\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_NUMBERS = regex(
+    r"\S{7,20} .{0,120}? \[([0-9a-f]{4})\]: (.{0,300}?)\[([0-9a-f]{4}):([0-9a-f]{4})\]"
+)
 # lspci has the names of pci.ids(5), and before them the maker's; without one it says Device.
 _NAME = regex(
-    r"(NVIDIA Corporation|nVidia Corporation|Intel Corporation|Advanced Micro Devices, Inc\. \[AMD(?:/ATI)?\]) "
+    r"(NVIDIA Corporation|nVidia Corporation|Intel Corporation"
+    r"|Advanced Micro Devices, Inc\. \[AMD(?:/ATI)?\]) "
     r"(?!Device )(\S.*\S) "
 )
 _BYTES = regex(r"([0-9a-f]{2,3}): ((?:[0-9a-f]{2} ?){16})")
-_LINK = regex(r"[\t ]{1,9}Lnk(Cap|Sta):\s.{0,60}?Speed (\d{1,3}(?:\.\d)?)GT/s(?: \([^)]{0,40}\))?, Width x(\d{1,2})")
-_REGION = regex(r"\tRegion (\d): (?:Memory|I/O ports) at ([0-9a-f]{1,16}) .{0,120}?\[size=(\d{1,6})([KMGT]?)\]")
+_LINK = regex(
+    r"[\t ]{1,9}Lnk(Cap|Sta):\s.{0,60}?Speed (\d{1,3}(?:\.\d)?)GT/s(?: \([^)]{0,40}\))?, Width x"
+    r"(\d{1,2})"
+)
+_REGION = regex(
+    r"\tRegion (\d): (?:Memory|I/O ports) at ([0-9a-f]{1,16}) .{0,120}?\[size=(\d{1,6})([KMGT]?)\]"
+)
 _BUSES = regex(r"\tBus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), ")
 _DRIVER = regex(r"\tKernel driver in use: ([\w-]{1,64})")
 _NODE = regex(r"\tNUMA node: (\d{1,5})")
@@ -65,36 +76,56 @@ class PciDevice:
 
 
 def devices_in(*texts: str) -> tuple[PciDevice, ...]:
-    """Those of whole answers, at most MOST; of a device that several answers have, what each adds."""
+    """Those of whole answers, at most MOST; of a device that several answers have, what each
+    adds.
+    """
     found: dict[str, PciDevice] = {}
     details: dict[str, list[str]] = {}
     seen: set[tuple[int, str]] = set()
-    for number, lines in ((number, block) for number, text in enumerate(texts) for block in _split_blocks(text)):
+    for number, lines in (
+        (number, block) for number, text in enumerate(texts) for block in _split_blocks(text)
+    ):
         head = _HEAD.match(lines[0])
         slot = f"{head[1] or '0000:'}{head[2]}" if head else ""
         if not head or len(found) >= MOST or (number, slot) in seen:
             continue
         seen.add((number, slot))
         rows = [row for line in lines if (row := _BYTES.fullmatch(line.strip()))]
-        config = b"".join(bytes.fromhex(row[2]) for at, row in enumerate(rows) if int(row[1], 16) == at * 16)
+        config = b"".join(
+            bytes.fromhex(row[2]) for at, row in enumerate(rows) if int(row[1], 16) == at * 16
+        )
         before = found.get(slot)
         numbers = _NUMBERS.match(lines[0])
         kind, words, vendor, device = (
-            numbers.groups() if numbers else _numbers_of(config) if len(config) >= 64 else ("", "", "", "")
+            numbers.groups()
+            if numbers
+            else _numbers_of(config)
+            if len(config) >= 64
+            else ("", "", "", "")
         )
         details.setdefault(slot, []).extend(lines[1:])
         if before:
             known = (before.kind, before.words, before.vendor, before.device)
             kind, words, vendor, device = (
-                one or other for one, other in zip((kind, words, vendor, device), known, strict=True)
+                one or other
+                for one, other in zip((kind, words, vendor, device), known, strict=True)
             )
             config = config or before.config
         found[slot] = PciDevice(slot, kind, vendor, device, words, config, ())
-    return tuple(replace(one, details=tuple(details[one.slot])) for one in found.values() if one.kind and one.vendor)
+    return tuple(
+        replace(one, details=tuple(details[one.slot]))
+        for one in found.values()
+        if one.kind and one.vendor
+    )
 
 
 def _numbers_of(config: bytes) -> tuple[str, str, str, str]:
-    return f"{config[11]:02x}{config[10]:02x}", "", f"{config[1]:02x}{config[0]:02x}", f"{config[3]:02x}{config[2]:02x}"
+    return (
+        f"{config[11]:02x}{config[10]:02x}",
+        "",
+        f"{config[1]:02x}{config[0]:02x}",
+        f"{config[3]:02x}{config[2]:02x}",
+    )
 
 
 def _split_blocks(text: str) -> Iterator[list[str]]:
@@ -132,7 +163,9 @@ def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
         if device.config:
             files[f"{place}/config"] = {"base64": base64.b64encode(device.config).decode()}
         driver, group = _find_first(_DRIVER, device), _find_first(_GROUP, device)
-        links[f"{place}/driver"] = f"/sys/bus/pci/drivers/{driver[1]}" if driver else {"absent": True}
+        links[f"{place}/driver"] = (
+            f"/sys/bus/pci/drivers/{driver[1]}" if driver else {"absent": True}
+        )
         if group:
             links[f"{place}/iommu_group"] = f"/sys/kernel/iommu_groups/{group[1]}"
         if not has_functions:
@@ -148,7 +181,8 @@ def _list_names(devices: tuple[PciDevice, ...]) -> str:
         if name := _NAME.fullmatch(one.words):
             makers.setdefault(f"{one.vendor}  {name[1]}", {}).setdefault(one.device, name[2])
     return "".join(
-        f"\n{maker}" + "".join(f"\n\t{device}  {name}" for device, name in own.items()) for maker, own in makers.items()
+        f"\n{maker}" + "".join(f"\n\t{device}  {name}" for device, name in own.items())
+        for maker, own in makers.items()
     )
 
 
@@ -158,7 +192,10 @@ def _place_devices(devices: tuple[PciDevice, ...]) -> Mapping[str, str]:
     bridges: dict[tuple[str, str], str] = {}  # (domain, bus below it) -> slot
     for slot, bus in buses.items():
         bridges.setdefault((slot.partition(":")[0], bus), slot)
-    return {device.slot: _place_slot(device.slot, bridges, is_sure=all(buses.values())) for device in devices}
+    return {
+        device.slot: _place_slot(device.slot, bridges, is_sure=all(buses.values()))
+        for device in devices
+    }
 
 
 def _find_bus(bridge: PciDevice) -> str:
@@ -178,14 +215,19 @@ def _place_slot(slot: str, bridges: Mapping[tuple[str, str], str], *, is_sure: b
             break
         way.append(above)
     domain, bus = way[-1].split(":")[:2]
-    return "/".join((f"/sys/devices/pci{domain}:{bus}", *reversed(way))) if is_sure or bus == "00" else ""
+    return (
+        "/".join((f"/sys/devices/pci{domain}:{bus}", *reversed(way)))
+        if is_sure or bus == "00"
+        else ""
+    )
 
 
 def _list_values(device: PciDevice) -> dict[str, str]:
     config = device.config
     interface = f"{config[9]:02x}" if len(config) > 9 else "00"
     found = {
-        "vendor": f"0x{device.vendor}", "device": f"0x{device.device}", "class": f"0x{device.kind}{interface}",
+        "vendor": f"0x{device.vendor}", "device": f"0x{device.device}",
+        "class": f"0x{device.kind}{interface}",
     }  # fmt: skip
     is_endpoint = len(config) >= 64 and config[14] & 0x7F == 0
     if is_endpoint:
@@ -204,13 +246,17 @@ def _list_values(device: PciDevice) -> dict[str, str]:
 
 
 def _list_states(config: bytes) -> dict[str, str]:
-    """Power state and link, as far as the capabilities of a function show them; of registers that all read as ones, as
-    of a device that does not answer, nothing.
+    """Power state and link, as far as the capabilities of a function show them; of registers that
+    all read as ones, as of a device that does not answer, nothing.
     """
     found: dict[str, str] = {}
     capabilities = standard_capabilities(config)
     power, express = capabilities.get(_POWER), capabilities.get(_EXPRESS)
-    if power is not None and len(config) >= power + 6 and (state := _STATES.get(config[power + 4] & 3)):
+    if (
+        power is not None
+        and len(config) >= power + 6
+        and (state := _STATES.get(config[power + 4] & 3))
+    ):
         found["power/runtime_status"] = state
     if express is not None and len(config) >= express + 20:
         for when, at in (("max", express + 12), ("current", express + 18)):
@@ -223,7 +269,11 @@ def _list_states(config: bytes) -> dict[str, str]:
 
 def _has_no_link(config: bytes) -> bool:
     """Whether it is a function of plain PCI, which the kernel gives no files of a link."""
-    return len(config) >= STANDARD and not config.startswith(_NOTHING) and _EXPRESS not in standard_capabilities(config)
+    return (
+        len(config) >= STANDARD
+        and not config.startswith(_NOTHING)
+        and _EXPRESS not in standard_capabilities(config)
+    )
 
 
 def _make_resource(device: PciDevice) -> str:

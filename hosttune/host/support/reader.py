@@ -44,13 +44,18 @@ class SupportReader(RecordReader):
         if argv[0] == "journalctl":
             return self._missing("the system's journal")
         if argv[0] == "nvidia-smi" and report.smi.is_doubtful:
-            return Unreadable("nvidia-smi's answer in this report has a GPU too many, as a process may be called")
+            return Unreadable(
+                "nvidia-smi's answer in this report has a GPU too many, as a process may be called"
+            )
         if argv[0] == "systemctl" and (text := self._list_units(argv)) is not None:
             return _make_completed(text)
         if argv[0] != "nvidia-smi":
             return super().query(argv, timeout_s=timeout_s)
         if report.is_safe_mode:
-            return Unreadable("the full answer of nvidia-smi is not in it: nvidia-bug-report.sh ran with --safe-mode")
+            return Unreadable(
+                "the full answer of nvidia-smi is not in it: nvidia-bug-report.sh ran with "
+                "--safe-mode"
+            )
         if isinstance(report, BugReport) and report.has_no_smi:
             return ABSENT
         found = self._smi(argv)
@@ -66,7 +71,9 @@ class SupportReader(RecordReader):
         if argv[1] != "show" or "--" not in argv:
             return None
         end = argv.index("--")
-        properties = next((word.partition("=")[2] for word in argv[:end] if word.startswith("--property=")), "")
+        properties = next(
+            (word.partition("=")[2] for word in argv[:end] if word.startswith("--property=")), ""
+        )
         return units.show(properties.split(","), argv[end + 1 :])
 
     def _smi(self, argv: Sequence[str]) -> Completed | None:
@@ -76,7 +83,9 @@ class SupportReader(RecordReader):
         if text is None or argv[1] == "-q":
             return None if text is None else _make_completed(text)
         if not long.gpus:
-            return _make_completed(text, next((number for words, number in _STATUSES if words in text), 255))
+            return _make_completed(
+                text, next((number for words, number in _STATUSES if words in text), 255)
+            )
         if argv[1] == "nvlink":
             own = answers.get(f"nvidia-smi nvlink {_SPELLED.get(argv[2], argv[2])}")
             return None if own is None else _make_completed(own)

@@ -1,9 +1,9 @@
-"""The grammar of a report of nvidia-bug-report.sh (versions of branches 367 to 610): a line of 44 underscores, an empty
-line, a head, and what belongs to it up to the next such line. Pure.
+"""The grammar of a report of nvidia-bug-report.sh (versions of branches 367 to 610): a line of 44
+underscores, an empty line, a head, and what belongs to it up to the next such line. Pure.
 
-A head is `*** PATH` (with a line of ls(1), and the content), `*** PATH does not exist`, `*** PATH is not readable`, a
-command line, or a sentence. The content may hold anything. So a head counts in a form that the program writes only, and
-of two with one name the first.
+A head is `*** PATH` (with a line of ls(1), and the content), `*** PATH does not exist`, `*** PATH
+is not readable`, a command line, or a sentence. The content may hold anything. So a head counts in
+a form that the program writes only, and of two with one name the first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LS = regex(
 _PATH = regex(r"\*\*\* (/\S[^\n]*?)( does not exist| is not readable)?")
 # Commands of one section, without a rule between them.
 _COMMAND = regex(
-    r"(?:/\S+/)?(nvidia-smi (?:--query(?: --unit)?|-q|nvlink --?[\w-]+|conf-compute [\w -]+)|lspci -[^\n]{1,60})"
+    r"(?:/\S+/)?(nvidia-smi (?:--query(?: --unit)?|-q|nvlink --?[\w-]+|conf-compute [\w -]+)"
+    r"|lspci -[^\n]{1,60})"
 )
 _DOTTED = "/./"
 _OF_USERS = "/home/"
@@ -42,7 +43,8 @@ class ReportSection:
 
     head: str  # the path, the command without its folder, or the sentence without its colon
     lines: tuple[str, ...]
-    state: str = ""  # of a path: "file", "missing", "unreadable", or "unknown" where ls(1) says nothing
+    # of a path: "file", "missing", "unreadable", or "unknown" where ls(1) says nothing
+    state: str = ""
     seen_at: float = 0.0  # of a path, as ls(1) has it: seconds since 1970; 0 where it does not say
     seen_clock: int = 0  # the same on a clock of that zone: seconds of its day
 
@@ -58,7 +60,9 @@ class ReportSection:
 
 
 def sections_of(text: str) -> Iterator[ReportSection]:
-    """In their order, at most MOST. What a user has in a file of theirs has no heads: it is as long as ls(1) says."""
+    """In their order, at most MOST. What a user has in a file of theirs has no heads: it is as long
+    as ls(1) says.
+    """
     lines = text.split("\n")
     starts: list[int] = []
     at = 0
@@ -94,7 +98,14 @@ def _split_parts(lines: list[str], start: int, end: int) -> Iterator[ReportSecti
         if section := _of_path(lines, start, end):
             yield section
         return
-    at = [start, *(at for at in range(start + 1, end) if _COMMAND.fullmatch(lines[at]) and not lines[at - 1].strip())]
+    at = [
+        start,
+        *(
+            at
+            for at in range(start + 1, end)
+            if _COMMAND.fullmatch(lines[at]) and not lines[at - 1].strip()
+        ),
+    ]
     for begin, stop in zip(at, [*at[1:], end], strict=True):
         head = lines[begin].rstrip()
         command = _COMMAND.fullmatch(head)

@@ -1,8 +1,9 @@
-"""The long text of `nvidia-smi -q`, as the answers to questions for single fields (`--query-gpu=`). Pure.
+"""The long text of `nvidia-smi -q`, as the answers to questions for single fields (`--query-gpu=`).
+Pure.
 
-The labels of the text changed with the branches of the driver; those of 430 to 580 are here, the newest first. A field
-whose label is not there is answered as a driver answers that does not know it: the whole question is refused, with its
-name.
+The labels of the text changed with the branches of the driver; those of 430 to 580 are here, the
+newest first. A field whose label is not there is answered as a driver answers that does not know
+it: the whole question is refused, with its name.
 
 Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`; outputs of the branches 430 to 580; nvml.h
 (nvmlClocksEventReason*).
@@ -43,7 +44,9 @@ _LABELS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "utilization.gpu": (("Utilization", "GPU"), ("Utilization", "Gpu")),
     "memory.used": (("FB Memory Usage", "Used"),),
     "power.draw": tuple((table, row) for table in _POWER for row in _DRAWS),
-    "power.limit": tuple((table, row) for table in _POWER for row in ("Current Power Limit", "Power Limit")),
+    "power.limit": tuple(
+        (table, row) for table in _POWER for row in ("Current Power Limit", "Power Limit")
+    ),
     "power.default_limit": tuple((table, "Default Power Limit") for table in _POWER),
     "power.min_limit": tuple((table, "Min Power Limit") for table in _POWER),
     "power.max_limit": tuple((table, "Max Power Limit") for table in _POWER),
@@ -51,31 +54,45 @@ _LABELS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "clocks.max.sm": (("Max Clocks", "SM"),),
     "ecc.mode.current": (("ECC Mode", "Current"), ("Ecc Mode", "Current")),
     "ecc.mode.pending": (("ECC Mode", "Pending"), ("Ecc Mode", "Pending")),
-    "retired_pages.pending": (("Retired Pages", "Pending Page Blacklist"), ("Retired Pages", "Pending")),
+    "retired_pages.pending": (
+        ("Retired Pages", "Pending Page Blacklist"),
+        ("Retired Pages", "Pending"),
+    ),
     "mig.mode.current": (("MIG Mode", "Current"), ("MIG Mode",)),
     "mig.mode.pending": (("MIG Mode", "Pending"), ("MIG Mode",)),
     "compute_mode": (("Compute Mode",),),
     "gpu_recovery_action": (("GPU Recovery Action",),),
-    "clocks_event_reasons_counters.sw_thermal_slowdown": (("Clocks Event Reasons Counters", "SW Thermal Slowdown"),),
-    "clocks_event_reasons_counters.hw_thermal_slowdown": (("Clocks Event Reasons Counters", "HW Thermal Slowdown"),),
-    "clocks_event_reasons_counters.hw_power_brake_slowdown": (("Clocks Event Reasons Counters", "HW Power Braking"),
-        ("Clocks Event Reasons Counters", "HW Power Brake Slowdown")),
+    "clocks_event_reasons_counters.sw_thermal_slowdown": (
+        ("Clocks Event Reasons Counters", "SW Thermal Slowdown"),
+    ),
+    "clocks_event_reasons_counters.hw_thermal_slowdown": (
+        ("Clocks Event Reasons Counters", "HW Thermal Slowdown"),
+    ),
+    "clocks_event_reasons_counters.hw_power_brake_slowdown": (
+        ("Clocks Event Reasons Counters", "HW Power Braking"),
+        ("Clocks Event Reasons Counters", "HW Power Brake Slowdown"),
+    ),
     "remapped_rows.uncorrectable": (("Remapped Rows", "Uncorrectable Error"), ("Remapped Rows",)),
     "remapped_rows.pending": (("Remapped Rows", "Pending"), ("Remapped Rows",)),
     "remapped_rows.failure": (("Remapped Rows", "Remapping Failure Occurred"), ("Remapped Rows",)),
     "remapped_rows.histogram.low": ((*_HISTOGRAM, "Low"), ("Remapped Rows",)),
     "remapped_rows.histogram.none": ((*_HISTOGRAM, "None"), ("Remapped Rows",)),
-    "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": ((*_AGGREGATE, "SRAM Threshold Exceeded"),),
+    "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": (
+        (*_AGGREGATE, "SRAM Threshold Exceeded"),
+    ),
     "fabric.state": (("Fabric", "State"),),
     "fabric.status": (("Fabric", "Status"),),
     "fabric.health.summary": (("Fabric", "Health", "Summary"),),
     "fabric.health.bandwidth": (("Fabric", "Health", "Bandwidth"),),
     "fabric.health.route_unhealthy": (("Fabric", "Health", "Route Unhealthy"),),
     "fabric.health.incorrect_configuration": (("Fabric", "Health", "Incorrect Configuration"),),
-    "fabric.health.route_recovery_in_progress": (("Fabric", "Health", "Route Recovery in progress"),),
+    "fabric.health.route_recovery_in_progress": (
+        ("Fabric", "Health", "Route Recovery in progress"),
+    ),
     "fabric.health.access_timeout_recovery": (("Fabric", "Health", "Access Timeout Recovery"),),
-}  # fmt: skip
-# Counters that are a sum: since branch 535 of parity and SEC-DED, before of both memories, before Turing one row.
+}
+# Counters that are a sum: since branch 535 of parity and SEC-DED, before of both memories, before
+# Turing one row.
 _SUMS: Mapping[str, tuple[tuple[tuple[str, ...], ...], ...]] = {
     "uncorrected": (
         (("SRAM Uncorrectable Parity",), ("SRAM Uncorrectable SEC-DED",), ("DRAM Uncorrectable",)),
@@ -87,19 +104,21 @@ _SUMS: Mapping[str, tuple[tuple[tuple[str, ...], ...], ...]] = {
 _COUNTER = regex(r"ecc\.errors\.(uncorrected|corrected)\.(volatile|aggregate)\.total")
 # nvmlClocksEventReasons
 _BITS = {
-    "Idle": 0x1, "Applications Clocks Setting": 0x2, "SW Power Cap": 0x4, "HW Slowdown": 0x8, "Sync Boost": 0x10,
-    "SW Thermal Slowdown": 0x20, "HW Thermal Slowdown": 0x40, "HW Power Brake Slowdown": 0x80,
-    "Display Clock Setting": 0x100,
+    "Idle": 0x1, "Applications Clocks Setting": 0x2, "SW Power Cap": 0x4, "HW Slowdown": 0x8,
+    "Sync Boost": 0x10, "SW Thermal Slowdown": 0x20, "HW Thermal Slowdown": 0x40,
+    "HW Power Brake Slowdown": 0x80, "Display Clock Setting": 0x100,
 }  # fmt: skip
 
 
 @frozen
 class LongText:
-    """What the text says: of the driver, and of each GPU in its order, values by the labels above them."""
+    """What the text says: of the driver, and of each GPU in its order, values by the labels above
+    them.
+    """
 
     driver: str
-    # It names a GPU twice, or one that was not reached, or more of them than it counts, or than a host has: names of
-    # processes are in it, and a name may hold whole lines.
+    # It names a GPU twice, or one that was not reached, or more of them than it counts, or than a
+    # host has: names of processes are in it, and a name may hold whole lines.
     is_doubtful: bool
     gpus: tuple[tuple[str, Mapping[tuple[str, ...], str]], ...]  # (bus id, values)
 
@@ -155,8 +174,8 @@ def _row_of(line: str) -> tuple[str, str | None]:
 
 
 def answer(report: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
-    """(status, output) of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader[,nounits]`, or of --query-remapped-rows;
-    None for another question.
+    """(status, output) of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader[,nounits]`, or of
+    --query-remapped-rows; None for another question.
     """
     if len(argv) != 3 or not argv[1].startswith(("--query-gpu=", "--query-remapped-rows=")):
         return None
@@ -177,10 +196,13 @@ def answer(report: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
 
 
 def list_gpus(report: LongText) -> str:
-    """As `nvidia-smi -L` has it; MIG devices are not in the long text of every branch, and not here."""
+    """As `nvidia-smi -L` has it; MIG devices are not in the long text of every branch, and not
+    here.
+    """
     rows = ((number, values) for number, (_, values) in enumerate(report.gpus))
     return "".join(
-        f"GPU {number}: {values.get(('Product Name',), '')} (UUID: {values.get(('GPU UUID',), '')})\n"
+        f"GPU {number}: {values.get(('Product Name',), '')} (UUID: "
+        f"{values.get(('GPU UUID',), '')})\n"
         for number, values in rows
     )
 
@@ -190,7 +212,9 @@ def has_mig(report: LongText) -> bool:
     return any(values.get(("MIG Mode", "Current")) == "Enabled" for _, values in report.gpus)
 
 
-def _find_value(field: str, bus: str, driver: str, values: Mapping[tuple[str, ...], str]) -> str | None:
+def _find_value(
+    field: str, bus: str, driver: str, values: Mapping[tuple[str, ...], str]
+) -> str | None:
     if field in {"pci.bus_id", "gpu_bus_id"}:
         return bus
     if field == "driver_version":
@@ -201,8 +225,13 @@ def _find_value(field: str, bus: str, driver: str, values: Mapping[tuple[str, ..
     if counter := _COUNTER.fullmatch(field):
         return _sum(counter[1], counter[2].title(), values)
     value = next((values[place] for place in _LABELS.get(field, ()) if place in values), None)
-    if value is None and (needs := values.get(_RESET_REQUIRED)):  # branches 535 to 565 say no more of a recovery
-        return {"Yes": "Reset", "No": "None"}.get(needs, needs) if field == _RECOVERY else _none_of(field)
+    # branches 535 to 565 say no more of a recovery
+    if value is None and (needs := values.get(_RESET_REQUIRED)):
+        return (
+            {"Yes": "Reset", "No": "None"}.get(needs, needs)
+            if field == _RECOVERY
+            else _none_of(field)
+        )
     return value
 
 
@@ -220,7 +249,9 @@ def _mask(values: Mapping[tuple[str, ...], str], title: str) -> str | None:
     odd = next((value for value in rows.values() if value not in ("Active", "Not Active")), "")
     if odd and "Active" not in rows.values():
         return odd
-    return f"0x{sum(_BITS.get(label, 0) for label, value in rows.items() if value == 'Active'):016x}"
+    return (
+        f"0x{sum(_BITS.get(label, 0) for label, value in rows.items() if value == 'Active'):016x}"
+    )
 
 
 def _sum(kind: str, when: str, values: Mapping[tuple[str, ...], str]) -> str | None:

@@ -1,9 +1,12 @@
-"""A sosreport (sos 4.0 to 4.11) as the record of its host: copied files, and a few answers of programs.
+"""A sosreport (sos 4.0 to 4.11) as the record of its host: copied files, and a few answers of
+programs.
 
-Nothing is absent because the archive does not have it. Absent is only a name that is not in a folder which sos took
-whole, and a PCI device that a whole `lspci` does not name. What sos or `sos clean` masked is unreadable.
+Nothing is absent because the archive does not have it. Absent is only a name that is not in a
+folder which sos took whole, and a PCI device that a whole `lspci` does not name. What sos or `sos
+clean` masked is unreadable.
 
-Sources: sos 4.0 and 4.9.1 (sos/report/plugins/__init__.py, sos/archive.py, sos/cleaner); archives of both.
+Sources: sos 4.0 and 4.9.1 (sos/report/plugins/__init__.py, sos/archive.py, sos/cleaner); archives
+of both.
 """
 
 from __future__ import annotations
@@ -27,7 +30,12 @@ from hosttune.host.support.archive import (
     read_archive,
     read_folder,
 )  # fmt: skip
-from hosttune.host.support.bug_report import FIRST_NAMESPACES, Tables, add_conclusions, make_os_release
+from hosttune.host.support.bug_report import (
+    FIRST_NAMESPACES,
+    Tables,
+    add_conclusions,
+    make_os_release,
+)
 from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
 from hosttune.host.support.smi import LongText, read_long
 from hosttune.host.support.sos_answers import add_answers
@@ -41,30 +49,39 @@ _MANIFEST: Final = "sos_reports/manifest.json"
 _RELEASES = ("etc/os-release", "usr/lib/os-release")  # the first is a link, as a rule
 _DRIVER_OF_NVME: Final = "/sys/bus/pci/drivers/nvme"
 _SETTINGS: Final = "etc/sos/sos.conf"
-# Of a module that is loaded or has a parameter the kernel has a folder, of which sos takes a file at least.
+# Of a module that is loaded or has a parameter the kernel has a folder, of which sos takes a file
+# at least.
 _OF_MODULES: Final = (("spl", "/proc/spl"), ("nvme", _DRIVER_OF_NVME))
-_OF_UNITS = regex(r"etc/systemd/system(?:\.control|\.attached)?|(?:usr/)?lib/systemd/system|run/systemd/[\w.]{1,40}")
+_OF_UNITS = regex(
+    r"etc/systemd/system(?:\.control|\.attached)?|(?:usr/)?lib/systemd/system"
+    r"|run/systemd/[\w.]{1,40}"
+)
 # Files of single processes, and of sos itself (/proc/self), are not of the host.
 _WANTED = regex(
     r"sos_reports/manifest\.json$|lib$|usr/lib/os-release$|(?:etc|sys|boot|proc/1)(?:/|$)"
-    r"|sos_commands/(?:block|boot|date|devices|docker|dpkg|filesys|hardware|host|kernel|nvidia|pci|process|systemd)(?:/|$)"
+    r"|sos_commands/(?:block|boot|date|devices|docker|dpkg|filesys|hardware|host|kernel|nvidia|"
+    r"pci|process|systemd)(?:/|$)"
     r"|(?:usr/)?lib/(?:sysctl\.d|modprobe\.d|systemd|udev)(?:/|$)"
     r"|(?:run/systemd|(?:run|usr/local/lib)/(?:sysctl\.d|modprobe\.d))(?:/|$)"
     r"|proc/(?!\d|self(?:/|$)|thread-self(?:/|$))"
-    r"|var/(?:spool/cron|lib/hosttune)(?:/|$)"  # the latter where the host's own settings of sos name it
+    # the latter where the host's own settings of sos name it
+    r"|var/(?:spool/cron|lib/hosttune)(?:/|$)"
 )
 # Folders of which sos forbids itself no part, and where root reads each file.
 _WHOLE: Final = frozenset({
-    "/etc/sysctl.d", "/etc/modprobe.d", "/etc/systemd", "/etc/security", "/etc/udev/rules.d", "/etc/pam.d",
-    "/lib/sysctl.d", "/lib/modprobe.d", SPLIT, "/lib/udev/rules.d", "/usr/lib/sysctl.d",
-    "/usr/lib/modprobe.d", PACKAGES, "/usr/lib/udev/rules.d", "/proc/driver", "/proc/pressure", "/proc/sys",
-    "/run/modprobe.d", "/run/sysctl.d", "/run/systemd/system", "/sys/devices/system/cpu",
-    "/sys/devices/system/cpu/vulnerabilities", "/sys/fs/cgroup", "/sys/fs/pstore", "/sys/kernel/mm/ksm",
-    "/sys/kernel/mm/transparent_hugepage", "/sys/kernel/mm/hugepages", "/usr/local/lib/modprobe.d",
-    "/usr/local/lib/sysctl.d", "/var/spool/cron",
+    "/etc/sysctl.d", "/etc/modprobe.d", "/etc/systemd", "/etc/security", "/etc/udev/rules.d",
+    "/etc/pam.d", "/lib/sysctl.d", "/lib/modprobe.d", SPLIT, "/lib/udev/rules.d",
+    "/usr/lib/sysctl.d", "/usr/lib/modprobe.d", PACKAGES, "/usr/lib/udev/rules.d", "/proc/driver",
+    "/proc/pressure", "/proc/sys", "/run/modprobe.d", "/run/sysctl.d", "/run/systemd/system",
+    "/sys/devices/system/cpu", "/sys/devices/system/cpu/vulnerabilities", "/sys/fs/cgroup",
+    "/sys/fs/pstore", "/sys/kernel/mm/ksm", "/sys/kernel/mm/transparent_hugepage",
+    "/sys/kernel/mm/hugepages", "/usr/local/lib/modprobe.d", "/usr/local/lib/sysctl.d",
+    "/var/spool/cron",
 })  # fmt: skip
-_CRON, _OF_CRON = "/etc/cron*", regex(r"/etc/cron\.[a-z]{1,20}")  # what the plugin of cron names, and its folders
-# What a plugin of sos takes whenever it runs, since which version: what is not in the archive then was not there.
+# what the plugin of cron names, and its folders
+_CRON, _OF_CRON = "/etc/cron*", regex(r"/etc/cron\.[a-z]{1,20}")
+# What a plugin of sos takes whenever it runs, since which version: what is not in the archive then
+# was not there.
 _ALWAYS: Final = (
     ("kernel", (4, 0), "/etc/sysctl.conf"), ("kernel", (4, 3), "/proc/pressure"),
     ("kernel", (4, 5), "/lib/modprobe.d"), ("kernel", (4, 5), "/run/modprobe.d"),
@@ -73,11 +90,14 @@ _ALWAYS: Final = (
     ("release", (4, 0), "/etc/dgx-release"), ("systemd", (4, 0), "/run/systemd/system"),
 )  # fmt: skip
 _MASKED = regex(rb"(?<!\*)\*{6,10}(?!\*)")  # how plugins write what they masked
-_OF_CLEANING = regex(rb"53:4f:53:|\b10\d\.0\.0\.\d|obfuscated")  # MAC and IP addresses that `sos clean` makes up
+# MAC and IP addresses that `sos clean` makes up
+_OF_CLEANING = regex(rb"53:4f:53:|\b10\d\.0\.0\.\d|obfuscated")
 _OF_ROOT: Final = ("etc/", "sys/", "sos_commands/host/")
 _VERSION = regex(r"\d{1,3}(?:\.\d{1,4}){1,3}")
 _CHASSIS = regex(r"^ {0,40}Chassis: (\w{1,20})", re.MULTILINE)
-_HOSTS: Final = frozenset({"desktop", "laptop", "convertible", "server", "tablet", "vm", "embedded"})
+_HOSTS: Final = frozenset(
+    {"desktop", "laptop", "convertible", "server", "tablet", "vm", "embedded"}
+)
 _ARCHITECTURE = regex(r" (x86_64|aarch64|ppc64le) ")
 _NO_LINK = "sos_strings/"
 _DEEP: Final = 64  # folders above a path
@@ -87,7 +107,8 @@ _WITH_HOLES = regex(r"/proc/sys/net/ipv[46]/(?:route|neigh/.{1,64})")
 _SOS_MASKED: Final = "sos masked values in it"
 # nvidia-smi(1), RETURN VALUE, and 255; what timeout(1) ends has 124 or 137.
 _STATUSES_OF_SMI: Final = frozenset((*range(32), 255))
-_STATUSES_OF_UNITS: Final = frozenset({3, 4})  # systemctl(1), EXIT STATUS: one of the units is not active, or not there
+# systemctl(1), EXIT STATUS: one of the units is not active, or not there
+_STATUSES_OF_UNITS: Final = frozenset({3, 4})
 _LEAVES_OUT = regex(r"^\s{0,20}skip[-_]files\s{0,20}=", re.MULTILINE)
 _SPELLED: Final = {
     "nvidia-smi nvlink -s": "nvidia-smi nvlink --status",
@@ -124,12 +145,23 @@ class _Manifest:
 
 
 def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosReport:
-    """`content` is None for a folder. Raises BadInput for an archive of something else, or one that no sos wrote."""
-    archive = read_folder(path, _is_wanted, _MANIFEST) if content is None else read_archive(content, path, _is_wanted)
+    """`content` is None for a folder. Raises BadInput for an archive of something else, or one that
+    no sos wrote.
+    """
+    archive = (
+        read_folder(path, _is_wanted, _MANIFEST)
+        if content is None
+        else read_archive(content, path, _is_wanted)
+    )
     manifest = _read_manifest(archive)
     if not manifest.version:
-        why = "no sosreport: it has no readable sos_reports/manifest.json (sos 4.0 and newer write it)"
-        raise BadInput([Fault(Where(path), why, "give the sosreport-*.tar.xz as sos wrote it, or a record")])
+        why = (
+            "no sosreport: it has no readable sos_reports/manifest.json (sos 4.0 and newer write "
+            "it)"
+        )
+        raise BadInput(
+            [Fault(Where(path), why, "give the sosreport-*.tar.xz as sos wrote it, or a record")]
+        )
     answers = dict(_list_answers(archive, manifest))
     is_cleaned = manifest.is_cleaned or "obfuscated" in path or _shows_cleaning(archive)
     log = answers.get("dmesg", "")
@@ -138,14 +170,19 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
     if log:
         queries.append({"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""})
     try:
-        tables, masked, units = _list_tables(archive, manifest, answers, queries, is_cleaned=is_cleaned)
+        tables, masked, units = _list_tables(
+            archive, manifest, answers, queries, is_cleaned=is_cleaned
+        )
     except TooMuch:
         raise make_refusal(path, "it holds more than any sosreport") from None
-    chassis = _CHASSIS.search(answers.get("hostnamectl status", "") or answers.get("hostnamectl", ""))
+    chassis = _CHASSIS.search(
+        answers.get("hostnamectl status", "") or answers.get("hostnamectl", "")
+    )
     if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
         tables["links"] |= FIRST_NAMESPACES
         tables["stats"]["/run/systemd/system"] = list(FOLDER)
-        if "/proc/pressure" not in tables["files"]:  # the uppermost control group has the numbers of the host
+        # the uppermost control group has the numbers of the host
+        if "/proc/pressure" not in tables["files"]:
             for kind in ("cpu", "io", "memory"):
                 if (measured := tables["files"].get(f"/sys/fs/cgroup/{kind}.pressure")) is not None:
                     tables["files"].setdefault(f"/proc/pressure/{kind}", measured)
@@ -153,24 +190,39 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
             for place in _OF_INIT & tables["files"].keys():  # as a shell of root has them
                 tables["files"][place.replace("/1/", "/self/")] = tables["files"][place]
     if machine := _ARCHITECTURE.search(answers.get("uname -a", "")):
-        queries.append({"argv": ["uname", "-m"], "status": 0, "stdout": f"{machine[1]}\n", "stderr": ""})
+        queries.append(
+            {"argv": ["uname", "-m"], "status": 0, "stdout": f"{machine[1]}\n", "stderr": ""}
+        )
     name = tables["files"].get("/proc/sys/kernel/hostname")
     release = next((archive.files[one] for one in _RELEASES if one in archive.files), b"")
     record = {
         "format_version": FORMAT_VERSION, "kind": KIND, "tool_version": tool_version, "made_at": at,
-        "name": name.strip() if isinstance(name, str) else "unknown", "machine": "", "privileged": True,
-        "persistent_only": False, "shared": False, "queries": queries,
+        "name": name.strip() if isinstance(name, str) else "unknown", "machine": "",
+        "privileged": True, "persistent_only": False, "shared": False, "queries": queries,
         "os_release": make_os_release(_decode(release)), **tables,
     }  # fmt: skip
     smi = {
-        _SPELLED.get(command, command): text for command, text in answers.items() if command.startswith("nvidia-smi")
+        _SPELLED.get(command, command): text
+        for command, text in answers.items()
+        if command.startswith("nvidia-smi")
     }
     return SosReport(
-        record=record, smi=read_long(smi.get("nvidia-smi -q", "")), units=units, answers=smi, script=manifest.version,
-        collected_at=at, is_folder=content is None, is_whole=archive.is_whole,
-        doubled=tuple(sorted(archive.doubled)), has_log=bool(log), is_cleaned=is_cleaned, masked=masked,
-        timed_out=tuple(sorted(name for name, one in manifest.plugins.items() if one.get("timeout_hit") is True)),
-    )  # fmt: skip
+        record=record,
+        smi=read_long(smi.get("nvidia-smi -q", "")),
+        units=units,
+        answers=smi,
+        script=manifest.version,
+        collected_at=at,
+        is_folder=content is None,
+        is_whole=archive.is_whole,
+        doubled=tuple(sorted(archive.doubled)),
+        has_log=bool(log),
+        is_cleaned=is_cleaned,
+        masked=masked,
+        timed_out=tuple(
+            sorted(name for name, one in manifest.plugins.items() if one.get("timeout_hit") is True)
+        ),
+    )
 
 
 def _is_wanted(place: str) -> bool:
@@ -197,10 +249,14 @@ def _read_manifest(archive: Archive) -> _Manifest:
 
 
 def _shows_cleaning(archive: Archive) -> bool:
-    """Whether `sos clean` went over it, by files that only root writes. Elsewhere any user can write such a word, as
-    the title of a process, and would hide the rest.
+    """Whether `sos clean` went over it, by files that only root writes. Elsewhere any user can
+    write such a word, as the title of a process, and would hide the rest.
     """
-    return any(_OF_CLEANING.search(content) for place, content in archive.files.items() if place.startswith(_OF_ROOT))
+    return any(
+        _OF_CLEANING.search(content)
+        for place, content in archive.files.items()
+        if place.startswith(_OF_ROOT)
+    )
 
 
 def _list_rows(plugin: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
@@ -209,11 +265,13 @@ def _list_rows(plugin: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any
 
 
 def _list_answers(archive: Archive, manifest: _Manifest) -> Iterator[tuple[str, str]]:
-    """What commands printed that came to their end, and of which nothing is cut, by the command. sos writes a file for
-    each: one that many name counts for the first, and costs once.
+    """What commands printed that came to their end, and of which nothing is cut, by the command.
+    sos writes a file for each: one that many name counts for the first, and costs once.
     """
     taken: set[str] = set()
-    for row in (row for plugin in manifest.plugins.values() for row in _list_rows(plugin, "commands")):
+    for row in (
+        row for plugin in manifest.plugins.values() for row in _list_rows(plugin, "commands")
+    ):
         command, place, status = row.get("exec"), row.get("filepath"), row.get("return_code")
         if not (isinstance(command, str) and isinstance(place, str) and isinstance(status, int)):
             continue
@@ -241,8 +299,12 @@ def _list_tables(
     *,
     is_cleaned: bool,
 ) -> tuple[Tables, int, SosUnits | None]:
-    """The tables of a record, in how many files sos masked values, and the units. `queries` grows by what is proven."""
-    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats", "paths", "spaces")}
+    """The tables of a record, in how many files sos masked values, and the units. `queries` grows
+    by what is proven.
+    """
+    tables: Tables = {
+        name: {} for name in ("files", "links", "listings", "stats", "lstats", "paths", "spaces")
+    }
     files = tables["files"]
     masked = 0
     units = None
@@ -250,7 +312,9 @@ def _list_tables(
         if not place.startswith("sos_"):
             why = _why_not_copied(place, content, is_cleaned=is_cleaned)
             masked += why == _SOS_MASKED
-            files[f"/{place}"] = {"unreadable": f"/{place}: {why}"} if why else encode_bytes(content)
+            files[f"/{place}"] = (
+                {"unreadable": f"/{place}: {why}"} if why else encode_bytes(content)
+            )
     if "sys/module/nvme" in _find_folders(archive):
         tables["stats"][_DRIVER_OF_NVME] = list(FOLDER)
     if not is_cleaned:
@@ -261,7 +325,10 @@ def _list_tables(
         tables["listings"] |= _list_folders(archive, manifest)
         queries += add_answers(tables, answers)
         units = SosUnits(answers, tables["listings"], _list_unit_files(archive))
-        for path in (*_list_absent(archive, manifest), *_list_impossible(archive, manifest, answers, units)):
+        for path in (
+            *_list_absent(archive, manifest),
+            *_list_impossible(archive, manifest, answers, units),
+        ):
             for table in tables.values():
                 table.setdefault(path, {"absent": True})
     if shown := answers.get("lspci -nnvv"):
@@ -270,9 +337,13 @@ def _list_tables(
             tables[name] |= own
     modules = files.get("/proc/modules")
     add_conclusions(
-        tables, modules=modules if isinstance(modules, str) else "", cpuinfo=str(files.get("/proc/cpuinfo", "")),
-        log=answers.get("dmesg", ""), dmidecode=answers.get("dmidecode", ""), has_smi="nvidia-smi -q" in answers,
-    )  # fmt: skip
+        tables,
+        modules=modules if isinstance(modules, str) else "",
+        cpuinfo=str(files.get("/proc/cpuinfo", "")),
+        log=answers.get("dmesg", ""),
+        dmidecode=answers.get("dmidecode", ""),
+        has_smi="nvidia-smi -q" in answers,
+    )
     return tables, masked, units
 
 
@@ -286,7 +357,9 @@ def _why_not_copied(place: str, content: bytes, *, is_cleaned: bool) -> str:
 
 
 def _add_links(archive: Archive, tables: Tables) -> None:
-    """A link that was absolute is relative to the archive: the place that it leads to is the same."""
+    """A link that was absolute is relative to the archive: the place that it leads to is the
+    same.
+    """
     for place, target in archive.links.items():
         text = "/" + normpath(f"/{dirname(place)}/{target}").lstrip("/")
         if place.startswith("sos_"):
@@ -311,7 +384,11 @@ def _list_absent(archive: Archive, manifest: _Manifest) -> Iterator[str]:
         own = manifest.plugins.get(plugin, {})
         specifications = {row.get("specification") for row in _list_rows(own, "files")}
         is_taken = own.get("timeout_hit") is False and version >= since
-        if is_taken and path not in specifications and not any(f"/{one}/".startswith(f"{path}/") for one in places):
+        if (
+            is_taken
+            and path not in specifications
+            and not any(f"/{one}/".startswith(f"{path}/") for one in places)
+        ):
             yield path
 
 
@@ -321,10 +398,17 @@ def _list_impossible(
     """What only a program or a module makes that the machine does not have."""
     folders = _find_folders(archive)
     for module, path in _OF_MODULES:
-        if manifest.plugins.get("kernel", {}).get("timeout_hit") is False and f"sys/module/{module}" not in folders:
+        if (
+            manifest.plugins.get("kernel", {}).get("timeout_hit") is False
+            and f"sys/module/{module}" not in folders
+        ):
             yield path
     packages = answers.get("dpkg -l", "cloud-init")
-    if "cloud_init" not in manifest.plugins and "cloud-init" not in packages and not units.has_file("cloud-"):
+    if (
+        "cloud_init" not in manifest.plugins
+        and "cloud-init" not in packages
+        and not units.has_file("cloud-")
+    ):
         yield "/run/cloud-init"
     if units.has_no_local:
         yield LOCAL
@@ -362,7 +446,9 @@ def _list_folders(archive: Archive, manifest: _Manifest) -> dict[str, list[str]]
     roots = tuple(usr + path if path.startswith("/lib/") else path for path in named & _WHOLE)
     if _CRON in named:
         roots += tuple(f"/{folder}" for folder in folders if _OF_CRON.fullmatch(f"/{folder}"))
-    found: dict[str, set[str]] = {f"/{place}": set() for place in folders if f"/{place}".startswith(roots)}
+    found: dict[str, set[str]] = {
+        f"/{place}": set() for place in folders if f"/{place}".startswith(roots)
+    }
     for place in (*archive.files, *archive.links, *folders, *archive.left_out):
         folder, _, name = f"/{place}".rpartition("/")
         if folder in found:

@@ -1,10 +1,11 @@
 """What the commands of a sosreport prove besides the files that it copied. Pure.
 
-Devices and their attributes (udevadm), names in folders (ls), space (df), packages (dpkg), tasks (ps). A line in an
-unknown form, as of an error message, is passed over. Of what would have to be there once and is twice nothing is taken.
+Devices and their attributes (udevadm), names in folders (ls), space (df), packages (dpkg), tasks
+(ps). A line in an unknown form, as of an error message, is passed over. Of what would have to be
+there once and is twice nothing is taken.
 
-Sources: udevadm(8), ls(1), df(1), dpkg-query(1); sos 4.0 to 4.12 (sos/report/plugins: block, boot, devices, dpkg,
-filesys, process).
+Sources: udevadm(8), ls(1), df(1), dpkg-query(1); sos 4.0 to 4.12 (sos/report/plugins: block, boot,
+devices, dpkg, filesys, process).
 """
 
 from __future__ import annotations
@@ -27,13 +28,28 @@ if TYPE_CHECKING:
 _DEVICES: Final = "udevadm info --export-db"
 _ATTRIBUTES: Final = "udevadm info -a "
 # Classes that facts list; a class without a device may also be missing, which is the same to them.
-_CLASSES: Final = ("bdi", "block", "infiniband", "infiniband_mad", "infiniband_verbs", "net", "nvme")
+_CLASSES: Final = (
+    "bdi",
+    "block",
+    "infiniband",
+    "infiniband_mad",
+    "infiniband_verbs",
+    "net",
+    "nvme",
+)
 _PROPERTY = regex(
-    r"E: (DEVPATH|SUBSYSTEM|DEVTYPE|DEVNAME|MAJOR|MINOR|DM_NAME|ID_FS_\w{1,20}|ID_PART_ENTRY_\w{1,20})=(.{1,4000})"
+    r"E: (DEVPATH|SUBSYSTEM|DEVTYPE|DEVNAME|MAJOR|MINOR|DM_NAME|ID_FS_\w{1,20}"
+    r"|ID_PART_ENTRY_\w{1,20})=(.{1,4000})"
 )
 _DEVICE = regex(r" {2}looking at (?:parent )?device '(/devices/[^']{1,4000})':")
 _ATTRIBUTE = regex(r" {4}ATTRS?\{([\w./:-]{1,200})\}==\"(.{0,4000})\"")
-_LSBLK: Final = ("lsblk", "--json", "--list", "--output", "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID")
+_LSBLK: Final = (
+    "lsblk",
+    "--json",
+    "--list",
+    "--output",
+    "NAME,PATH,FSTYPE,LABEL,UUID,PARTLABEL,PARTUUID",
+)
 _OF_LSBLK: Final = (
     ("fstype", "ID_FS_TYPE"), ("label", "ID_FS_LABEL_ENC"), ("uuid", "ID_FS_UUID_ENC"),
     ("partlabel", "ID_PART_ENTRY_NAME"), ("partuuid", "ID_PART_ENTRY_UUID"),
@@ -44,17 +60,24 @@ _NOT_SHOWN: Final = "(not-readable)"
 _LISTED: Final = ("ls -lanR ", "ls -alZR ", "ls -lR ")
 _FOLDER = regex(r"(/.{0,4000}):")
 _NAMED = regex(
-    r"([bcdlps-])[rwxsStT-]{9}[.+]? {1,9}\d{1,9} (?:[^\s]{1,64} {1,64}){2,3}(?:\d{1,9}, {1,9})?(\d{1,19}) "
+    r"([bcdlps-])[rwxsStT-]{9}[.+]? {1,9}\d{1,9} (?:[^\s]{1,64} {1,64}){2,3}(?:\d{1,9}, {1,9})?"
+    r"(\d{1,19}) "
     r"[A-Z][a-z]{2} [ \d]\d [ \d][\d:]{4} (.{1,4000})"
 )
-_SIZED = regex(r"/boot/(?:initrd\.img|vmlinuz|System\.map)-.{1,200}")  # of which the size is asked, and nothing else
+# of which the size is asked, and nothing else
+_SIZED = regex(r"/boot/(?:initrd\.img|vmlinuz|System\.map)-.{1,200}")
 _OF_QUEUES: Final = "/dev/mqueue"  # all may make queues there, but no links (mq_overview(7))
-_DF = regex(r"\S.{0,4000}? (\d{1,19}) {1,19}(\d{1,19}) {1,19}(\d{1,19}) {1,9}(?:-|\d{1,3}%) (/.{0,4000})")
-_PACKAGE = regex(r"([uirph])([ncHUFWti])([ R]) {1,9}(\S{1,300}) {1,300}(\S{1,300}) {1,300}([a-z0-9-]{1,40}) .{0,4000}")
+_DF = regex(
+    r"\S.{0,4000}? (\d{1,19}) {1,19}(\d{1,19}) {1,19}(\d{1,19}) {1,9}(?:-|\d{1,3}%) (/.{0,4000})"
+)
+_PACKAGE = regex(
+    r"([uirph])([ncHUFWti])([ R]) {1,9}(\S{1,300}) {1,300}(\S{1,300}) {1,300}([a-z0-9-]{1,40})"
+    r" .{0,4000}"
+)
 _WANT: Final = {"u": "unknown", "i": "install", "r": "deinstall", "p": "purge", "h": "hold"}
 _STATE: Final = {
-    "n": "not-installed", "c": "config-files", "H": "half-installed", "U": "unpacked", "F": "half-configured",
-    "W": "triggers-awaited", "t": "triggers-pending", "i": "installed",
+    "n": "not-installed", "c": "config-files", "H": "half-installed", "U": "unpacked",
+    "F": "half-configured", "W": "triggers-awaited", "t": "triggers-pending", "i": "installed",
 }  # fmt: skip
 _ERRORS = regex(r"^FS Error count: {1,20}\d", re.MULTILINE)
 _LOAD = regex(r"load average: (\d{1,9}\.\d\d), (\d{1,9}\.\d\d), (\d{1,9}\.\d\d)")
@@ -63,8 +86,8 @@ _GROUP = regex(r"^ {1,9}1 {1,9}0 .{1,4000} (\d{1,9}::/\S{0,4000})$", re.MULTILIN
 
 
 def add_answers(tables: Tables, answers: Mapping[str, str]) -> list[Mapping[str, Any]]:
-    """Enter into the tables of a record what these commands printed; what is there already stays. What other commands
-    would have printed is returned as a record has it. Raises TooMuch.
+    """Enter into the tables of a record what these commands printed; what is there already stays.
+    What other commands would have printed is returned as a record has it. Raises TooMuch.
     """
     named = NameCount()
     devices = [one for one in map(_read_properties, answers.get(_DEVICES, "").split("\n\n")) if one]
@@ -91,7 +114,9 @@ def add_answers(tables: Tables, answers: Mapping[str, str]) -> list[Mapping[str,
 
 def _read_properties(paragraph: str) -> dict[str, str]:
     """Of a device; empty for anything else."""
-    found = {match[1]: match[2] for match in map(_PROPERTY.fullmatch, paragraph.split("\n")) if match}
+    found = {
+        match[1]: match[2] for match in map(_PROPERTY.fullmatch, paragraph.split("\n")) if match
+    }
     return found if found.get("DEVPATH", "").startswith("/devices/") else {}
 
 
@@ -107,7 +132,9 @@ def _add_devices(tables: Tables, devices: Iterable[Mapping[str, str]]) -> None:
             classes[subsystem].add(name)
             tables["links"][f"/sys/class/{subsystem}/{name}"] = f"../..{place}"
         if subsystem == "block" and "MAJOR" in found:
-            tables["links"][f"/sys/dev/block/{found['MAJOR']}:{found.get('MINOR', '')}"] = f"../..{place}"
+            tables["links"][f"/sys/dev/block/{found['MAJOR']}:{found.get('MINOR', '')}"] = (
+                f"../..{place}"
+            )
         if subsystem == "block" and found.get("DEVTYPE") == "disk":
             disks.add(name)
             tables["links"][f"/sys/block/{name}"] = f"..{place}"
@@ -117,14 +144,19 @@ def _add_devices(tables: Tables, devices: Iterable[Mapping[str, str]]) -> None:
 
 
 def _list_file_systems(devices: Iterable[Mapping[str, str]], partitions: object) -> str:
-    """As lsblk(8) has it, which knows it of udev too. Devices without a medium are not among them. Empty where
-    udev does not know one.
+    """As lsblk(8) has it, which knows it of udev too. Devices without a medium are not among them.
+    Empty where udev does not know one.
     """
-    rows = [row.split() for row in partitions.split("\n")[1:]] if isinstance(partitions, str) else []
+    rows = (
+        [row.split() for row in partitions.split("\n")[1:]] if isinstance(partitions, str) else []
+    )
     left = {row[3] for row in rows if len(row) == 4 and row[0] != _RAM}
     found = []
     for one in devices:
-        if one.get("SUBSYSTEM") != "block" or (name := one["DEVPATH"].rpartition("/")[2]) not in left:
+        if (
+            one.get("SUBSYSTEM") != "block"
+            or (name := one["DEVPATH"].rpartition("/")[2]) not in left
+        ):
             continue
         left.discard(name)
         mapped = one.get("DM_NAME", "")
@@ -132,7 +164,10 @@ def _list_file_systems(devices: Iterable[Mapping[str, str]], partitions: object)
             "name": mapped or name.replace("!", "/"),
             "path": f"/dev/mapper/{mapped}" if mapped else one.get("DEVNAME"),
         }
-        values = {key: _UDEV_SIGN.sub(_decode_sign, one[own]) if own in one else None for key, own in _OF_LSBLK}
+        values = {
+            key: _UDEV_SIGN.sub(_decode_sign, one[own]) if own in one else None
+            for key, own in _OF_LSBLK
+        }
         found.append(names | values)
     return json.dumps({"blockdevices": found}) if found and not left else ""
 
@@ -152,9 +187,10 @@ def _list_attributes(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _add_listing(tables: Tables, top: str, text: str, named: NameCount) -> None:
-    """The names in each folder below `top`, and where the links lead. ls(1) writes names and targets raw into a file,
-    and a target of a user can hold lines and slashes. So all that follows the head of a folder in which users may make
-    links is theirs; but for links, names alone can begin no folder.
+    """The names in each folder below `top`, and where the links lead. ls(1) writes names and
+    targets raw into a file, and a target of a user can hold lines and slashes. So all that follows
+    the head of a folder in which users may make links is theirs; but for links, names alone can
+    begin no folder.
     """
     folders: dict[str, set[str]] = {}
     open_to_users: set[str] = set()
@@ -162,7 +198,9 @@ def _add_listing(tables: Tables, top: str, text: str, named: NameCount) -> None:
     folder = ""
     usr = "/usr" if top.startswith("/lib/") and tables["links"].get("/lib") == "/usr/lib" else ""
     for line in text.split("\n"):
-        if (found := _FOLDER.fullmatch(line)) and (found[1] == top or found[1].startswith(f"{top}/")):
+        if (found := _FOLDER.fullmatch(line)) and (
+            found[1] == top or found[1].startswith(f"{top}/")
+        ):
             folder = usr + found[1].rstrip("/")
             if folder in open_to_users:
                 break
@@ -198,7 +236,9 @@ def _add_errors(tables: Tables, device: str, text: str) -> None:
 
 
 def _count_tasks(answers: Mapping[str, str]) -> str:
-    """As /proc/loadavg: the load of uptime(1), the tasks that ps(1) lists. The last pid is not known."""
+    """As /proc/loadavg: the load of uptime(1), the tasks that ps(1) lists. The last pid is not
+    known.
+    """
     load, rows = _LOAD.search(answers.get("uptime", "")), answers.get("ps -elfL", "").split("\n")
     tasks = [row for row in rows if _TASK.match(row)]
     running = sum(row[2] == "R" for row in tasks)
@@ -224,15 +264,17 @@ def _list_rows_of_df(answers: Mapping[str, str], command: str) -> dict[str, tupl
 
 
 def _make_status(text: str) -> Any:
-    """The status file of dpkg, without relations between packages. `dpkg -l` shows NAME:ARCH where a package can be
-    there for several architectures.
+    """The status file of dpkg, without relations between packages. `dpkg -l` shows NAME:ARCH where
+    a package can be there for several architectures.
     """
     found = []
     for row in filter(None, map(_PACKAGE.fullmatch, text.split("\n"))):
         flag = "reinstreq" if row[3] == "R" else "ok"
         status = f"{_WANT[row[1]]} {flag} {_STATE[row[2]]}"
         name = row[4].partition(":")[0]
-        found.append(f"Package: {name}\nStatus: {status}\nArchitecture: {row[6]}\nVersion: {row[5]}\n")
+        found.append(
+            f"Package: {name}\nStatus: {status}\nArchitecture: {row[6]}\nVersion: {row[5]}\n"
+        )
     return (
         "\n".join((NO_RELATIONS, *found))
         if found

@@ -1,8 +1,10 @@
 """Units of systemd in a sosreport, as `systemctl show` has them. Pure.
 
-Loaded services are as systemd showed them; the others are what the lists of units and of unit files say.
+Loaded services are as systemd showed them; the others are what the lists of units and of unit files
+say.
 
-Sources: systemctl(1), systemd-delta(1), systemd.unit(5); sos 4.0 to 4.12 (sos/report/plugins/systemd.py).
+Sources: systemctl(1), systemd-delta(1), systemd.unit(5); sos 4.0 to 4.12
+(sos/report/plugins/systemd.py).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _DELTA: Final = "systemd-delta"
 _FAILED: Final = "systemctl list-units --failed"
 _FILE = regex(r"(\S{1,255}\.[a-z]{3,9}) {1,300}([a-z-]{1,20})(?: {1,40}([a-z-]{1,20}))? {0,300}")
 _UNIT = regex(
-    r"(?:\S )? {0,3}(\S{1,255}\.[a-z]{3,9}) {1,300}([a-z-]{1,20}) {1,9}([a-z-]{1,20}) {1,9}([a-z-]{1,20})"
+    r"(?:\S )? {0,3}(\S{1,255}\.[a-z]{3,9}) {1,300}([a-z-]{1,20}) {1,9}([a-z-]{1,20}) {1,9}"
+    r"([a-z-]{1,20})"
     r"(?: .{0,4000})?"
 )
 _STATES: Final = frozenset({"enabled", "disabled", "static", "masked"})
@@ -35,23 +38,31 @@ _CHANGED = regex(r"^Warning: .{1,4000} changed on disk", re.MULTILINE)
 class SosUnits:
     """What is known of units. `failed` is None where that is not known."""
 
-    def __init__(self, answers: Mapping[str, str], listings: Mapping[str, Any], collected: Collection[str]) -> None:
+    def __init__(
+        self, answers: Mapping[str, str], listings: Mapping[str, Any], collected: Collection[str]
+    ) -> None:
         """`collected` are the names of the unit files in the archive."""
         self._shown = _part_paragraphs(answers.get(_SHOWN, ""))
         rows = filter(None, map(_FILE.fullmatch, answers.get(_FILES, "").split("\n")))
         self._files = {row[1]: (row[2], row[3] or "") for row in rows}
         loaded = answers.get(f"{_LOADED} --all", answers.get(_LOADED, ""))
-        self._loaded = {row[1]: row for row in filter(None, map(_UNIT.fullmatch, loaded.split("\n")))}
+        self._loaded = {
+            row[1]: row for row in filter(None, map(_UNIT.fullmatch, loaded.split("\n")))
+        }
         self._listings = listings
         self._is_known = bool(self._shown and self._files and self._loaded)
         self._is_fresh = _STATUS in answers and not _CHANGED.search(answers[_STATUS])
         lasting = {name for name, (state, _) in self._files.items() if state != "transient"}
-        self.has_no_local = self._is_known and LOCAL not in answers.get(_DELTA, LOCAL) and lasting <= {*collected}
+        self.has_no_local = (
+            self._is_known and LOCAL not in answers.get(_DELTA, LOCAL) and lasting <= {*collected}
+        )
         self.failed = _list_failed(answers[_FAILED]) if _FAILED in answers else None
 
     def has_file(self, start: str) -> bool:
         """Whether there may be a unit file whose name begins so."""
-        return not self._is_known or any(name.startswith(start) for name in (*self._files, *self._loaded, *self._shown))
+        return not self._is_known or any(
+            name.startswith(start) for name in (*self._files, *self._loaded, *self._shown)
+        )
 
     def show(self, properties: Collection[str], names: Sequence[str]) -> str | None:
         """The output of `systemctl show` for these; None where it is not known of one of them."""
@@ -60,7 +71,9 @@ class SosUnits:
             return None
         return (
             "\n\n".join(
-                "\n".join(f"{key}={one[key]}" for key in properties if key in one) for one in found if one is not None
+                "\n".join(f"{key}={one[key]}" for key in properties if key in one)
+                for one in found
+                if one is not None
             )
             + "\n"
         )
@@ -74,15 +87,21 @@ class SosUnits:
         if name not in self._files:
             if row is not None and row[2] != "not-found":
                 return None
-            return {"Id": name, "Names": name, "LoadState": "not-found", "ActiveState": row[3] if row else "inactive"}
+            return {
+                "Id": name,
+                "Names": name,
+                "LoadState": "not-found",
+                "ActiveState": row[3] if row else "inactive",
+            }
         state, preset = self._files[name]
         path = self._find_file(name)
         if state not in _STATES or not path or not self._is_fresh:
             return None
         return {
             "Id": name, "Names": name, "LoadState": "masked" if state == "masked" else "loaded",
-            "ActiveState": row[3] if row else "inactive", "UnitFileState": state, "UnitFilePreset": preset.strip("-"),
-            "FragmentPath": path, "DropInPaths": "", "NeedDaemonReload": "no",
+            "ActiveState": row[3] if row else "inactive", "UnitFileState": state,
+            "UnitFilePreset": preset.strip("-"), "FragmentPath": path, "DropInPaths": "",
+            "NeedDaemonReload": "no",
         }  # fmt: skip
 
     def _find_file(self, name: str) -> str:
@@ -91,7 +110,9 @@ class SosUnits:
             return ""
         own = {f"{name}.d", f"{name.rpartition('.')[2]}.d", *_list_shared(name)}
         folders = [
-            (folder, self._listings[folder]) for folder in LOAD_PATH if isinstance(self._listings.get(folder), list)
+            (folder, self._listings[folder])
+            for folder in LOAD_PATH
+            if isinstance(self._listings.get(folder), list)
         ]
         if any(own & {*names} for _, names in folders):
             return ""

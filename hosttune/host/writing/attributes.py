@@ -1,4 +1,6 @@
-"""What a file carries besides its bytes, and must keep when it is replaced: owner, mode, ACL, attributes, flags."""
+"""What a file carries besides its bytes, and must keep when it is replaced: owner, mode, ACL,
+attributes, flags.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from hosttune.host.reading.bounded import head_of
 from hosttune.quoting import quote
 
 _IS_64_BIT = struct.calcsize("l") == 8
-GETFLAGS: Final = 0x80086601 if _IS_64_BIT else 0x80046601  # FS_IOC_GETFLAGS, include/uapi/linux/fs.h
+# FS_IOC_GETFLAGS, include/uapi/linux/fs.h
+GETFLAGS: Final = 0x80086601 if _IS_64_BIT else 0x80046601
 SETFLAGS: Final = 0x40086602 if _IS_64_BIT else 0x40046602
 IMMUTABLE: Final = 0x10
 APPEND_ONLY: Final = 0x20
@@ -27,7 +30,9 @@ _OF_CONTENT: Final = frozenset({"security.ima", "security.evm"})
 
 
 def flags_of(fd: int) -> int:
-    """The inode flags of chattr(1); 0 where the file system has none. Raises OSError if they cannot be read."""
+    """The inode flags of chattr(1); 0 where the file system has none. Raises OSError if they cannot
+    be read.
+    """
     buffer = bytearray(8)
     try:
         fcntl.ioctl(fd, GETFLAGS, buffer)
@@ -42,27 +47,41 @@ def refuse_flags(fd: int, path: str) -> None:
     """An immutable, append-only or sealed file is someone's decision: it is never cleared here."""
     flags = flags_of(fd)
     if flags & IMMUTABLE:
-        raise Refused(f"{path} is immutable (chattr +i)", hint=f"if it may change: sudo chattr -i {quote(path)}")
+        raise Refused(
+            f"{path} is immutable (chattr +i)",
+            hint=f"if it may change: sudo chattr -i {quote(path)}",
+        )
     if flags & APPEND_ONLY:
-        raise Refused(f"{path} is append-only (chattr +a)", hint=f"if it may change: sudo chattr -a {quote(path)}")
+        raise Refused(
+            f"{path} is append-only (chattr +a)",
+            hint=f"if it may change: sudo chattr -a {quote(path)}",
+        )
     if flags & VERITY:
         raise Refused(
-            f"{path} is sealed by fs-verity", hint="it was signed as it is; the one who seals it must change it"
+            f"{path} is sealed by fs-verity",
+            hint="it was signed as it is; the one who seals it must change it",
         )
 
 
 def refuse_mount_point(folder: int, fd: int, path: str) -> None:
-    """A file bound over another cannot be renamed over (EBUSY), and neither st_dev nor ismount(3) shows it.
+    """A file bound over another cannot be renamed over (EBUSY), and neither st_dev nor ismount(3)
+    shows it.
 
-    proc_pid_fdinfo(5) gives the mount of a descriptor, and a file on another mount than its folder is a mount point.
+    proc_pid_fdinfo(5) gives the mount of a descriptor, and a file on another mount than its folder
+    is a mount point.
     """
     outer, inner = mount_id(folder), mount_id(fd)
     if outer and inner and outer != inner:
-        raise Refused(f"{path} is a mount point", hint="change it where it is mounted from (a container: on its host)")
+        raise Refused(
+            f"{path} is a mount point",
+            hint="change it where it is mounted from (a container: on its host)",
+        )
 
 
 def mount_id(fd: int) -> str:
-    """The id of the mount that a descriptor is on, as in mountinfo; empty where the kernel does not tell."""
+    """The id of the mount that a descriptor is on, as in mountinfo; empty where the kernel does not
+    tell.
+    """
     try:
         lines = head_of(f"/proc/self/fdinfo/{fd}")[0].decode("ascii", "replace").splitlines()
         return next((line.split()[1] for line in lines if line.startswith("mnt_id:")), "")
@@ -73,14 +92,17 @@ def mount_id(fd: int) -> str:
 def refuse_signed(fd: int, path: str) -> None:
     """A file whose signature (IMA, EVM) would not fit another content."""
     if signed := _OF_CONTENT.intersection(_read(fd)):
-        raise Refused(f"{path} is signed as it is ({min(signed)})", hint="change it where it is signed")
+        raise Refused(
+            f"{path} is signed as it is ({min(signed)})", hint="change it where it is signed"
+        )
 
 
 def copy_attributes(source: int, target: int, path: str) -> None:
-    """Give `target` all that `source` carries. Raises Refused, or OSError, when something cannot be kept.
+    """Give `target` all that `source` carries. Raises Refused, or OSError, when something cannot be
+    kept.
 
-    Owner first, because chown clears the set-id bits; mode before attributes, because ACLs (system.posix_acl_access)
-    hold the mode of the group, and chmod would change them.
+    Owner first, because chown clears the set-id bits; mode before attributes, because ACLs
+    (system.posix_acl_access) hold the mode of the group, and chmod would change them.
     """
     info = os.fstat(source)
     os.fchown(target, info.st_uid, info.st_gid)
@@ -110,8 +132,9 @@ def _copy_flags(source: int, target: int) -> None:
 
 
 def is_open_by_acl(fd: int, mode: int) -> bool:
-    """Whether an ACL lets others write in a folder; `fd` may be an O_PATH descriptor. With an ACL the bits of the group
-    in the mode are its mask (acl(5)): those that it names may have them."""
+    """Whether an ACL lets others write in a folder; `fd` may be an O_PATH descriptor. With an ACL
+    the bits of the group in the mode are its mask (acl(5)): those that it names may have them.
+    """
     if not mode & stat_module.S_IWGRP:
         return False
     try:

@@ -1,4 +1,6 @@
-"""Folders that files are written in: opened inside the root, made when missing, removed when empty; no one else's."""
+"""Folders that files are written in: opened inside the root, made when missing, removed when empty;
+no one else's.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,12 @@ class FolderEntry:
 
 @contextmanager
 def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[FolderEntry]:
-    """Where `path` leads inside `root`, links followed, its folder open. Missing folders are made with the mode `make`.
+    """Where `path` leads inside `root`, links followed, its folder open. Missing folders are made
+    with the mode `make`.
 
-    Raises Refused for a link that leads nowhere, for a folder, and for a way there that others than root could turn;
-    FileNotFoundError for a missing folder that is not to be made; OSError for what the system refuses.
+    Raises Refused for a link that leads nowhere, for a folder, and for a way there that others than
+    root could turn; FileNotFoundError for a missing folder that is not to be made; OSError for what
+    the system refuses.
     """
     if not is_plain(path):
         raise Refused(f"not an absolute path: {path!r}")
@@ -59,7 +63,8 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[F
 def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
     """The folder around `path` inside `root`, open, and the last component, which may exist or not.
 
-    Raises Refused where the folder is missing, where a link is on the way, and where others than root could turn it.
+    Raises Refused where the folder is missing, where a link is on the way, and where others than
+    root could turn it.
     """
     above, _, name = path.rstrip("/").rpartition("/")
     if not is_plain(path) or name in ("", ".", ".."):
@@ -84,11 +89,13 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
 def opened_entry(
     root: str, path: str, *, make: int | None = None, is_output: bool = False, owner: int = 0
 ) -> Iterator[tuple[int, str]]:
-    """The folder around `path` inside `root`, open, and the last component, which is not followed. Links on the way
-    are followed inside the root where they are root's. Missing folders are made with the mode `make`. `is_output`: it
-    is a file that root writes for others (`host/writing/output.py`).
+    """The folder around `path` inside `root`, open, and the last component, which is not followed.
+    Links on the way are followed inside the root where they are root's. Missing folders are made
+    with the mode `make`. `is_output`: it is a file that root writes for others
+    (`host/writing/output.py`).
 
-    Raises Refused for a way there that others than root could turn, OSError for what the system refuses.
+    Raises Refused for a way there that others than root could turn, OSError for what the system
+    refuses.
     """
     above, _, name = path.rpartition("/")
     if not is_plain(path) or name in ("", ".", ".."):
@@ -111,14 +118,18 @@ def opened_entry(
 
 def _refuse_dangling(found: ResolvedPath, path: str) -> None:
     if found.dangling:
-        link = next(one for one, info in reversed(found.visited) if stat_module.S_ISLNK(info.st_mode))
+        link = next(
+            one for one, info in reversed(found.visited) if stat_module.S_ISLNK(info.st_mode)
+        )
         behind = f", and {path} is behind it" if link != path else ""
         message = f"{link} is a symbolic link that leads nowhere{behind}"
         raise Refused(message, hint="remove the link, or make what it points to")
 
 
 def sync_folder(folder: int) -> None:
-    """Make what was done to names in a folder durable; `folder` may be an O_PATH descriptor, which fsync(2) refuses."""
+    """Make what was done to names in a folder durable; `folder` may be an O_PATH descriptor, which
+    fsync(2) refuses.
+    """
     again = os.open(".", _FOLDER, dir_fd=folder)
     try:
         os.fsync(again)
@@ -127,8 +138,9 @@ def sync_folder(folder: int) -> None:
 
 
 def _make_folders(found: ResolvedPath, names: tuple[str, ...], wanted: int) -> int:
-    """A descriptor of the innermost of `names` below what was found, all made and on disk. Of root's folders only
-    hosttune's own can be private: an image without /var gets it and /var/lib as distributions have them.
+    """A descriptor of the innermost of `names` below what was found, all made and on disk. Of
+    root's folders only hosttune's own can be private: an image without /var gets it and /var/lib as
+    distributions have them.
     """
     folder = os.open(".", _FOLDER, dir_fd=found.parent)
     is_own = os.geteuid() != 0 or _OWN in found.names or _OWN not in names
@@ -144,9 +156,10 @@ def _make_folders(found: ResolvedPath, names: tuple[str, ...], wanted: int) -> i
 
 
 def _make_in(folder: int, name: str, mode: int) -> int:
-    """A descriptor of a new folder in an open one, on disk. The owner of that one can put another folder in its place
-    before it is opened, or mount a file system there whose server never answers: what is not as it was just made is
-    left as it is, and a mount is not asked for anything. Raises Refused, OSError.
+    """A descriptor of a new folder in an open one, on disk. The owner of that one can put another
+    folder in its place before it is opened, or mount a file system there whose server never
+    answers: what is not as it was just made is left as it is, and a mount is not asked for
+    anything. Raises Refused, OSError.
     """
     os.mkdir(name, mode, dir_fd=folder)
     inner = open_in(folder, name)
@@ -166,8 +179,8 @@ def _make_in(folder: int, name: str, mode: int) -> int:
 
 
 def open_in(folder: int, name: str) -> int | None:
-    """A descriptor of a folder in an open one; None where something is mounted there, which is not asked for anything:
-    the server of a user may never answer. Raises OSError.
+    """A descriptor of a folder in an open one; None where something is mounted there, which is not
+    asked for anything: the server of a user may never answer. Raises OSError.
     """
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -179,13 +192,16 @@ def open_in(folder: int, name: str) -> int | None:
         close(place)
 
 
-def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False, owner: int = 0) -> None:
+def _refuse_untrusted(
+    found: ResolvedPath, root: str, *, is_output: bool = False, owner: int = 0
+) -> None:
     """Root follows no folder or link that someone else could swap for another between two steps.
 
-    A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in, unless
-    `is_output`; then a folder of others is passed, too, where a real folder of root's follows
-    (`host/writing/output.py`). The top of an alternate root may belong to the user who unpacked it: the walk cannot
-    leave it. `owner`: hosttune acts with the rights of this user, and what is theirs is followed as what is root's.
+    A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not
+    written in, unless `is_output`; then a folder of others is passed, too, where a real folder of
+    root's follows (`host/writing/output.py`). The top of an alternate root may belong to the user
+    who unpacked it: the walk cannot leave it. `owner`: hosttune acts with the rights of this user,
+    and what is theirs is followed as what is root's.
     """
     if os.geteuid() != owner:
         return
@@ -198,7 +214,10 @@ def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False
         if is_output and number < last and _leads_to_roots(path, info, *found.visited[number + 1]):
             continue
         if info.st_uid not in {0, owner}:
-            message = f"{writer} does not write through {path}, because it {found.mounters.ownership(info)}"
+            message = (
+                f"{writer} does not write through {path}, because it "
+                f"{found.mounters.ownership(info)}"
+            )
             raise Refused(message, hint=hint)
         if stat_module.S_ISLNK(info.st_mode):
             continue
@@ -221,12 +240,15 @@ class WritersMounters(UnaskedMounters):
     def _make_refusal(self, fd: int, uid: int) -> Exception:
         path = os.readlink(f"/proc/self/fd/{fd}")
         why = f"it is on a file system mounted by uid {uid}"
-        return Refused(f"{_name_writer(self._owner)} does not write through {path}, because {why}", hint=_ONLY_ROOTS)
+        return Refused(
+            f"{_name_writer(self._owner)} does not write through {path}, because {why}",
+            hint=_ONLY_ROOTS,
+        )
 
 
 def stat_entry(folder: int, name: str, owner: int = 0) -> os.stat_result:
-    """stat(2) of a name in an open folder, not followed. Raises Refused where a user other than the `owner` mounted a
-    file system on it, OSError as stat(2).
+    """stat(2) of a name in an open folder, not followed. Raises Refused where a user other than the
+    `owner` mounted a file system on it, OSError as stat(2).
     """
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -246,8 +268,8 @@ def _is_own_group(owner: int, group: int) -> bool:
 
 
 def _leads_to_roots(path: str, info: os.stat_result, below: str, inner: os.stat_result) -> bool:
-    """Whether `below` is a real folder of root's directly in the folder `path`, on the same file system: one that a
-    user mounts there (FUSE) says of itself whose it is.
+    """Whether `below` is a real folder of root's directly in the folder `path`, on the same file
+    system: one that a user mounts there (FUSE) says of itself whose it is.
     """
     is_folder = stat_module.S_ISDIR(info.st_mode) and stat_module.S_ISDIR(inner.st_mode)
     is_direct = os.path.dirname(below) == path
@@ -255,7 +277,9 @@ def _leads_to_roots(path: str, info: os.stat_result, below: str, inner: os.stat_
 
 
 def make_folder(root: str, path: str) -> None:
-    """Make one folder (0755, root), durably. Raises Refused when it cannot be made, or its parent is missing."""
+    """Make one folder (0755, root), durably. Raises Refused when it cannot be made, or its parent
+    is missing.
+    """
     with opened_parent(root, path) as (parent, name):
         try:
             close(_make_in(parent, name, _MODE))
@@ -264,11 +288,16 @@ def make_folder(root: str, path: str) -> None:
 
 
 def remove_folder(root: str, path: str) -> None:
-    """Remove one empty folder, durably. Raises Refused when it is not empty, is mounted on, or cannot be removed."""
+    """Remove one empty folder, durably. Raises Refused when it is not empty, is mounted on, or
+    cannot be removed.
+    """
     with opened_parent(root, path) as (parent, name):
         try:
             os.rmdir(name, dir_fd=parent)
             os.fsync(parent)
         except OSError as error:
-            why = {errno.ENOTEMPTY: "it is not empty", errno.EBUSY: "something is mounted on it, or works in it"}
+            why = {
+                errno.ENOTEMPTY: "it is not empty",
+                errno.EBUSY: "something is mounted on it, or works in it",
+            }
             raise Refused(f"{path} stays: {why.get(error.errno or 0, error.strerror)}") from None

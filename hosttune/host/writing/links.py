@@ -1,4 +1,6 @@
-"""Symbolic links that `systemctl enable` would make, made inside a root without ever leaving it, and durably."""
+"""Symbolic links that `systemctl enable` would make, made inside a root without ever leaving it,
+and durably.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ _AGAIN = "run the plan again"
 
 
 def make_link(root: str, path: str, target: str) -> None:
-    """Make a link at `path` inside `root` whose text is `target`. Missing folders are made (0755). Raises Conflict
-    where something is there already, Refused where it cannot be done safely.
+    """Make a link at `path` inside `root` whose text is `target`. Missing folders are made (0755).
+    Raises Conflict where something is there already, Refused where it cannot be done safely.
     """
     try:
         with opened_entry(root, path, make=0o755) as (folder, name):
@@ -25,8 +27,8 @@ def make_link(root: str, path: str, target: str) -> None:
 
 
 def remove_link(root: str, path: str, *, expected: str) -> None:
-    """Remove the link at `path` inside `root`, whose text is `expected`. Raises Conflict where it is not, Refused where
-    it cannot be removed.
+    """Remove the link at `path` inside `root`, whose text is `expected`. Raises Conflict where it
+    is not, Refused where it cannot be removed.
     """
     try:
         with opened_entry(root, path) as (folder, name):

@@ -1,4 +1,6 @@
-"""One run at a time: flock(2) on /run/hosttune.lock, which the kernel lets go however the holder ends."""
+"""One run at a time: flock(2) on /run/hosttune.lock, which the kernel lets go however the holder
+ends.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _take(fd: int, wait_s: float) -> None:
 
 @contextmanager
 def hold_lock(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the lock. Raises Refused, naming the holder, when another run holds it, and goes on for `wait_s` seconds."""
+    """Hold the lock. Raises Refused, naming the holder, when another run holds it, and goes on for
+    `wait_s` seconds.
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -42,16 +46,20 @@ def hold_lock(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
         info = os.fstat(fd)
         if not stat_module.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
             raise Refused(
-                f"{path} is not hosttune's own file", hint=f"look at it, then remove it: sudo rm {quote(path)}"
+                f"{path} is not hosttune's own file",
+                hint=f"look at it, then remove it: sudo rm {quote(path)}",
             )
         try:
             _take(fd, wait_s)
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            raise Refused(f"another run of hosttune is at work (process {holder})", hint="wait for it to end") from None
+            raise Refused(
+                f"another run of hosttune is at work (process {holder})", hint="wait for it to end"
+            ) from None
         HELD.add(fd)
         os.ftruncate(fd, 0)
-        with suppress(OSError):  # a full /run: who holds it is then not known, and it is held all the same
+        # a full /run: who holds it is then not known, and it is held all the same
+        with suppress(OSError):
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
         os.ftruncate(fd, 0)

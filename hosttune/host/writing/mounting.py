@@ -16,7 +16,9 @@ TIMEOUT_S = 60.0
 
 
 def mount(device: str, target: str, fstype: str, options: str) -> None:
-    """Mount a block device on a folder, as its line in fstab says it. Raises Refused when it does not get there."""
+    """Mount a block device on a folder, as its line in fstab says it. Raises Refused when it does
+    not get there.
+    """
     with opened_parent("/", target):
         pass  # no one else may turn the way to it
     words = ("--types", fstype, "--options", options, "--source", device, "--target", target)
@@ -27,8 +29,8 @@ def mount(device: str, target: str, fstype: str, options: str) -> None:
 
 
 def unmount(target: str) -> None:
-    """Unmount what was mounted last at `target`; never lazily. Raises Refused while someone uses it, and where others
-    than root can turn the way to it.
+    """Unmount what was mounted last at `target`; never lazily. Raises Refused while someone uses
+    it, and where others than root can turn the way to it.
     """
     find_topmost(target)
     with opened_parent("/", target):
@@ -48,12 +50,15 @@ def _run(argv: tuple[str, ...], message: str, hint: str = "") -> None:
 
 
 def _is_device(mount: MountLine, device: str) -> bool:
-    """By number; btrfs and bcachefs have numbers of their own, so by the device that the kernel names."""
+    """By number; btrfs and bcachefs have numbers of their own, so by the device that the kernel
+    names.
+    """
     try:
         number = os.stat(device).st_rdev
     except OSError:
         return False
     numbered = f"{os.major(number)}:{os.minor(number)}"
-    if mount.device == numbered or mount.fuse_user >= 0:  # the source of FUSE is a user's word, and may be a dead place
+    # the source of FUSE is a user's word, and may be a dead place
+    if mount.device == numbered or mount.fuse_user >= 0:
         return mount.device == numbered
     return os.path.realpath(mount.source.partition(":")[0]) == os.path.realpath(device)

@@ -14,11 +14,14 @@ from hosttune.host.writing.folders import FolderEntry, opened_place
 from hosttune.quoting import quote
 
 _JOURNAL_SOCKET = "/run/systemd/journal/socket"
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no wait at a fifo
+# no wait at a fifo
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def append(root: str, path: str, data: bytes) -> None:
-    """Append to a file of ours and sync it. Missing folders are made 0700, the file 0600; it is no link."""
+    """Append to a file of ours and sync it. Missing folders are made 0700, the file 0600; it is no
+    link.
+    """
     try:
         with opened_place(root, path, make=0o700) as place:
             _refuse_open_folder(place)
@@ -57,12 +60,14 @@ def _refuse_open_folder(place: FolderEntry) -> None:
 
 
 def _hint(error: OSError) -> str:
-    return "make room on the disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "run it as root"
+    return (
+        "make room on the disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "run it as root"
+    )
 
 
 def log(message: Cleaned, message_id: str = "") -> None:
-    """One line for the system log. Without a log daemon it is lost, as syslog(3) says; the journal of the run holds
-    it anyway. With a `message_id` it goes to systemd's journal, where one listens.
+    """One line for the system log. Without a log daemon it is lost, as syslog(3) says; the journal
+    of the run holds it anyway. With a `message_id` it goes to systemd's journal, where one listens.
     """
     import syslog
 
@@ -87,7 +92,9 @@ def _send_to_journal(message: Cleaned, message_id: str) -> bool:
     )
     data = "".join(f"{name}={value}\n" for name, value in fields).encode()
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as door:
+        with socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        ) as door:
             door.sendto(data, _JOURNAL_SOCKET)
     except OSError:
         return False

@@ -1,9 +1,11 @@
-"""Replace or remove a file so that a power cut at any instant leaves the old one or the new one, and nothing is lost.
+"""Replace or remove a file so that a power cut at any instant leaves the old one or the new one,
+and nothing is lost.
 
-The order is the one that survives crashes: a temp file beside the target, every byte written and read back, owner,
-mode, ACL and attributes copied, fsync, the original compared once more, rename(2), fsync of the folder. Everything
-works on descriptors of folders, so no one can turn the way in between. What cannot be kept is refused with the reason:
-hosttune never clears an immutable flag, and edits nothing in place but what a boot loader finds by its place.
+The order is the one that survives crashes: a temp file beside the target, every byte written and
+read back, owner, mode, ACL and attributes copied, fsync, the original compared once more,
+rename(2), fsync of the folder. Everything works on descriptors of folders, so no one can turn the
+way in between. What cannot be kept is refused with the reason: hosttune never clears an immutable
+flag, and edits nothing in place but what a boot loader finds by its place.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ from typing import Final
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.host.reading.paths import close
 from hosttune.host.reading.tree import read_all
-from hosttune.host.writing.attributes import copy_attributes, refuse_flags, refuse_mount_point, refuse_signed
+from hosttune.host.writing.attributes import (
+    copy_attributes,
+    refuse_flags,
+    refuse_mount_point,
+    refuse_signed,
+)
 from hosttune.host.writing.folders import FolderEntry, opened_place, remove_folder
 from hosttune.regex import regex
 from hosttune.values import Absent, FileValue
@@ -29,13 +36,16 @@ MAX_BYTES: Final = 64 << 20
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1
-_DROP_INS = regex(r"/systemd/system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)\.d$")
+_DROP_INS = regex(
+    r"/systemd/system/[^/]+\.(?:mount|service|timer|socket|slice|target|scope|swap|path)\.d$"
+)
 _AGAIN = "look at it, then run the plan again"
 
 
 def replace(root: str, path: str, new: FileValue, *, expected: bytes | Absent) -> None:
-    """Put `new` at `path` below `root`. Raises Conflict when the file is not `expected`, Refused when it cannot be done
-    safely; then everything is as it was."""
+    """Put `new` at `path` below `root`. Raises Conflict when the file is not `expected`, Refused
+    when it cannot be done safely; then everything is as it was.
+    """
     make = 0o755 if isinstance(expected, Absent) else None
     try:
         with opened_place(root, path, make=make) as place:
@@ -51,10 +61,11 @@ def replace(root: str, path: str, new: FileValue, *, expected: bytes | Absent) -
 
 
 def remove(root: str, path: str, *, expected: bytes) -> None:
-    """Remove the file that `path` leads to, durably, if it still holds `expected`; a link on the way stays.
+    """Remove the file that `path` leads to, durably, if it still holds `expected`; a link on the
+    way stays.
 
-    With the last drop-in of a systemd unit its folder goes too: `replace` may have made it, and empty it says nothing.
-    Those of its daemons (journald.conf.d) may have been there before.
+    With the last drop-in of a systemd unit its folder goes too: `replace` may have made it, and
+    empty it says nothing. Those of its daemons (journald.conf.d) may have been there before.
     """
     try:
         with opened_place(root, path) as place, _open_original(place, expected):
@@ -72,8 +83,9 @@ def remove(root: str, path: str, *, expected: bytes) -> None:
 
 
 def overwrite_bytes(root: str, path: str, content: bytes, *, expected: bytes) -> None:
-    """Write as many bytes over those of a file, in place: for a block that a boot loader finds by its place on the disk
-    and that it writes over itself, without any journal. Raises Conflict, Refused as `replace`.
+    """Write as many bytes over those of a file, in place: for a block that a boot loader finds by
+    its place on the disk and that it writes over itself, without any journal. Raises Conflict,
+    Refused as `replace`.
     """
     if len(content) != len(expected):
         raise Refused(f"{path}: {len(content)} bytes cannot stand in the place of {len(expected)}")
@@ -91,8 +103,9 @@ def overwrite_bytes(root: str, path: str, content: bytes, *, expected: bytes) ->
 
 
 def refused_write(root: str, path: str) -> Refused | None:
-    """What `replace` would refuse whatever is written, so that no plan promises it. Where folders are missing the
-    first one that is there counts. None also for what this user may not look at."""
+    """What `replace` would refuse whatever is written, so that no plan promises it. Where folders
+    are missing the first one that is there counts. None also for what this user may not look at.
+    """
     while True:
         try:
             with opened_place(root, path) as place:
@@ -110,7 +123,9 @@ def refused_write(root: str, path: str) -> Refused | None:
 
 
 def find_leftovers(root: str, path: str) -> tuple[str, ...]:
-    """The names of temp files that an interrupted `replace` of `path` left beside it: ours by pattern and owner."""
+    """The names of temp files that an interrupted `replace` of `path` left beside it: ours by
+    pattern and owner.
+    """
     try:
         with opened_place(root, path) as place:
             return _find_leftovers(place)
@@ -152,7 +167,9 @@ def _create(place: FolderEntry, new: FileValue) -> None:
         try:
             _rename_new(temp, place)
         except FileExistsError:
-            raise Conflict(f"{place.path} has appeared meanwhile", hint="run the plan again") from None
+            raise Conflict(
+                f"{place.path} has appeared meanwhile", hint="run the plan again"
+            ) from None
 
 
 def _swap(place: FolderEntry, new: FileValue, expected: bytes) -> None:
@@ -178,7 +195,9 @@ def _open_original(place: FolderEntry, expected: bytes) -> Iterator[tuple[int, o
 @contextmanager
 def _open_changeable(place: FolderEntry) -> Iterator[tuple[int, os.stat_result]]:
     """The file as it is, open for reading, after every refusal that can be known early."""
-    if not stat_module.S_ISREG(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode):
+    if not stat_module.S_ISREG(
+        os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode
+    ):
         raise Refused(f"{place.path} is not a regular file")
     fd = os.open(place.name, _LOOK, dir_fd=place.folder)
     try:
@@ -196,8 +215,9 @@ def _open_changeable(place: FolderEntry) -> Iterator[tuple[int, os.stat_result]]
 
 
 def _compare(place: FolderEntry, original: int, expected: bytes, before: os.stat_result) -> None:
-    """Compare and swap: the name still leads to the file that was opened, it holds what the plan was made from, and
-    no one touched it since it looked like `before`."""
+    """Compare and swap: the name still leads to the file that was opened, it holds what the plan
+    was made from, and no one touched it since it looked like `before`.
+    """
     os.lseek(original, 0, os.SEEK_SET)
     content = read_all(original, MAX_BYTES)
     now = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
@@ -212,7 +232,9 @@ def _identify_file(info: os.stat_result) -> tuple[int, ...]:
 
 @contextmanager
 def _temp_file(place: FolderEntry) -> Iterator[tuple[str, int]]:
-    """A new file beside the target under a name that cannot be guessed; gone afterwards unless it was renamed."""
+    """A new file beside the target under a name that cannot be guessed; gone afterwards unless it
+    was renamed.
+    """
     temp = f".{place.name}.hosttune-{secrets.token_hex(8)}"
     fd = os.open(temp, _MAKE, 0o600, dir_fd=place.folder)
     try:
@@ -224,19 +246,24 @@ def _temp_file(place: FolderEntry) -> Iterator[tuple[str, int]]:
 
 
 def _fill(fd: int, content: bytes, path: str) -> None:
-    """Write every byte (on a full disk write(2) returns early), push them to the disk and read them back."""
+    """Write every byte (on a full disk write(2) returns early), push them to the disk and read them
+    back.
+    """
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
     os.fsync(fd)
     os.lseek(fd, 0, os.SEEK_SET)
     if read_all(fd, len(content)) != content:
-        raise Refused(f"{path}: what was written reads back differently", hint="check the disk: sudo dmesg")
+        raise Refused(
+            f"{path}: what was written reads back differently", hint="check the disk: sudo dmesg"
+        )
 
 
 def _rename_new(temp: str, place: FolderEntry) -> None:
-    """Rename that does not overwrite. RENAME_NOREPLACE is not everywhere (rename(2)); link(2) refuses as well, but for
-    an instant the file has two names."""
+    """Rename that does not overwrite. RENAME_NOREPLACE is not everywhere (rename(2)); link(2)
+    refuses as well, but for an instant the file has two names.
+    """
     import ctypes
 
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -247,7 +274,9 @@ def _rename_new(temp: str, place: FolderEntry) -> None:
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOSYS):
             raise OSError(number, os.strerror(number), place.path)
-    os.link(temp, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False)
+    os.link(
+        temp, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False
+    )
 
 
 def _settle(place: FolderEntry, content: bytes) -> None:
@@ -263,11 +292,15 @@ def _settle(place: FolderEntry, content: bytes) -> None:
         message = f"{place.path} was replaced, but it cannot be read again: {error.strerror}"
         raise HosttuneError(message, hint=_hint(error)) from error
     if present != content:
-        raise HosttuneError(f"{place.path} was replaced, and someone changed it at once", hint=_AGAIN)
+        raise HosttuneError(
+            f"{place.path} was replaced, and someone changed it at once", hint=_AGAIN
+        )
 
 
 def _sync_folder(place: FolderEntry, done: str) -> None:
-    """Make what was done to a name in the folder durable. Raises HosttuneError: it is done, whatever fsync(2) says."""
+    """Make what was done to a name in the folder durable. Raises HosttuneError: it is done,
+    whatever fsync(2) says.
+    """
     try:
         os.fsync(place.folder)
     except OSError as error:

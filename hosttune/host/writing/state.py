@@ -1,7 +1,8 @@
-"""Files that hosttune keeps for itself: below /var/lib/hosttune, for a user below $XDG_STATE_HOME/hosttune.
+"""Files that hosttune keeps for itself: below /var/lib/hosttune, for a user below
+$XDG_STATE_HOME/hosttune.
 
-A file is there whole or not at all, also after a power cut; its folder is 0700, the file 0600. Root trusts only what
-root alone could have written, its folders included; a user only what is his own.
+A file is there whole or not at all, also after a power cut; its folder is 0700, the file 0600. Root
+trusts only what root alone could have written, its folders included; a user only what is his own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def name_folder(part: str) -> str:
-    """Where this user's files lie (XDG Base Directory Specification: a relative path there does not count)."""
+    """Where this user's files lie (XDG Base Directory Specification: a relative path there does not
+    count).
+    """
     if os.geteuid() == 0:
         return f"/var/lib/hosttune/{part}"
     home = os.environ.get("XDG_STATE_HOME", "")
@@ -38,11 +41,15 @@ def list_names(prefix: str, where: str) -> tuple[str, ...]:
         found = os.listdir(where)
     except OSError:
         return ()
-    return tuple(sorted(name for name in found if name.startswith(prefix) and name.endswith(".json")))
+    return tuple(
+        sorted(name for name in found if name.startswith(prefix) and name.endswith(".json"))
+    )
 
 
 def load(name: str, where: str) -> bytes | None:
-    """The content of a file there; None where there is none that only this user could have written."""
+    """The content of a file there; None where there is none that only this user could have
+    written.
+    """
     with suppress(OSError, Refused), _open_file(name, where) as place:
         fd = os.open(place.name, _READ, dir_fd=place.folder)
         try:
@@ -78,7 +85,9 @@ def save(name: str, content: bytes, where: str) -> None:
     except OSError as error:
         raise HosttuneError(
             f"{path} cannot be written: {error.strerror}",
-            hint="look at its disk: df -h /var/lib" if os.geteuid() == 0 else "name another folder: XDG_STATE_HOME=DIR",
+            hint="look at its disk: df -h /var/lib"
+            if os.geteuid() == 0
+            else "name another folder: XDG_STATE_HOME=DIR",
         ) from None
 
 

@@ -1,7 +1,9 @@
-"""Signals while this host is changed: a terminal that goes away ends nothing, and Ctrl-C waits for the change at hand.
+"""Signals while this host is changed: a terminal that goes away ends nothing, and Ctrl-C waits for
+the change at hand.
 
-SIGHUP comes when an ssh connection drops; apt and needrestart go on then, too. SIGINT and SIGTERM are noted, and
-the code that makes changes asks `get_signal` between two of them. The same signal once more ends the process at once.
+SIGHUP comes when an ssh connection drops; apt and needrestart go on then, too. SIGINT and SIGTERM
+are noted, and the code that makes changes asks `get_signal` between two of them. The same signal
+once more ends the process at once.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ class _Noted:
 
 
 def outlive_terminal() -> None:
-    """From here on the end of the session does not end this process. A SIGHUP that is ignored already stays ignored;
-    programs that are started do not inherit this.
+    """From here on the end of the session does not end this process. A SIGHUP that is ignored
+    already stays ignored; programs that are started do not inherit this.
     """
     if _is_main() and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _hang_up)

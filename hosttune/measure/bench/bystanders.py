@@ -13,8 +13,9 @@ _MOST = 4
 
 
 def list_bystanders(processes: Iterable[Mapping[str, Any]] | None = None) -> tuple[str, ...]:
-    """`python of alice (pid 4711)`, the largest first: processes of more than 256 MiB that are not this one's kin.
-    Raises HosttuneError where they are too many to be listed."""
+    """`python of alice (pid 4711)`, the largest first: processes of more than 256 MiB that are not
+    this one's kin. Raises HosttuneError where they are too many to be listed.
+    """
     running = tuple(process_fields() if processes is None else processes)
     above = {one["pid"]: one["ppid"] for one in running}
     # of root: the command, the process outside of it, and who started that

@@ -1,7 +1,8 @@
 """Counters of the host and of one disk.
 
-/sys/dev/block/M:N/stat (kernel: Documentation/block/stat.rst, sectors of 512 bytes), /proc/stat (proc_stat(5)),
-/proc/pressure (Documentation/accounting/psi.rst, `total=` in microseconds), /proc/self/io (proc_pid_io(5)).
+/sys/dev/block/M:N/stat (kernel: Documentation/block/stat.rst, sectors of 512 bytes), /proc/stat
+(proc_stat(5)), /proc/pressure (Documentation/accounting/psi.rst, `total=` in microseconds),
+/proc/self/io (proc_pid_io(5)).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class DiskReading:
 
 @frozen
 class Moment:
-    """The host at one moment; differences of two moments say who worked in between. Stalls are None without PSI."""
+    """The host at one moment; differences of two moments say who worked in between. Stalls are None
+    without PSI.
+    """
 
     at_s: float  # monotonic
     host_cpu_s: float  # spent by all programs of the host
@@ -57,10 +60,12 @@ def parse_disk(content: str) -> DiskReading | None:
 
 
 def parse_host_cpu(content: str, ticks_per_s: int) -> tuple[float, float]:
-    """Seconds that programs had of all processors (user and nice of the first line of /proc/stat), and seconds stolen.
+    """Seconds that programs had of all processors (user and nice of the first line of /proc/stat),
+    and seconds stolen.
 
-    Not system: the kernel's own threads write back and decrypt for this very bench. Stolen time is no program's either:
-    a hypervisor that serves the requests of a virtual disk takes it from who made them (proc_stat(5)).
+    Not system: the kernel's own threads write back and decrypt for this very bench. Stolen time is
+    no program's either: a hypervisor that serves the requests of a virtual disk takes it from who
+    made them (proc_stat(5)).
     """
     fields = content.split("\n", 1)[0].split()
     user, nice, steal = (int(fields[place]) if len(fields) > place else 0 for place in (1, 2, 8))
@@ -96,4 +101,5 @@ def read_moment(device: str) -> Moment:
 
 
 def _read_text(path: str) -> str:
-    return head_text(path, _MOST_BYTES)  # empty without PSI, and where it was compiled in but switched off
+    # empty without PSI, and where it was compiled in but switched off
+    return head_text(path, _MOST_BYTES)

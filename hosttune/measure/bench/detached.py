@@ -1,11 +1,13 @@
-"""A view of a folder that is read-only and keeps access times, in a mount namespace that hangs on a descriptor.
+"""A view of a folder that is read-only and keeps access times, in a mount namespace that hangs on a
+descriptor.
 
-open_tree(2) clones a mount without attaching it anywhere, mount_setattr(2) sets its flags. No other process sees it,
-there is nothing to unmount, and it ends with the descriptor, however the process ends. Linux 5.12 and newer, with
-CAP_SYS_ADMIN.
+open_tree(2) clones a mount without attaching it anywhere, mount_setattr(2) sets its flags. No other
+process sees it, there is nothing to unmount, and it ends with the descriptor, however the process
+ends. Linux 5.12 and newer, with CAP_SYS_ADMIN.
 
-A program of a user finds a folder by its path, so it needs a namespace in which the view is mounted there. It is
-mounted by descriptor as well: a user can exchange what a path leads to between two looks of the kernel.
+A program of a user finds a folder by its path, so it needs a namespace in which the view is mounted
+there. It is mounted by descriptor as well: a user can exchange what a path leads to between two
+looks of the kernel.
 """
 
 from __future__ import annotations
@@ -36,17 +38,30 @@ _MODES = 0x70  # MOUNT_ATTR__ATIME: the whole field is cleared when any of it is
 
 
 class _Attributes(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd"))
+    _fields_ = tuple(
+        (name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd")
+    )
 
 
 def _clone_mount(folder: int) -> int:
-    """A mount of an open folder, and of all below it, that is attached nowhere, is read-only and keeps access times."""
+    """A mount of an open folder, and of all below it, that is attached nowhere, is read-only and
+    keeps access times.
+    """
     flags = _CLONE | _EMPTY_PATH | os.O_CLOEXEC | _RECURSIVE
     fd = _call("open_tree", _OPEN_TREE, ctypes.c_int(folder), b"", ctypes.c_uint(flags))
     try:
-        wanted = _Attributes(attr_set=_READ_ONLY | _NOSUID_NODEV | ATIME_VALUES["noatime"], attr_clr=_MODES)
+        wanted = _Attributes(
+            attr_set=_READ_ONLY | _NOSUID_NODEV | ATIME_VALUES["noatime"], attr_clr=_MODES
+        )
         what = (ctypes.byref(wanted), ctypes.c_size_t(ctypes.sizeof(wanted)))
-        _call("mount_setattr", _MOUNT_SETATTR, ctypes.c_int(fd), b"", ctypes.c_uint(_EMPTY_PATH | _RECURSIVE), *what)
+        _call(
+            "mount_setattr",
+            _MOUNT_SETATTR,
+            ctypes.c_int(fd),
+            b"",
+            ctypes.c_uint(_EMPTY_PATH | _RECURSIVE),
+            *what,
+        )
     except Refused:
         os.close(fd)
         raise
@@ -55,8 +70,9 @@ def _clone_mount(folder: int) -> int:
 
 @contextmanager
 def namespace_with_view(path: str) -> Iterator[tuple[int, int]]:
-    """A mount namespace in which the folder at `path` is read-only and keeps all access times: descriptors of the
-    namespace and of its root. Raises Refused where the kernel does not let us, OSError where a link is on the way.
+    """A mount namespace in which the folder at `path` is read-only and keeps all access times:
+    descriptors of the namespace and of its root. Raises Refused where the kernel does not let us,
+    OSError where a link is on the way.
     """
     held: list[int] = []
     failed: list[Exception] = []
@@ -67,7 +83,8 @@ def namespace_with_view(path: str) -> Iterator[tuple[int, int]]:
         except (OSError, Refused) as error:
             failed.append(error)
 
-    maker = Thread(target=make)  # a thread can have a namespace of its own (unshare(2)), and it ends with the thread
+    # a thread can have a namespace of its own (unshare(2)), and it ends with the thread
+    maker = Thread(target=make)
     maker.start()
     maker.join()
     if failed:
@@ -80,8 +97,9 @@ def namespace_with_view(path: str) -> Iterator[tuple[int, int]]:
 
 
 def _make_namespace(path: str) -> tuple[int, int]:
-    """Done by a thread of its own. The folder is opened once, and its view is mounted on that descriptor. So whatever
-    a user has put at `path` by then is mounted only on itself, and no other path leads to it.
+    """Done by a thread of its own. The folder is opened once, and its view is mounted on that
+    descriptor. So whatever a user has put at `path` by then is mounted only on itself, and no other
+    path leads to it.
     """
     _require("unshare", _load_libc().unshare(_NEW_NAMESPACE))
     _require("mount", _load_libc().mount(b"none", b"/", None, ctypes.c_ulong(_ALL_PRIVATE), None))
@@ -94,7 +112,8 @@ def _make_namespace(path: str) -> tuple[int, int]:
         _call("move_mount", _MOVE_MOUNT, *places, ctypes.c_uint(_BOTH_EMPTY))
         seen = open_without_links(path)
         closing.callback(os.close, seen)
-        if not os.statvfs(seen).f_flag & os.ST_NOATIME:  # of `/`, and of a folder that was exchanged since
+        # of `/`, and of a folder that was exchanged since
+        if not os.statvfs(seen).f_flag & os.ST_NOATIME:
             raise Refused(f"{path} does not lead to its view")
         root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         closing.callback(os.close, root)

@@ -1,4 +1,6 @@
-"""What has to hold before a bench begins. A gate that is closed is an answer (exit status 1), not a failure."""
+"""What has to hold before a bench begins. A gate that is closed is an answer (exit status 1), not a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ def in_memory(place: Place) -> HosttuneError:
 
 
 def require_files(place: Place) -> None:
-    """Raises HosttuneError where the kernel shows itself (/proc, /sys), or files are in memory: no host makes that a
-    place to measure."""
+    """Raises HosttuneError where the kernel shows itself (/proc, /sys), or files are in memory: no
+    host makes that a place to measure.
+    """
     if place.is_kernel:
         message = f"{place.path} holds no data: the kernel shows itself there ({place.fstype})"
         raise HosttuneError(message, hint="name a folder of data")
@@ -37,9 +40,13 @@ def require_files(place: Place) -> None:
 
 
 def require_room(place: Place) -> int:
-    """The bytes that a bench may write at this place. Raises GateClosed where it is read-only or nearly full."""
+    """The bytes that a bench may write at this place. Raises GateClosed where it is read-only or
+    nearly full.
+    """
     if place.is_read_only:
-        raise GateClosed(f"{place.target} is mounted read-only, and scratch copies have to be written")
+        raise GateClosed(
+            f"{place.target} is mounted read-only, and scratch copies have to be written"
+        )
     free = place.available_bytes / place.total_bytes if place.total_bytes else 0.0
     if free < LEAST_FREE:
         raise GateClosed(
@@ -49,15 +56,16 @@ def require_room(place: Place) -> int:
     allowed = min(MOST_BYTES, int(place.available_bytes * SHARE_OF_FREE))
     if allowed < LEAST_BYTES:
         raise GateClosed(
-            f"{place.target} has too little room: {SHARE_OF_FREE:.0%} of what is free are {allowed >> 20} MiB, "
-            f"{LEAST_BYTES >> 20} are needed"
+            f"{place.target} has too little room: {SHARE_OF_FREE:.0%} of what is free are "
+            f"{allowed >> 20} MiB, {LEAST_BYTES >> 20} are needed"
         )
     return allowed
 
 
 def require_quiet(place: Place, *, anyway: bool) -> str:
-    """Watch the host for a second. "" when it is quiet; with `anyway` what is not, as a reason why nothing better than
-    inconclusive may come out. Raises GateClosed."""
+    """Watch the host for a second. "" when it is quiet; with `anyway` what is not, as a reason why
+    nothing better than inconclusive may come out. Raises GateClosed.
+    """
     before = read_moment(place.device)
     time.sleep(WATCHED_S)
     busy = idle_noise(before, read_moment(place.device))
@@ -66,6 +74,7 @@ def require_quiet(place: Place, *, anyway: bool) -> str:
     if not anyway:
         raise GateClosed(
             f"this host is busy: {'; '.join(busy)}",
-            hint="wait for it to be idle, or measure anyway: --anyway (its byte counts are right, its times are not)",
+            hint="wait for it to be idle, or measure anyway: --anyway (its byte counts are right, "
+            "its times are not)",
         )
     return f"the host was busy: {'; '.join(busy)}"

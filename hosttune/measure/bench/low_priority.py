@@ -19,10 +19,11 @@ T = TypeVar("T")
 
 
 def run_quietly(work: Callable[[Callable[[], bool]], T]) -> T:
-    """Do `work` in a thread of the lowest CPU and disk priority; it asks what it is given whether it is to end.
+    """Do `work` in a thread of the lowest CPU and disk priority; it asks what it is given whether
+    it is to end.
 
-    Priorities belong to a thread on Linux (setpriority(2), ioprio_set(2)), and end with it: a user could not raise
-    them again.
+    Priorities belong to a thread on Linux (setpriority(2), ioprio_set(2)), and end with it: a user
+    could not raise them again.
     """
     over = threading.Event()
     outcome: list[T] = []

@@ -28,4 +28,6 @@ def idle_noise(before: Moment, after: Moment) -> tuple[str, ...]:
 def foreign_cpu(before: Moment, after: Moment) -> tuple[str, ...]:
     span = max(after.at_s - before.at_s, 1e-9)
     foreign = (after.host_cpu_s - before.host_cpu_s) - (after.own_cpu_s - before.own_cpu_s)
-    return (f"other programs use {foreign / span:.1f} processors",) if foreign > LIMIT * span else ()
+    return (
+        (f"other programs use {foreign / span:.1f} processors",) if foreign > LIMIT * span else ()
+    )

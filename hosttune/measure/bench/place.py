@@ -1,4 +1,6 @@
-"""The file system that a folder is on, as a bench has to know it: its mount, its block device, its room."""
+"""The file system that a folder is on, as a bench has to know it: its mount, its block device, its
+room.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _BY_UUID = "/dev/disk/by-uuid"
 
 @frozen
 class Place:
-    """Where a path is. Sizes in bytes; `device` is "major:minor" of the block device, or "" where there is none."""
+    """Where a path is. Sizes in bytes; `device` is "major:minor" of the block device, or "" where
+    there is none.
+    """
 
     path: str  # canonical
     target: str  # where the file system is mounted
@@ -34,7 +38,8 @@ class Place:
     available_bytes: int  # to an ordinary user
     is_read_only: bool
     inode: tuple[int, int] = (0, 0)  # st_dev and st_ino of the folder
-    link: str = ""  # a link of another user on the way there as it was named, behind which root does not write
+    # a link of another user on the way there as it was named, behind which root does not write
+    link: str = ""
 
     @property
     def is_network(self) -> bool:
@@ -57,9 +62,12 @@ def look_at(path: str) -> Place:
         raise HosttuneError("the path is empty", hint="name a folder that is there")
     named = os.path.join(os.getcwd(), path)
     try:
-        fd = os.open(named, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # mounts what autofs mounts there
+        # mounts what autofs mounts there
+        fd = os.open(named, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise HosttuneError(f"{path}: cannot be opened: {error.strerror}", hint="name a folder that is there") from None
+        raise HosttuneError(
+            f"{path}: cannot be opened: {error.strerror}", hint="name a folder that is there"
+        ) from None
     try:
         info = os.fstat(fd)
         inode = (info.st_dev, info.st_ino)
@@ -93,14 +101,20 @@ def _way_to(path: str, inode: tuple[int, int]) -> tuple[str, str]:
             if not found.missing and inode_of(found) == inode:
                 return found.canonical, link_of_user(found)
     except OSError as error:
-        raise HosttuneError(f"{path}: cannot be opened: {error.strerror}", hint="name a folder that is there") from None
-    raise HosttuneError(f"{path} was exchanged while it was looked at", hint="name a folder that stays where it is")
+        raise HosttuneError(
+            f"{path}: cannot be opened: {error.strerror}", hint="name a folder that is there"
+        ) from None
+    raise HosttuneError(
+        f"{path} was exchanged while it was looked at", hint="name a folder that stays where it is"
+    )
 
 
 def _mount_of(fd: int, path: str) -> MountLine:
     found = find_by_id(own_mounts(), mount_id(fd))
     if found is None:
-        raise HosttuneError(f"{path}: it is not known where it is mounted", hint="a chroot hides the mounts")
+        raise HosttuneError(
+            f"{path}: it is not known where it is mounted", hint="a chroot hides the mounts"
+        )
     return found
 
 

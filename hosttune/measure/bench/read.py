@@ -1,7 +1,9 @@
-"""`hosttune bench read`: how fast files come cold, warm, packed and decoded, and what more workers bring.
+"""`hosttune bench read`: how fast files come cold, warm, packed and decoded, and what more workers
+bring.
 
-The user's files are only read, with O_NOATIME; those whose access time would move are passed over. What is written
-are shards with the same bytes, in a scratch folder. Decoding is the user's Python's, as the user.
+The user's files are only read, with O_NOATIME; those whose access time would move are passed over.
+What is written are shards with the same bytes, in a scratch folder. Decoding is the user's
+Python's, as the user.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ class Wanted:
 
 @frozen
 class Decoder:
-    """Who decoded: an interpreter with its version, as whom, and the library for each ending of a name."""
+    """Who decoded: an interpreter with its version, as whom, and the library for each ending of a
+    name.
+    """
 
     python: str
     version: str
@@ -92,7 +96,8 @@ class Decoder:
     worker_bytes: int  # memory of one worker with its library loaded
     decoded: int
     failed: int
-    why: tuple[tuple[str, str], ...]  # some of the files that were not decoded, each with the reason
+    # some of the files that were not decoded, each with the reason
+    why: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
 
 
@@ -113,7 +118,9 @@ class ReadResult:
 
 
 def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: None) -> ReadResult:
-    """Measure. Raises GateClosed where this place or this host is nothing to measure on now, and HosttuneError."""
+    """Measure. Raises GateClosed where this place or this host is nothing to measure on now, and
+    HosttuneError.
+    """
     begun = time.monotonic()
     place = look_at(wanted.folder)
     require_files(place)
@@ -124,7 +131,9 @@ def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: No
             hint="to measure it nevertheless: --allow-network",
         )
     if wanted.drop_caches and os.geteuid():
-        raise Refused("--drop-caches needs root", hint="without it the data is cold, and the metadata warm")
+        raise Refused(
+            "--drop-caches needs root", hint="without it the data is cold, and the metadata warm"
+        )
     python = user_python(wanted.python, place.path) if wanted.decode else None
     with ended_alike():
         on_progress("watching whether the host is quiet")
@@ -137,15 +146,19 @@ class _Bench:
     """One bench under way."""
 
     def __init__(
-        self, wanted: Wanted, place: Place, spoiled: str, on_progress: Callable[[str], None], begun: float,
+        self, wanted: Wanted, place: Place, spoiled: str, on_progress: Callable[[str], None],
+        begun: float,
         hidden: str = "",
     ) -> None:  # fmt: skip
         self.wanted, self.place, self.on_progress, self.begun = wanted, place, on_progress, begun
         self.watch = Watch(place.device, spoiled, anyway=wanted.anyway)
-        self.cold: Callable[[Sequence[str]], None] = cold_by_dropping_all if wanted.drop_caches else cold_by_fadvise
+        self.cold: Callable[[Sequence[str]], None] = (
+            cold_by_dropping_all if wanted.drop_caches else cold_by_fadvise
+        )
         self.notes: list[str] = [hidden] if hidden else []
         self.decoder: Decoder | None = None
-        self.has_view = False  # the user's Python sees the folder on a mount of its own that keeps access times
+        # the user's Python sees the folder on a mount of its own that keeps access times
+        self.has_view = False
 
     def until(self, share: float) -> float:
         """The monotonic second at which this share of the budget is spent."""
@@ -163,7 +176,9 @@ class _Bench:
         good: Sequence[int] | None = None
         if python:
             libraries, answer = self._libraries(python)
-            sample = self._sample(python.uid, lambda path: _get_suffix(path) in libraries, python.path)
+            sample = self._sample(
+                python.uid, lambda path: _get_suffix(path) in libraries, python.path
+            )
             good = self._probe(python, sample, libraries, answer).good
         else:
             sample = self._sample(os.geteuid(), lambda _: True)
@@ -173,14 +188,24 @@ class _Bench:
         with self._crew(python, sample.paths, max(wanted.levels)) as crew:
             if python and good:
                 self.on_progress("decoding")
-                decoded = decode_warm(crew, self.watch, good, self.until(_PROBED + _DIFFERED + _DECODED))
+                decoded = decode_warm(
+                    crew, self.watch, good, self.until(_PROBED + _DIFFERED + _DECODED)
+                )
                 until = self.until(_PROBED + _DIFFERED + _DECODED + _HANDED)
                 handed = decode_warm(crew, self.watch, good, until, "hand")
             self.on_progress(f"{', '.join(map(str, wanted.levels))} workers")
             how = "decode" if python else "read"
             numbers = good if good is not None else range(len(sample.paths))
             swept = sweep_levels(
-                crew, self.watch, wanted.levels, numbers, sample.paths, how, self.cold, wanted.seed, self.until(1.0)
+                crew,
+                self.watch,
+                wanted.levels,
+                numbers,
+                sample.paths,
+                how,
+                self.cold,
+                wanted.seed,
+                self.until(1.0),
             )
         seed = wanted.seed
         figures = Figures(
@@ -192,20 +217,35 @@ class _Bench:
             handed=measure_of(handed, seed) if handed else None,
         )  # fmt: skip
         return ReadResult(
-            self.place, sample, figures, conclude_limit(figures), self.decoder, tuple(self.notes), self.watch.skipped,
-            time.monotonic() - self.begun, seed, wanted.drop_caches,
-        )  # fmt: skip
+            self.place,
+            sample,
+            figures,
+            conclude_limit(figures),
+            self.decoder,
+            tuple(self.notes),
+            self.watch.skipped,
+            time.monotonic() - self.begun,
+            seed,
+            wanted.drop_caches,
+        )
 
     def _sample(self, uid: int, takes: Callable[[str], bool], python: str = "") -> ReadSample:
         most = min(self.wanted.files, MOST_FILES)
         sample = draw(
-            self.place.path, files=most, most_bytes=MOST_BYTES, seed=self.wanted.seed, uid=uid, takes=takes,
+            self.place.path,
+            files=most,
+            most_bytes=MOST_BYTES,
+            seed=self.wanted.seed,
+            uid=uid,
+            takes=takes,
             is_noatime=self.has_view,
-        )  # fmt: skip
+        )
         if len(sample.paths) < FEWEST_FILES:
             raise _too_few(sample, self.place.path, python, "; ".join(self.notes))
         if sample.others:
-            self.notes.append(f"{sample.others} files were passed over: reading them would move their access time")
+            self.notes.append(
+                f"{sample.others} files were passed over: reading them would move their access time"
+            )
         if sample.unreadable:
             self.notes.append(f"{sample.unreadable} files cannot be read by uid {uid}")
         return sample
@@ -222,19 +262,33 @@ class _Bench:
             if died.status not in _NOT_STARTED:
                 raise
             message = f"{python.path} cannot be started by uid {python.uid}, which decodes"
-            raise HosttuneError(message, hint="name a Python that this user may start: --python PATH") from None
+            raise HosttuneError(
+                message, hint="name a Python that this user may start: --python PATH"
+            ) from None
         found = answer.get("libraries")
-        names = {str(key)[:8]: str(value)[:60] for key, value in found.items()} if isinstance(found, dict) else {}
+        names = (
+            {str(key)[:8]: str(value)[:60] for key, value in found.items()}
+            if isinstance(found, dict)
+            else {}
+        )
         if not IMAGES & set(names):
-            self.notes.append(f"{python.path} has no library for images (Pillow, OpenCV, torchvision)")
+            self.notes.append(
+                f"{python.path} has no library for images (Pillow, OpenCV, torchvision)"
+            )
         return names, answer
 
     def _probe(
-        self, python: Python, sample: ReadSample, libraries: Mapping[str, str], answer: Mapping[str, object]
+        self,
+        python: Python,
+        sample: ReadSample,
+        libraries: Mapping[str, str],
+        answer: Mapping[str, object],
     ) -> DecodedSample:
         self.on_progress("decoding each file once")
         numbers = range(len(sample.paths))
-        found = probe_files(lambda: self._crew(python, sample.paths, 1), numbers, self.until(_PROBED))
+        found = probe_files(
+            lambda: self._crew(python, sample.paths, 1), numbers, self.until(_PROBED)
+        )
         if not found.good:
             why = f": {found.bad[0][1]}" if found.bad else ""
             hint = (
@@ -255,39 +309,56 @@ class _Bench:
         return found
 
     def _differential(self, sample: ReadSample, until: float) -> Differential:
-        """The passes of one worker of ours over the files, and over shards where they can be written."""
+        """The passes of one worker of ours over the files, and over shards where they can be
+        written.
+        """
         paths = list(sample.paths)
         with self._crew(None, paths, 1) as crew, ExitStack() as stack:
             first = range(min(_FIRST, len(paths)))
-            rate = self.watch.run(crew, first, 1, "read", lambda: self.cold(paths[: len(first)])).rate
+            rate = self.watch.run(
+                crew, first, 1, "read", lambda: self.cold(paths[: len(first)])
+            ).rate
             chunks = chunks_of(sample, rate)
             try:
                 most = self._room_for_shards()
                 folder, _ = stack.enter_context(make_scratch(self.place, self.wanted.where))
-                made = run_quietly(lambda is_over: write_shards(chunks, sample, folder, most, is_over))
+                made = run_quietly(
+                    lambda is_over: write_shards(chunks, sample, folder, most, is_over)
+                )
             except HosttuneError as error:  # no room, no folder of this user's
                 self.notes.append(f"no packed file: {error.message}")
             except OSError as error:
                 self.notes.append(f"no packed file: {error.strerror}")
             else:
                 chunks = [
-                    Chunk(chunk.files, len(paths) + place if shard else -1) for place, (chunk, shard) in enumerate(made)
+                    Chunk(chunk.files, len(paths) + place if shard else -1)
+                    for place, (chunk, shard) in enumerate(made)
                 ]
                 paths += [shard for _, shard in made]
                 crew.load(paths)
-            return measure_differential(crew, self.watch, chunks, paths, self.cold, self.wanted.seed, until)
+            return measure_differential(
+                crew, self.watch, chunks, paths, self.cold, self.wanted.seed, until
+            )
 
     def _room_for_shards(self) -> int:
         """The bytes that may be written. Raises HosttuneError."""
-        if self.place.fstype == "overlay":  # its upper layer was ten times as fast as the files (a tmpfs)
-            raise HosttuneError("an overlay writes to its upper layer, which may be another disk than the files are on")
+        # its upper layer was ten times as fast as the files (a tmpfs)
+        if self.place.fstype == "overlay":
+            raise HosttuneError(
+                "an overlay writes to its upper layer, which may be another disk than the files "
+                "are on"
+            )
         return require_room(self.place)
 
     def _crew(self, python: Python | None, paths: Sequence[str], count: int) -> Crew:
-        """Workers of the user's Python, with the libraries loaded, or of ours; they know these files."""
+        """Workers of the user's Python, with the libraries loaded, or of ours; they know these
+        files.
+        """
         command = python.command if python else (sys.executable, "-I", "-S")
         environment = python.environment if python else {"LC_ALL": "C.UTF-8"}
-        memory = min(WORKER_MEMORY, max(256 << 20, (read_room().bytes or WORKER_MEMORY) // (2 * count)))
+        memory = min(
+            WORKER_MEMORY, max(256 << 20, (read_room().bytes or WORKER_MEMORY) // (2 * count))
+        )
         crew = Crew(command, environment, count, most=FILE_MOST, memory=memory)
         try:
             if python and paths:
@@ -301,7 +372,9 @@ class _Bench:
 
 
 def _hidden_by_overlay(place: Place) -> str:
-    """What an overlay hides, in a sentence. Raises HosttuneError where all its layers are in memory."""
+    """What an overlay hides, in a sentence. Raises HosttuneError where all its layers are in
+    memory.
+    """
     from hosttune.facts import Facts
     from hosttune.facts.base import UnknownFact
     from hosttune.host.reading.live import LiveReader
@@ -314,19 +387,26 @@ def _hidden_by_overlay(place: Place) -> str:
     if places and all(one.kind == "memory" for one in places):
         raise in_memory(place)
     layers = [
-        f"{one.fstype} on {one.target} ({', '.join(disk.name for disk in one.disks) or one.kind})" for one in places
+        f"{one.fstype} on {one.target} ({', '.join(disk.name for disk in one.disks) or one.kind})"
+        for one in places
     ]
-    where = f"its layers are on {', '.join(layers)}" if layers else "its layers are not visible from here"
+    where = (
+        f"its layers are on {', '.join(layers)}"
+        if layers
+        else "its layers are not visible from here"
+    )
     return (
-        f"an overlay hides which of its layers a file comes from: {where}; what others read from these disks is not "
-        "seen"
+        f"an overlay hides which of its layers a file comes from: {where}; what others read from "
+        "these disks is not seen"
     )
 
 
 @contextmanager
 def noatime_view(folder: str, command: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The command in a mount namespace of its own, where the folder keeps access times and nothing can be written: it
-    gets no descriptor of it, and every path is opened with the user's own rights. Empty where that cannot be made."""
+    """The command in a mount namespace of its own, where the folder keeps access times and nothing
+    can be written: it gets no descriptor of it, and every path is opened with the user's own
+    rights. Empty where that cannot be made.
+    """
     with ExitStack() as views:
         words: tuple[str, ...] = ()
         nsenter, true = locate("nsenter"), locate("true")  # never by the PATH of who asks
@@ -344,16 +424,26 @@ def _get_suffix(path: str) -> str:
 
 
 def _too_few(sample: ReadSample, path: str, python: str = "", missing: str = "") -> HosttuneError:
-    """Why there is nothing to measure, from what was passed over; `python` decodes, and what it has not got."""
+    """Why there is nothing to measure, from what was passed over; `python` decodes, and what it has
+    not got.
+    """
     if sample.others:
         return GateClosed(
-            f"reading {sample.others} of {sample.others + len(sample.paths)} files below {path} would move their "
-            "access time: they belong to others",
+            f"reading {sample.others} of {sample.others + len(sample.paths)} files below {path} "
+            "would move their access time: they belong to others",
             hint="as their owner or as root they are read without a trace",
         )
     if sample.unreadable:
-        return GateClosed(f"{sample.unreadable} files below {path} cannot be read", hint="run it as their owner")
+        return GateClosed(
+            f"{sample.unreadable} files below {path} cannot be read", hint="run it as their owner"
+        )
     what = f"files that {python} decodes" if python else "files"
-    message = f"{path} holds {sample.names} {what}; {FEWEST_FILES} are needed" + (f"; {missing}" if missing else "")
-    hint = "name a Python with the library that decodes them: --python PATH" if missing else "name a larger folder"
+    message = f"{path} holds {sample.names} {what}; {FEWEST_FILES} are needed" + (
+        f"; {missing}" if missing else ""
+    )
+    hint = (
+        "name a Python with the library that decodes them: --python PATH"
+        if missing
+        else "name a larger folder"
+    )
     return HosttuneError(message, hint=hint)

@@ -1,7 +1,9 @@
-"""Workers that read or decode side by side: processes of `read_program.py`, led by lines of JSON, with time limits.
+"""Workers that read or decode side by side: processes of `read_program.py`, led by lines of JSON,
+with time limits.
 
-One pipe hands out the files, so that a pass is over for all workers at about the same time. What workers say is a
-user's word where the interpreter is the user's: lines are bounded, and every number of them is checked.
+One pipe hands out the files, so that a pass is over for all workers at about the same time. What
+workers say is a user's word where the interpreter is the user's: lines are bounded, and every
+number of them is checked.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Probed:
 
 
 class WorkerDied(HosttuneError):
-    """A worker ended before its pass did; `status` as of subprocess (-14: the time for one file was over)."""
+    """A worker ended before its pass did; `status` as of subprocess (-14: the time for one file was
+    over).
+    """
 
     def __init__(self, status: int | None) -> None:
         super().__init__(f"a worker ended before its time: {_describe_ending(status)}")
@@ -50,7 +54,9 @@ class WorkerDied(HosttuneError):
 
 
 class Crew:
-    """`count` workers, started with `command` (an interpreter, and who it becomes) and `environment` alone."""
+    """`count` workers, started with `command` (an interpreter, and who it becomes) and
+    `environment` alone.
+    """
 
     def __init__(
         self,
@@ -102,9 +108,12 @@ class Crew:
             if "probed" in answer:
                 return
             yield Probed(
-                _require_whole(answer, "file"), _require_whole(answer, "bytes"), _require_whole(answer, "pixels"),
-                require_positive(answer, "seconds"), str(answer.get("error", ""))[:200],
-            )  # fmt: skip
+                _require_whole(answer, "file"),
+                _require_whole(answer, "bytes"),
+                _require_whole(answer, "pixels"),
+                require_positive(answer, "seconds"),
+                str(answer.get("error", ""))[:200],
+            )
 
     def run(self, numbers: Sequence[int], workers: int, how: str, timeout_s: float) -> Pass:
         """One pass of the first `workers` workers over these files; `how` is read or decode."""
@@ -117,7 +126,9 @@ class Crew:
         started = time.monotonic()
         deadline = started + timeout_s
         _write_all(
-            self._feed, struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers), _compute_left(deadline)
+            self._feed,
+            struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers),
+            _compute_left(deadline),
         )  # workers have its other end, and can make it small
         answers = [worker.answer(_compute_left(deadline)) for worker in crew]
         ended = max(require_positive(one, "end") for one in answers)
@@ -150,7 +161,9 @@ class Crew:
 class _Worker:
     """One process of the program."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], passed: tuple[int, ...]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], passed: tuple[int, ...]
+    ) -> None:
         try:
             self._process = subprocess.Popen(
                 [*command, "-B", "-c", _load_program("measure/bench/read_program.py")],
@@ -174,7 +187,9 @@ class _Worker:
             raise WorkerDied(self._status()) from None
 
     def answer(self, timeout_s: float) -> dict[str, Any]:
-        """The next line. Raises WorkerDied, and HosttuneError where it does not come in time or is no answer."""
+        """The next line. Raises WorkerDied, and HosttuneError where it does not come in time or is
+        no answer.
+        """
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
@@ -206,7 +221,9 @@ class _Worker:
             self._process.wait(3.0)
 
     def _status(self) -> int | None:
-        """A signal that ended the program behind host/processes/confined_child.py comes as 128 + number."""
+        """A signal that ended the program behind host/processes/confined_child.py comes as 128 +
+        number.
+        """
         with suppress(subprocess.TimeoutExpired):
             status = self._process.wait(3.0)
             return 128 - status if status > 128 else status
@@ -218,13 +235,17 @@ def _compute_left(deadline: float) -> float:
 
 
 def _write_all(pipe: int, content: bytes, timeout_s: float) -> None:
-    """Write to a pipe that does not block. Who has its other end may never read: HosttuneError after `timeout_s`."""
+    """Write to a pipe that does not block. Who has its other end may never read: HosttuneError
+    after `timeout_s`.
+    """
     deadline, left = time.monotonic() + timeout_s, memoryview(content)
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_WRITE)
         while left:
             if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise HosttuneError(f"a worker did not read what it was sent within {timeout_s:.0f} s")
+                raise HosttuneError(
+                    f"a worker did not read what it was sent within {timeout_s:.0f} s"
+                )
             with suppress(BlockingIOError):
                 left = left[os.write(pipe, left) :]
 
@@ -240,7 +261,10 @@ def _describe_ending(status: int | None) -> str:
     if status == -signal.SIGALRM:
         return f"a file was not decoded within {FILE_S:.0f} s"
     if status == NOT_STARTED:
-        return "a program of another user cannot be started here so that nothing of it stays (needs CAP_SYS_ADMIN)"
+        return (
+            "a program of another user cannot be started here so that nothing of it stays (needs "
+            "CAP_SYS_ADMIN)"
+        )
     if status is not None and status < 0:
         return f"ended by signal {-status}"
     return f"exit status {status}"

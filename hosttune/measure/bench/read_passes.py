@@ -1,6 +1,8 @@
-"""The passes of `bench read`: cold and warm files chunk by chunk, shards, decoding, and ever more workers.
+"""The passes of `bench read`: cold and warm files chunk by chunk, shards, decoding, and ever more
+workers.
 
-Cold data is made by fadvise(2) before each pass, so inodes stay warm. A pass that others disturbed is done again.
+Cold data is made by fadvise(2) before each pass, so inodes stay warm. A pass that others disturbed
+is done again.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ _BATCH: Final = 32  # files that are probed at a time
 
 
 class Watch:
-    """Runs passes and does those again that others disturbed. With `spoiled`, none: nothing is concluded then. `anyway`
-    makes a reason of too many that were disturbed.
+    """Runs passes and does those again that others disturbed. With `spoiled`, none: nothing is
+    concluded then. `anyway` makes a reason of too many that were disturbed.
     """
 
     def __init__(self, device: str, spoiled: str = "", *, anyway: bool = False) -> None:
@@ -49,15 +51,25 @@ class Watch:
         self.anyway = anyway
         self.tried = self.skipped = 0
 
-    def run(self, crew: Crew, numbers: Sequence[int], workers: int, how: str, prepare: Callable[[], None]) -> Pass:
-        """One undisturbed pass. Raises GateClosed where more than 30 % are disturbed and it is not measured anyway."""
+    def run(
+        self,
+        crew: Crew,
+        numbers: Sequence[int],
+        workers: int,
+        how: str,
+        prepare: Callable[[], None],
+    ) -> Pass:
+        """One undisturbed pass. Raises GateClosed where more than 30 % are disturbed and it is not
+        measured anyway.
+        """
         while True:
             prepare()
             before = read_moment(self.device)
             made = crew.run(numbers, workers, how, PASS_TIMEOUT_S)
             if not made.files:
                 raise HosttuneError(
-                    "none of the files of a pass could be read: they were moved, or changed, meanwhile",
+                    "none of the files of a pass could be read: they were moved, or changed, "
+                    "meanwhile",
                     hint="measure when no one works in this folder",
                 )
             noise = describe_disturbance(before, read_moment(self.device), made)
@@ -66,9 +78,14 @@ class Watch:
                 return made
             self.skipped += 1
             if self.tried >= _TRIED and self.skipped > MOST_SKIPPED * self.tried:
-                why = f"{self.skipped} of {self.tried} passes were disturbed, {noise}: they show nothing"
+                why = (
+                    f"{self.skipped} of {self.tried} passes were disturbed, {noise}: they show "
+                    "nothing"
+                )
                 if not self.anyway:
-                    raise GateClosed(why, hint="wait for the host to be idle, or measure anyway: --anyway")
+                    raise GateClosed(
+                        why, hint="wait for the host to be idle, or measure anyway: --anyway"
+                    )
                 self.spoiled = why
                 return made
 
@@ -92,14 +109,18 @@ def describe_disturbance(before: Moment, after: Moment, made: Pass) -> str:
 
 @frozen
 class Chunk:
-    """Some files of the sample, by number, and the file that holds the same bytes in order; -1 for none."""
+    """Some files of the sample, by number, and the file that holds the same bytes in order; -1 for
+    none.
+    """
 
     files: tuple[int, ...]
     shard: int = -1
 
 
 def chunks_of(sample: ReadSample, rate: float) -> list[Chunk]:
-    """The sample in pieces that take about 50 ms cold, at `rate` files a second; at least three where it can be."""
+    """The sample in pieces that take about 50 ms cold, at `rate` files a second; at least three
+    where it can be.
+    """
     each = max(1, min(int(rate * CHUNK_S), len(sample.paths) // 3))
     found: list[Chunk] = []
     own: list[int] = []
@@ -117,9 +138,10 @@ def write_shards(
     chunks: Sequence[Chunk], sample: ReadSample, folder: int, most: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[tuple[Chunk, str]]:  # fmt: skip
-    """Each chunk with the path of a new file below `folder` that holds its bytes in order; "" once `most` bytes are
-    written, two minutes have passed, or `is_over` says so. Synced: dirty pages cannot be dropped. The path leads by our
-    descriptor (proc_pid_fd(5)): the owner of the folder above can put a dead server under the name of this one.
+    """Each chunk with the path of a new file below `folder` that holds its bytes in order; "" once
+    `most` bytes are written, two minutes have passed, or `is_over` says so. Synced: dirty pages
+    cannot be dropped. The path leads by our descriptor (proc_pid_fd(5)): the owner of the folder
+    above can put a dead server under the name of this one.
     """
     made = []
     left = most
@@ -130,7 +152,12 @@ def write_shards(
             made.append((chunk, ""))
             continue
         name = f"shard-{place:03}"
-        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        fd = os.open(
+            name,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+            dir_fd=folder,
+        )
         with os.fdopen(fd, "wb") as file:
             for number in chunk.files:
                 file.write(_read_content(sample.paths[number], sample.sizes[number]))
@@ -149,7 +176,9 @@ def _read_content(path: str, size: int) -> bytes:
 
 @frozen
 class Differential:
-    """The passes of one worker over cold files, the same files warm, and shards with the same bytes."""
+    """The passes of one worker over cold files, the same files warm, and shards with the same
+    bytes.
+    """
 
     cold: tuple[Pass, ...]
     warm: tuple[Pass, ...]
@@ -157,11 +186,13 @@ class Differential:
 
 
 def measure_differential(
-    crew: Crew, watch: Watch, chunks: Sequence[Chunk], paths: Sequence[str], cold: Callable[[Sequence[str]], None],
+    crew: Crew, watch: Watch, chunks: Sequence[Chunk], paths: Sequence[str],
+    cold: Callable[[Sequence[str]], None],
     seed: int, until: float,
 ) -> Differential:  # fmt: skip
-    """Chunk by chunk in random order until `until` or until it is precise, at least each of three. `cold` lets go of
-    what is cached of paths."""
+    """Chunk by chunk in random order until `until` or until it is precise, at least each of three.
+    `cold` lets go of what is cached of paths.
+    """
     draws = random.Random(seed)  # noqa: S311 - an order, to be repeated from its seed
     found: dict[str, list[Pass]] = {"cold": [], "warm": [], "packed": []}
     order: list[Chunk] = []
@@ -178,7 +209,9 @@ def measure_differential(
             made = watch.run(crew, (chunk.shard,), 1, "read", lambda: cold([paths[chunk.shard]]))
             found["packed"].append(replace(made, files=len(chunk.files)))
 
-        for step in draws.sample([files, shard] if chunk.shard >= 0 else [files], 2 if chunk.shard >= 0 else 1):
+        for step in draws.sample(
+            [files, shard] if chunk.shard >= 0 else [files], 2 if chunk.shard >= 0 else 1
+        ):
             step()
         if len(found["cold"]) >= 3 * len(chunks) and len(found["cold"]) >= MOST_CHUNKS:
             break
@@ -190,21 +223,28 @@ def _is_precise(found: dict[str, list[Pass]], seed: int) -> bool:
     count = len(found["cold"])
     if count < 20 or count % 20:
         return False
-    intervals = [median_interval([one.rate for one in passes], seed) for passes in found.values() if passes]
+    intervals = [
+        median_interval([one.rate for one in passes], seed) for passes in found.values() if passes
+    ]
     return all(one.half_width <= PRECISE for one in intervals)
 
 
 @frozen
 class DecodedSample:
-    """What the user's library makes of the sample: the numbers of the files that it decodes, and why not the others."""
+    """What the user's library makes of the sample: the numbers of the files that it decodes, and
+    why not the others.
+    """
 
     good: tuple[int, ...]
     bad: tuple[tuple[int, str], ...]
 
 
-def probe_files(make_crew: Callable[[], Crew], numbers: Sequence[int], until: float) -> DecodedSample:
-    """Decode each file once, one worker, until `until`. A file that ends the worker is counted, and another worker
-    goes on with the next. Raises HosttuneError where that happens again and again."""
+def probe_files(
+    make_crew: Callable[[], Crew], numbers: Sequence[int], until: float
+) -> DecodedSample:
+    """Decode each file once, one worker, until `until`. A file that ends the worker is counted, and
+    another worker goes on with the next. Raises HosttuneError where that happens again and again.
+    """
     good: list[int] = []
     bad: list[tuple[int, str]] = []
     left, deaths = list(numbers), 0
@@ -235,8 +275,9 @@ def _sort_in(one: Probed, good: list[int], bad: list[tuple[int, str]]) -> None:
 def decode_warm(
     crew: Crew, watch: Watch, numbers: Sequence[int], until: float, how: str = "decode"
 ) -> tuple[Pass, ...]:
-    """Passes of one worker that decodes warm files, each about half a second; at least three. `how` is decode, or hand:
-    then it hands on what it decoded."""
+    """Passes of one worker that decodes warm files, each about half a second; at least three. `how`
+    is decode, or hand: then it hands on what it decoded.
+    """
     found: list[Pass] = []
     take = Taker(numbers)
     rate = 100.0
@@ -252,11 +293,13 @@ def _warm_up(crew: Crew, numbers: Sequence[int]) -> None:
 
 
 def sweep_levels(
-    crew: Crew, watch: Watch, levels: Sequence[int], numbers: Sequence[int], paths: Sequence[str], how: str,
+    crew: Crew, watch: Watch, levels: Sequence[int], numbers: Sequence[int], paths: Sequence[str],
+    how: str,
     cold: Callable[[Sequence[str]], None], seed: int, until: float,
 ) -> dict[int, list[Pass]]:  # fmt: skip
-    """Cold files by so many workers, round after round, the levels of each round in random order; one round at
-    least."""
+    """Cold files by so many workers, round after round, the levels of each round in random order;
+    one round at least.
+    """
     draws = random.Random(seed)  # noqa: S311 - an order, to be repeated from its seed
     found: dict[int, list[Pass]] = {level: [] for level in levels}
     rates: dict[int, float] = {}
@@ -275,7 +318,9 @@ def sweep_levels(
 
 
 class Taker:
-    """Hands out numbers in turn, from the beginning again after the last; no number twice at once."""
+    """Hands out numbers in turn, from the beginning again after the last; no number twice at
+    once.
+    """
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._numbers = list(numbers)
@@ -294,8 +339,10 @@ def cold_by_fadvise(paths: Sequence[str]) -> None:
 
 
 def cold_by_dropping_all(paths: Sequence[str]) -> None:
-    """Let go of all clean pages, inodes and names of this host (drop_caches, Documentation/admin-guide/sysctl/vm.rst):
-    the metadata of the files is cold, too, and so is every other job's."""
+    """Let go of all clean pages, inodes and names of this host (drop_caches,
+    Documentation/admin-guide/sysctl/vm.rst): the metadata of the files is cold, too, and so is
+    every other job's.
+    """
     evict_files(paths)
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
         file.write("3\n")

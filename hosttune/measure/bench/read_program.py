@@ -1,18 +1,24 @@
-"""A program by itself: reads files and decodes them on command, one of several workers side by side.
+"""A program by itself: reads files and decodes them on command, one of several workers side by
+side.
 
-It runs in hosttune's own Python for reading and in the user's for decoding, as that user, given as text (`-c`): so it
-needs nothing of hosttune, Python 3.8 or newer, and whatever library the user has. Lines of JSON go in at stdin and come
-out at what was stdout; the numbers of the files to work on come through a pipe that all workers share, four bytes each,
-so that the next free worker takes the next one, as workers of a DataLoader do.
+It runs in hosttune's own Python for reading and in the user's for decoding, as that user, given as
+text (`-c`): so it needs nothing of hosttune, Python 3.8 or newer, and whatever library the user
+has. Lines of JSON go in at stdin and come out at what was stdout; the numbers of the files to work
+on come through a pipe that all workers share, four bytes each, so that the next free worker takes
+the next one, as workers of a DataLoader do.
 
   {"settings": {"queue": FD, "most": BYTES, "memory": BYTES, "limit_s": SECONDS}}
-  {"libraries": ["jpg", "npy"]}   -> {"python", "libraries": {"jpg": "Pillow 13.0.0"}, "notes": [...], "rss": BYTES}
+  {"libraries": ["jpg", "npy"]}   -> {"python", "libraries": {"jpg": "Pillow 13.0.0"},
+                                      "notes": [...], "rss": BYTES}
   {"paths": [...]}                -> {"paths": COUNT}
-  {"probe": [0, 1, 2]}            -> {"file", "bytes", "pixels", "seconds", "error"} for each, then {"probed": COUNT}
-  {"go": "read"|"decode"|"hand"}  -> after END: {"files", "bytes", "failed", "start", "end", "cpu", "user", "device"}
+  {"probe": [0, 1, 2]}            -> {"file", "bytes", "pixels", "seconds", "error"} for each, then
+                                     {"probed": COUNT}
+  {"go": "read"|"decode"|"hand"}  -> after END: {"files", "bytes", "failed", "start", "end", "cpu",
+                                     "user", "device"}
 
-An image that was made to harm meets RLIMIT_DATA, and a timer whose signal ends the process in whatever C code it is.
-Nothing of the user's is written: RLIMIT_FSIZE is 0, and files are opened so that their access time stays.
+An image that was made to harm meets RLIMIT_DATA, and a timer whose signal ends the process in
+whatever C code it is. Nothing of the user's is written: RLIMIT_FSIZE is 0, and files are opened so
+that their access time stays.
 """
 
 from __future__ import annotations
@@ -34,7 +40,8 @@ import wave
 from importlib import import_module
 from typing import Any, Callable, Sequence  # noqa: UP035 - Python 3.8 cannot subscript those of collections.abc
 
-Decoder = Callable[[bytes], int]  # the bytes of a file -> how many values (pixels, samples) came out
+# the bytes of a file -> how many values (pixels, samples) came out
+Decoder = Callable[[bytes], int]
 
 END = 0xFFFFFFFF  # instead of the number of a file: this worker's pass is over
 BLOCK = 1 << 20
@@ -60,7 +67,11 @@ class ReadWorker:
         self.queue = given["queue"]
         self.most = int(given["most"])
         self.limit_s = float(given["limit_s"])
-        limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_DATA: int(given["memory"])}
+        limits = {
+            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_FSIZE: 0,
+            resource.RLIMIT_DATA: int(given["memory"]),
+        }
         for what, wanted in limits.items():
             hard = resource.getrlimit(what)[1]
             most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -75,7 +86,9 @@ class ReadWorker:
             if made:
                 names[suffix], self.decoders[suffix] = made
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        self.say({"python": sys.version.split()[0], "libraries": names, "notes": notes[:4], "rss": rss})
+        self.say(
+            {"python": sys.version.split()[0], "libraries": names, "notes": notes[:4], "rss": rss}
+        )
 
     def set_paths(self, paths: Sequence[str]) -> None:
         self.paths = [os.fsencode(path) for path in paths]
@@ -100,7 +113,9 @@ class ReadWorker:
         self.say({"probed": len(numbers)})
 
     def go(self, how: str) -> None:
-        """Take numbers from the queue until END comes; what was done, when it began and ended (CLOCK_MONOTONIC)."""
+        """Take numbers from the queue until END comes; what was done, when it began and ended
+        (CLOCK_MONOTONIC).
+        """
         files = size = failed = waiting = 0
         before = resource.getrusage(resource.RUSAGE_SELF)
         start = end = 0.0
@@ -138,7 +153,13 @@ class ReadWorker:
         cpu = user + after.ru_stime - before.ru_stime
         # ru_inblock counts what the block layer was asked for, in units of 512 bytes (getrusage(2))
         device = (after.ru_inblock - before.ru_inblock) * 512
-        counts = {"files": files, "bytes": size, "failed": failed, "start": start, "end": end or start}
+        counts = {
+            "files": files,
+            "bytes": size,
+            "failed": failed,
+            "start": start,
+            "end": end or start,
+        }
         self.say({**counts, "cpu": cpu, "user": user, "device": device})
 
     def decode_file(self, number: int, data: bytes) -> int:
@@ -154,19 +175,24 @@ class ReadWorker:
 
 
 def width_of(path: bytes) -> int:
-    """Bytes of one value that is decoded: a pixel in three colours, a sample or a number of four."""
+    """Bytes of one value that is decoded: a pixel in three colours, a sample or a number of
+    four.
+    """
     return 3 if os.fsdecode(path).rpartition(".")[2].lower() in IMAGES else 4
 
 
 def hand_on(size: int) -> None:
-    """What a worker of a DataLoader does with a batch: a copy in memory that is shared with another process
-    (torch/multiprocessing/reductions.py)."""
+    """What a worker of a DataLoader does with a batch: a copy in memory that is shared with another
+    process (torch/multiprocessing/reductions.py).
+    """
     with mmap.mmap(-1, size) as shared:
         shared[:] = b"\x7f" * size
 
 
 def open_file(path: bytes) -> int:
-    """A descriptor of a regular file whose access time stays, where that is in our power (O_NOATIME, open(2))."""
+    """A descriptor of a regular file whose access time stays, where that is in our power
+    (O_NOATIME, open(2)).
+    """
     if os.geteuid() == 0:
         return opened_as_root(path)
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -181,9 +207,10 @@ def open_file(path: bytes) -> int:
 
 
 def opened_as_root(path: bytes) -> int:
-    """Who owns a folder on the way may put a link there: to open a device, which may do something already, or a
-    file elsewhere is what root must not be led to. O_PATH opens nothing, and tells where it is. In a folder that the
-    bench holds open there is no way for others."""
+    """Who owns a folder on the way may put a link there: to open a device, which may do something
+    already, or a file elsewhere is what root must not be led to. O_PATH opens nothing, and tells
+    where it is. In a folder that the bench holds open there is no way for others.
+    """
     found = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         place = b"/proc/self/fd/%d" % found
@@ -241,7 +268,10 @@ def decoder_of(suffix: str, notes: list[str]) -> tuple[str, Decoder] | None:
         except Exception:  # noqa: BLE001, S112 - a library that cannot be loaded is one that is not there
             continue
         if make is with_pillow and not import_module("PIL.features").check_feature("libjpeg_turbo"):
-            note = "this Pillow was built without libjpeg-turbo, which decodes JPEG several times as fast"
+            note = (
+                "this Pillow was built without libjpeg-turbo, which decodes JPEG several times as "
+                "fast"
+            )
             notes += [note] if note not in notes else []
         return made
     return None
@@ -279,7 +309,9 @@ def with_torchvision() -> tuple[str, Decoder]:
     torch.set_num_threads(1)
 
     def decode(data: bytes) -> int:
-        made = images.decode_image(torch.frombuffer(bytearray(data), dtype=torch.uint8), images.ImageReadMode.RGB)
+        made = images.decode_image(
+            torch.frombuffer(bytearray(data), dtype=torch.uint8), images.ImageReadMode.RGB
+        )
         return int(made.shape[1] * made.shape[2])
 
     return f"torchvision {import_module('torchvision').__version__}", decode
@@ -337,7 +369,8 @@ def main() -> None:
     # What a library prints must not look like an answer.
     out = os.dup(1)
     os.dup2(2, 1)
-    sys.path[:] = [path for path in sys.path if path]  # not the working folder, which `-c` puts first
+    # not the working folder, which `-c` puts first
+    sys.path[:] = [path for path in sys.path if path]
     worker = ReadWorker(out)
     calls: dict[str, Callable[[Any], None]] = {
         "settings": worker.settings, "libraries": worker.libraries, "paths": worker.set_paths,

@@ -1,8 +1,8 @@
 """Which Python decodes, and as whom: as the user who wrote its code, never with root's rights.
 
-Identity comes from the code, not from the person who asks. A Python that one user can change runs as that user. If only
-root can change all of it, the user is chosen: who typed sudo, else the owner of the data, else the user no one. The
-owner of the data adds no code to it (no user site-packages).
+Identity comes from the code, not from the person who asks. A Python that one user can change runs
+as that user. If only root can change all of it, the user is chosen: who typed sudo, else the owner
+of the data, else the user no one. The owner of the data adds no code to it (no user site-packages).
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import Final
 
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
-from hosttune.host.processes.interpreter import Interpreter, at_path, command_of, environment_of, why_no_program
+from hosttune.host.processes.interpreter import (
+    Interpreter,
+    at_path,
+    command_of,
+    environment_of,
+    why_no_program,
+)
 from hosttune.host.reading.paths import walk
 from hosttune.host.writing.own import user_who_typed
 from hosttune.values import Unreadable
@@ -34,16 +40,23 @@ class Python:
 
 
 def user_python(wanted: str | None, folder: str) -> Python:
-    """The interpreter that is named, else `python3` of this PATH. Raises Refused with the reason."""
+    """The interpreter that is named, else `python3` of this PATH. Raises Refused with the
+    reason.
+    """
     path = wanted or shutil.which("python3")
     if path is None:
-        raise Refused("there is no python3 on this PATH to decode with", hint="name one: --python PATH")
+        raise Refused(
+            "there is no python3 on this PATH to decode with", hint="name one: --python PATH"
+        )
     path = str(Path(path).expanduser().absolute())
     euid = os.geteuid()
     typed = user_who_typed(os.environ)
     found = _open_own(path, euid) if euid else at_path(path, typed or _find_owner(folder) or NOBODY)
     if isinstance(found, Unreadable):
-        hint = "name the python of the environment that trains, whose code belongs to one user, or run it as that user"
+        hint = (
+            "name the python of the environment that trains, whose code belongs to one user, or "
+            "run it as that user"
+        )
         raise Refused(f"--python: {found.reason}", hint=hint)
     command = command_of(found, euid)
     if isinstance(command, Unreadable):

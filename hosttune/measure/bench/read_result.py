@@ -30,7 +30,12 @@ def make_kept(result: ReadResult, answer: str) -> Kept:
         numbers[f"{name}_files_per_s_low"] = measure.rate.low
         numbers[f"{name}_files_per_s_high"] = measure.rate.high
         numbers[f"{name}_device_bytes_per_byte"] = measure.device_share
-    words = {"limit": found.limit.value, "reason": found.reason, "answer": answer, "mounted": result.place.atime}
+    words = {
+        "limit": found.limit.value,
+        "reason": found.reason,
+        "answer": answer,
+        "mounted": result.place.atime,
+    }
     if figures.decode and result.decoder:
         words["python"] = result.decoder.python
     return new_result(result.place, result.seed, figures=numbers, words=words)
@@ -48,7 +53,17 @@ def make_document(result: ReadResult) -> dict[str, Any]:
         "passed_over": result.sample.others,
         "unreadable": result.sample.unreadable,
     }
-    parts = ("place", "figures", "conclusion", "decoder", "notes", "skipped", "seconds", "seed", "is_metadata_cold")
+    parts = (
+        "place",
+        "figures",
+        "conclusion",
+        "decoder",
+        "notes",
+        "skipped",
+        "seconds",
+        "seed",
+        "is_metadata_cold",
+    )
     return {
         "format_version": FORMAT_VERSION,
         "kind": KIND,

@@ -1,7 +1,9 @@
-"""The files that `bench read` reads: drawn at random, and only such as keep their access time when they are read.
+"""The files that `bench read` reads: drawn at random, and only such as keep their access time when
+they are read.
 
-O_NOATIME is for the owner of a file and for root (open(2)). Of other files the access time moves with a read, unless
-the mount says noatime, or says relatime and the file was read within the last day and since it was written.
+O_NOATIME is for the owner of a file and for root (open(2)). Of other files the access time moves
+with a read, unless the mount says noatime, or says relatime and the file was read within the last
+day and since it was written.
 """
 
 from __future__ import annotations
@@ -53,10 +55,11 @@ def draw(
     takes: Callable[[str], bool] = lambda _: True,
     is_noatime: bool = False,
 ) -> ReadSample:
-    """At most `files` files below `folder`, and `most_bytes` bytes, that a process of `uid` reads without a trace.
+    """At most `files` files below `folder`, and `most_bytes` bytes, that a process of `uid` reads
+    without a trace.
 
-    `takes` says by its name whether a file is wanted; `is_noatime`: they are read through a view that keeps all access
-    times. Raises HosttuneError where `folder` is none.
+    `takes` says by its name whether a file is wanted; `is_noatime`: they are read through a view
+    that keeps all access times. Raises HosttuneError where `folder` is none.
     """
     draws = random.Random(seed)  # noqa: S311 - a sample, to be repeated from its seed
     chosen: list[str] = []
@@ -97,7 +100,9 @@ def draw(
 
 
 def moves_atime(info: os.stat_result, flags: int, uid: int, now: float) -> bool:
-    """Whether a read by a process of `uid` would write the access time; `flags` are f_flag of statvfs(3)."""
+    """Whether a read by a process of `uid` would write the access time; `flags` are f_flag of
+    statvfs(3).
+    """
     if uid in {0, info.st_uid} or flags & (os.ST_NOATIME | os.ST_RDONLY):
         return False
     if not flags & os.ST_RELATIME:
@@ -109,13 +114,17 @@ def may_read(path: str, info: os.stat_result, uid: int) -> bool:
     """Whether a process of `uid` will be able to open it, as far as that can be known before."""
     if uid == os.geteuid():
         return os.access(path, os.R_OK, effective_ids=True)
-    return bool(info.st_mode & (stat.S_IRUSR if uid == info.st_uid else stat.S_IROTH | stat.S_IRGRP))
+    return bool(
+        info.st_mode & (stat.S_IRUSR if uid == info.st_uid else stat.S_IROTH | stat.S_IRGRP)
+    )
 
 
 def names_below(folder: str) -> Iterator[str]:
     """The regular files below a folder, on its file system; links are not followed."""
     if not Path(folder).is_dir():
-        raise HosttuneError(f"{folder} is not a folder", hint="name the folder that holds the files")
+        raise HosttuneError(
+            f"{folder} is not a folder", hint="name the folder that holds the files"
+        )
     for place, entries in Walk(folder).chunks():
         for entry in entries:
             if not entry.is_symlink():
@@ -123,7 +132,9 @@ def names_below(folder: str) -> Iterator[str]:
 
 
 def evict_files(paths: Iterable[str]) -> None:
-    """Let go of what the page cache holds of these files; that needs no rights beyond those to read them."""
+    """Let go of what the page cache holds of these files; that needs no rights beyond those to read
+    them.
+    """
     for path in paths:
         with suppress(OSError):
             fd, _ = open_regular(path, _FLAGS)

@@ -1,8 +1,10 @@
-"""What `bench read` found, kept for `bench list`, and for `dataset`, which starts with the workers that were tried.
+"""What `bench read` found, kept for `bench list`, and for `dataset`, which starts with the workers
+that were tried.
 
-One JSON file for each file system, kernel and folder, with decoding and without: the newest answer; and beside it one
-that is newer and inconclusive, which does not take its place. Reading is distrustful (state.py), and what cannot be
-read, or is of a bench that is gone (atime, tmp), counts as not there.
+One JSON file for each file system, kernel and folder, with decoding and without: the newest answer;
+and beside it one that is newer and inconclusive, which does not take its place. Reading is
+distrustful (state.py), and what cannot be read, or is of a bench that is gone (atime, tmp), counts
+as not there.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _UNSAFE = regex(r"[^A-Za-z0-9._-]")
 class BenchResult:
     """A bench that came to its end.
 
-    `figures` are numbers with their units in their names; `words` short texts: what limits, why, with which Python.
+    `figures` are numbers with their units in their names; `words` short texts: what limits, why,
+    with which Python.
     """
 
     kind: str  # KIND
@@ -74,8 +77,9 @@ def new_result(
 
 
 def save(result: BenchResult, where: str = "") -> None:
-    """Keep it as the newest of its folder and kernel; one that says nothing beside an answer. The last MOST_FOLDERS are
-    kept. Raises HosttuneError."""
+    """Keep it as the newest of its folder and kernel; one that says nothing beside an answer. The
+    last MOST_FOLDERS are kept. Raises HosttuneError.
+    """
     from hosttune.codec import dump_json
 
     name = _name(result)
@@ -85,7 +89,11 @@ def save(result: BenchResult, where: str = "") -> None:
     state.save(name, dump_json(to_json(result)).encode(), where)
     if name != beside:
         state.remove(beside, where)
-    kept = [(name, one) for name in state.list_names(f"{KIND}-", where) if (one := from_json(state.load(name, where)))]
+    kept = [
+        (name, one)
+        for name in state.list_names(f"{KIND}-", where)
+        if (one := from_json(state.load(name, where)))
+    ]
     for old, _ in sorted(kept, key=lambda one: one[1].measured_at, reverse=True)[MOST_FOLDERS:]:
         state.remove(old, where)
 
@@ -96,17 +104,25 @@ def find_latest(
     where: str = "",
     wanted: Callable[[BenchResult], bool] = lambda _: True,
 ) -> BenchResult | None:
-    """The newest answer for a file system, or what there is else; for one kernel alone, where it is named."""
+    """The newest answer for a file system, or what there is else; for one kernel alone, where it is
+    named.
+    """
     prefix = _UNSAFE.sub("_", f"{KIND}-{uuid}-")
     every = [from_json(state.load(name, where)) for name in state.list_names(prefix, where)]
-    found = [one for one in every if one and one.uuid == uuid and one.kernel == (kernel or one.kernel) and wanted(one)]
+    found = [
+        one
+        for one in every
+        if one and one.uuid == uuid and one.kernel == (kernel or one.kernel) and wanted(one)
+    ]
     return max(found, key=lambda one: (one.is_answer, one.measured_at), default=None)
 
 
 def list_stored(where: str = "") -> tuple[BenchResult, ...]:
     """All that is kept, the newest first."""
     found = [from_json(state.load(name, where)) for name in state.list_names("", where)]
-    return tuple(sorted((one for one in found if one), key=lambda one: one.measured_at, reverse=True))
+    return tuple(
+        sorted((one for one in found if one), key=lambda one: one.measured_at, reverse=True)
+    )
 
 
 def to_json(result: BenchResult) -> dict[str, Any]:
@@ -122,12 +138,18 @@ def from_json(content: bytes | None) -> BenchResult | None:
 
     with suppress(HosttuneError):
         found = read_document(BenchResult, content or b"", "")
-        return found if found.kind == KIND and all(map(math.isfinite, found.figures.values())) else None
+        return (
+            found
+            if found.kind == KIND and all(map(math.isfinite, found.figures.values()))
+            else None
+        )
     return None
 
 
 def _name(result: BenchResult) -> str:
-    """Another folder of the same file system has another answer, and reading alone tells nothing of decoding."""
+    """Another folder of the same file system has another answer, and reading alone tells nothing of
+    decoding.
+    """
     from hashlib import sha256
 
     how = "decoded" if "python" in result.words else "read"

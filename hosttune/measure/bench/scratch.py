@@ -1,11 +1,14 @@
-"""Scratch folders: made for one bench, known by a mark, gone at its end; what a kill -9 leaves is found the next time.
+"""Scratch folders: made for one bench, known by a mark, gone at its end; what a kill -9 leaves is
+found the next time.
 
-A folder (0700) has an unpredictable name and holds a mark: a random token, the process, when that began, and the boot.
-The state folder keeps a note of each (`scratch-TOKEN.json`), written before the folder is made and removed after it, so
-a leftover is found without searching. The mark is held by flock(2), which ends with its holder.
+A folder (0700) has an unpredictable name and holds a mark: a random token, the process, when that
+began, and the boot. The state folder keeps a note of each (`scratch-TOKEN.json`), written before
+the folder is made and removed after it, so a leftover is found without searching. The mark is held
+by flock(2), which ends with its holder.
 
-Everything is done by the descriptor of the folder: who may rename it meanwhile gains nothing by that. The folder
-that it is made in is the one that was looked at, and root reaches it by no link of another user.
+Everything is done by the descriptor of the folder: who may rename it meanwhile gains nothing by
+that. The folder that it is made in is the one that was looked at, and root reaches it by no link of
+another user.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ class ScratchMark:
     boot_id: str
 
     def to_json(self) -> bytes:
-        return json.dumps({"format_version": _FORMAT, **{key: getattr(self, key) for key in _KEYS}}).encode()
+        return json.dumps(
+            {"format_version": _FORMAT, **{key: getattr(self, key) for key in _KEYS}}
+        ).encode()
 
 
 _KEYS = ("token", "path", "pid", "started", "boot_id")
@@ -61,7 +66,8 @@ class Leftover:
 
 @contextmanager
 def make_scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
-    """A new folder on the file system of `place`: its descriptor and its path. `where` is the state folder.
+    """A new folder on the file system of `place`: its descriptor and its path. `where` is the state
+    folder.
 
     Raises HosttuneError where this user may not write on that file system.
     """
@@ -70,7 +76,9 @@ def make_scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
     parent, path = _opened_parent(place)
     token = secrets.token_hex(16)
     name = f"{PREFIX}{token[:16]}"
-    mark = ScratchMark(token, os.path.join(path, name), os.getpid(), _read_start(os.getpid()), _boot_id())
+    mark = ScratchMark(
+        token, os.path.join(path, name), os.getpid(), _read_start(os.getpid()), _boot_id()
+    )
     note = f"{NOTE}{token[:16]}.json"
     fd = held = -1
     try:
@@ -101,8 +109,8 @@ def _make_folder(parent: int, name: str, mark: ScratchMark) -> int:
         fd = open_in(parent, name)
     except OSError as error:
         raise HosttuneError(f"{mark.path} cannot be made: {error.strerror}") from error
-    # The owner of the folder above may have put another one there since: their own, a mount that says it is ours, or
-    # one with things in it.
+    # The owner of the folder above may have put another one there since: their own, a mount that
+    # says it is ours, or one with things in it.
     if fd is None or not _is_private(fd) or os.listdir(fd):
         _close(-1 if fd is None else fd)
         raise HosttuneError(f"{mark.path} was exchanged for another folder while it was made")
@@ -116,7 +124,9 @@ def _is_private(fd: int) -> bool:
 
 
 def find_leftovers(where: str = "") -> tuple[Leftover, ...]:
-    """What earlier benches left that are not running any more. Notes about folders that are gone are forgotten."""
+    """What earlier benches left that are not running any more. Notes about folders that are gone
+    are forgotten.
+    """
     found = []
     for name in state.list_names(NOTE, where):
         mark = _parse_mark(state.load(name, where))
@@ -135,7 +145,9 @@ def find_leftovers(where: str = "") -> tuple[Leftover, ...]:
 
 
 def clean(leftover: Leftover, where: str = "") -> bool:
-    """Take away what a killed bench left. False where it is not (or no longer) ours to take away."""
+    """Take away what a killed bench left. False where it is not (or no longer) ours to take
+    away.
+    """
     mark = _parse_mark(state.load(leftover.name, where))
     if mark is None or _is_running(mark):
         return False
@@ -153,9 +165,11 @@ def clean(leftover: Leftover, where: str = "") -> bool:
 
 
 def _opened_parent(place: Place) -> tuple[int, str]:
-    """The folder to make it in: the top of the file system, else the first below it on the way that may be written in.
+    """The folder to make it in: the top of the file system, else the first below it on the way that
+    may be written in.
 
-    Not the data set's own folder, if it can be helped: a job that lists it would see the scratch copies.
+    Not the data set's own folder, if it can be helped: a job that lists it would see the scratch
+    copies.
     """
     top = place.target.rstrip("/")
     below = [name for name in place.path[len(top) :].split("/") if name]
@@ -164,12 +178,16 @@ def _opened_parent(place: Place) -> tuple[int, str]:
         ways.insert(0, "/var/tmp")
     if place.link:
         hint = f"name the folder without it: {place.path}"
-        raise HosttuneError(f"root does not write behind {place.link}, a link of another user", hint=hint)
+        raise HosttuneError(
+            f"root does not write behind {place.link}, a link of another user", hint=hint
+        )
     for way in ways:
         with suppress(OSError), walk("/", way) as found:
             is_there = not found.missing and not found.name and not link_of_user(found)
             if way == place.path and inode_of(found) != place.inode:
-                raise HosttuneError(f"{way} was exchanged for another folder after it was looked at")
+                raise HosttuneError(
+                    f"{way} was exchanged for another folder after it was looked at"
+                )
             if is_there and _mount_id(found.parent) == place.mount_id and _may_write(found.parent):
                 return os.dup(found.parent), found.canonical
     raise HosttuneError(
@@ -205,19 +223,26 @@ def _parse_mark(content: bytes | None) -> ScratchMark | None:
         if data["format_version"] == _FORMAT:
             mark = ScratchMark(*(data[key] for key in _KEYS))
             texts = (mark.token, mark.path, mark.started, mark.boot_id)
-            if all(type(text) is str for text in texts) and type(mark.pid) is int and mark.path.startswith("/"):
+            if (
+                all(type(text) is str for text in texts)
+                and type(mark.pid) is int
+                and mark.path.startswith("/")
+            ):
                 return mark
     return None
 
 
 def _is_running(mark: ScratchMark) -> bool:
-    return mark.boot_id == _boot_id() and bool(mark.started) and _read_start(mark.pid) == mark.started
+    return (
+        mark.boot_id == _boot_id() and bool(mark.started) and _read_start(mark.pid) == mark.started
+    )
 
 
 @contextmanager
 def _opened_leftover(mark: ScratchMark) -> Iterator[tuple[int, int]]:
-    """The folder above that of a mark, and that one, open. Raises FileNotFoundError where it is not there, not ours, or
-    held by a running bench; HosttuneError where a user has mounted something on the way, which is not asked.
+    """The folder above that of a mark, and that one, open. Raises FileNotFoundError where it is not
+    there, not ours, or held by a running bench; HosttuneError where a user has mounted something on
+    the way, which is not asked.
 
     The process of the mark may live in another process namespace, so its lock is asked as well.
     """
@@ -254,8 +279,11 @@ def _is_there(folder: int, name: str) -> bool:
 
 def _is_marked(folder: int, mark: ScratchMark) -> bool:
     try:
-        fd = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except FileNotFoundError:  # killed between mkdir and the mark, or after it was emptied: then nothing is in it
+        fd = os.open(
+            MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+        )
+    # killed between mkdir and the mark, or after it was emptied: then nothing is in it
+    except FileNotFoundError:
         return not os.listdir(folder)
     except OSError:
         return False
@@ -276,7 +304,9 @@ def _is_marked(folder: int, mark: ScratchMark) -> bool:
 
 
 def _empty_folder(folder: int) -> None:
-    """Remove all that is in an open folder, links as links, and nothing on another file system. The mark goes last."""
+    """Remove all that is in an open folder, links as links, and nothing on another file system. The
+    mark goes last.
+    """
     device = os.fstat(folder).st_dev
     for _, folders, files, fd in os.fwalk(".", topdown=False, follow_symlinks=False, dir_fd=folder):
         if os.fstat(fd).st_dev != device:

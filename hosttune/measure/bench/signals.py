@@ -1,5 +1,6 @@
-"""SIGTERM and SIGHUP end a bench as Ctrl-C does: it is answered at once, what is temporary is taken away, and the exit
-status tells which it was."""
+"""SIGTERM and SIGHUP end a bench as Ctrl-C does: it is answered at once, what is temporary is taken
+away, and the exit status tells which it was.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ _STOPPING = "hosttune: stopping: what is temporary is taken away first\n"
 
 @contextmanager
 def ended_alike() -> Iterator[None]:
-    """Within, each of these signals raises KeyboardInterrupt with its number, once; more of them do not break the
-    tidying up."""
+    """Within, each of these signals raises KeyboardInterrupt with its number, once; more of them do
+    not break the tidying up.
+    """
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame
@@ -34,14 +36,15 @@ def ended_alike() -> Iterator[None]:
 
 @contextmanager
 def _answered_at_once() -> Iterator[None]:
-    """Within, a signal is answered by a thread of its own: Python's handlers wait for the end of a system call, and a
-    sync of a busy disk takes as long as it takes.
+    """Within, a signal is answered by a thread of its own: Python's handlers wait for the end of a
+    system call, and a sync of a busy disk takes as long as it takes.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
 
     def answer() -> None:
-        while number := os.read(reader, 1):  # as signal.set_wakeup_fd writes it; nothing when the pipe is closed
+        # as signal.set_wakeup_fd writes it; nothing when the pipe is closed
+        while number := os.read(reader, 1):
             if number[0] in ENDING:
                 write_to_stderr(("\r\x1b[K" if sys.stderr.isatty() else "") + _STOPPING)
                 return

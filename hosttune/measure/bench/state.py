@@ -1,4 +1,6 @@
-"""The folder that keeps what benches found: /var/lib/hosttune/bench, for a user $XDG_STATE_HOME/hosttune/bench."""
+"""The folder that keeps what benches found: /var/lib/hosttune/bench, for a user
+$XDG_STATE_HOME/hosttune/bench.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def list_names(prefix: str, where: str = "") -> tuple[str, ...]:
 
 
 def load(name: str, where: str = "") -> bytes | None:
-    """The content of a file there; None where there is none that only this user could have written."""
+    """The content of a file there; None where there is none that only this user could have
+    written.
+    """
     return state.load(name, where or name_folder())
 
 

@@ -33,12 +33,13 @@ def compute_median(ordered: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float], seed: int, resamples: int = RESAMPLES) -> Interval:
-    """The median and its percentile bootstrap interval. `values` holds at least one positive number.
+    """The median and its percentile bootstrap interval. `values` holds at least one positive
+    number.
 
-    To resample n values is to draw n uniform numbers and take the values at those places of the sorted sample. The
-    median then needs only the one or two middle order statistics of the uniform numbers, and these are drawn straight
-    from their own distribution (Beta; David and Nagaraja, Order Statistics, section 2.3): the same bootstrap in a
-    hundredth of the time.
+    To resample n values is to draw n uniform numbers and take the values at those places of the
+    sorted sample. The median then needs only the one or two middle order statistics of the uniform
+    numbers, and these are drawn straight from their own distribution (Beta; David and Nagaraja,
+    Order Statistics, section 2.3): the same bootstrap in a hundredth of the time.
     """
     ordered = sorted(values)
     count = len(ordered)
@@ -55,7 +56,11 @@ def median_interval(values: Sequence[float], seed: int, resamples: int = RESAMPL
         medians.append((_interpolate_at(ordered, lower) + _interpolate_at(ordered, upper)) / 2)
     medians.sort()
     tail = (1.0 - CONFIDENCE) / 2
-    return Interval(compute_median(ordered), _interpolate_at(medians, tail), _interpolate_at(medians, 1.0 - tail))
+    return Interval(
+        compute_median(ordered),
+        _interpolate_at(medians, tail),
+        _interpolate_at(medians, 1.0 - tail),
+    )
 
 
 def _interpolate_at(ordered: Sequence[float], share: float) -> float:

@@ -1,4 +1,6 @@
-"""`hosttune bench`: what a data set gives here, measured by reading it; no file of a user is written."""
+"""`hosttune bench`: what a data set gives here, measured by reading it; no file of a user is
+written.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def list_results(show: ShowPlain) -> int:
 
     found = results.list_stored()
     if show.is_json:
-        write_json({"format_version": FORMAT_VERSION, "results": [results.to_json(one) for one in found]})
+        write_json(
+            {"format_version": FORMAT_VERSION, "results": [results.to_json(one) for one in found]}
+        )
     else:
         say(list_text(found, page_of(show)))
     return 0

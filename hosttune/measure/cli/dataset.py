@@ -12,24 +12,39 @@ EXAMPLES = ("hosttune dataset PATH",)
 def dataset(
     show: DisplayOptions,
     path: Annotated[str, Argument(metavar="PATH", help="A folder of data, or one file.")],
-    exact: Annotated[bool, Option("--exact", help="Every size, header and row, however long that takes.")] = False,
+    exact: Annotated[
+        bool, Option("--exact", help="Every size, header and row, however long that takes.")
+    ] = False,
     budget: Annotated[
         float | None,
-        Option("--budget", metavar="SECONDS", min=0.1, help="End after so long, with what was seen until then."),
+        Option(
+            "--budget",
+            metavar="SECONDS",
+            min=0.1,
+            help="End after so long, with what was seen until then.",
+        ),
     ] = None,
-    headers: Annotated[bool, Option("--headers/--no-headers", help="Read some headers for the decoded size.")] = True,
+    headers: Annotated[
+        bool, Option("--headers/--no-headers", help="Read some headers for the decoded size.")
+    ] = True,
     follow: Annotated[
-        bool, Option("--follow", help="Also other file systems below PATH, and folders behind symbolic links.")
+        bool,
+        Option(
+            "--follow",
+            help="Also other file systems below PATH, and folders behind symbolic links.",
+        ),
     ] = False,
     gpu_processes: Annotated[
-        int | None, Option("--gpu-processes", metavar="N", min=1, help="How many will load data here.")
+        int | None,
+        Option("--gpu-processes", metavar="N", min=1, help="How many will load data here."),
     ] = None,
 ) -> int:
-    """Measure a data set: size, formats, does it fit. It also reports the disk, the page cache and a
-    number of workers to start with.
+    """Measure a data set: size, formats, does it fit. It also reports the disk, the page cache and
+    a number of workers to start with.
 
-    All names and sizes are read, of headers a sample; no access time is moved where that can be avoided. Ctrl-C ends
-    it with what was seen until then. Exit status: 0 reported, 130 after Ctrl-C, 2 trouble.
+    All names and sizes are read, of headers a sample; no access time is moved where that can be
+    avoided. Ctrl-C ends it with what was seen until then. Exit status: 0 reported, 130 after
+    Ctrl-C, 2 trouble.
     """
     from hosttune.cli.within import end_within
 
@@ -57,9 +72,15 @@ def dataset(
             before = signal.signal(signal.SIGINT, interrupt)
             try:
                 found = look(
-                    path, Facts(reader), patience, is_exact=exact, with_headers=headers, follow=follow,
-                    gpu_processes=gpu_processes, tell=note_step,
-                )  # fmt: skip
+                    path,
+                    Facts(reader),
+                    patience,
+                    is_exact=exact,
+                    with_headers=headers,
+                    follow=follow,
+                    gpu_processes=gpu_processes,
+                    tell=note_step,
+                )
             finally:
                 signal.signal(signal.SIGINT, before)
         if show.is_json:

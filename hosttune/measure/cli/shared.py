@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_measured(page: Page, about_s: float, bench: Callable[[Callable[[str], None]], T]) -> T | None:
-    """Run a bench of `about_s` seconds, which gets a function to report its progress. A closed gate is an answer, too:
-    it is reported, and None comes back.
+def run_measured(
+    page: Page, about_s: float, bench: Callable[[Callable[[str], None]], T]
+) -> T | None:
+    """Run a bench of `about_s` seconds, which gets a function to report its progress. A closed gate
+    is an answer, too: it is reported, and None comes back.
     """
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
@@ -40,7 +42,9 @@ def run_measured(page: Page, about_s: float, bench: Callable[[Callable[[str], No
 
 
 def keep_result(save: Callable[[], None]) -> None:
-    """Keep what was found; where that cannot be, say so: it was measured and printed all the same."""
+    """Keep what was found; where that cannot be, say so: it was measured and printed all the
+    same.
+    """
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
 
@@ -64,7 +68,9 @@ def seed_of(asked: int | None) -> int:
 
 
 def warn_of_dropping() -> None:
-    """Whose work will read from the disk again; nothing to anybody but root, who alone may have it."""
+    """Whose work will read from the disk again; nothing to anybody but root, who alone may have
+    it.
+    """
     from hosttune.host.reading.live import LiveReader
 
     if not LiveReader().is_privileged:
@@ -74,4 +80,6 @@ def warn_of_dropping() -> None:
 
     others = list_bystanders()
     whose = f"; now at work here: {', '.join(others)}" if others else ""
-    tell(f"hosttune: --drop-caches makes every program of this host read from the disk again{whose}")
+    tell(
+        f"hosttune: --drop-caches makes every program of this host read from the disk again{whose}"
+    )

@@ -19,47 +19,83 @@ EXAMPLES = ("hosttune watch -- python train.py", "hosttune watch --pid 1234")
 
 def watch(
     show: DisplayOptions,
-    words: Annotated[list[str] | None, Argument(metavar="-- CMD...", help="The command to run and watch.")] = None,
-    pid: Annotated[int | None, Option("--pid", metavar="P", min=1, help="Watch this running process.")] = None,
-    replay: Annotated[str | None, Option("--replay", metavar="FILE", help="Judge a record, on any machine.")] = None,
+    words: Annotated[
+        list[str] | None, Argument(metavar="-- CMD...", help="The command to run and watch.")
+    ] = None,
+    pid: Annotated[
+        int | None, Option("--pid", metavar="P", min=1, help="Watch this running process.")
+    ] = None,
+    replay: Annotated[
+        str | None, Option("--replay", metavar="FILE", help="Judge a record, on any machine.")
+    ] = None,
     seconds: Annotated[
         float | None, Option("--seconds", metavar="N", min=1, help="With --pid: end after so long.")
     ] = None,
-    hz: Annotated[float, Option("--hz", metavar="N", min=0.1, max=10, help="Samples per second.")] = 1.0,
+    hz: Annotated[
+        float, Option("--hz", metavar="N", min=0.1, max=10, help="Samples per second.")
+    ] = 1.0,
     warm_up: Annotated[
         float | None,
-        Option("--warm-up", metavar="SECONDS", min=0, help="What does not count (until the GPU works, at most 60)."),
+        Option(
+            "--warm-up",
+            metavar="SECONDS",
+            min=0,
+            help="What does not count (until the GPU works, at most 60).",
+        ),
     ] = None,
     gpus: Annotated[
-        str | None, Option("--gpus", metavar="LIST", help="Indexes or UUIDs (those that the job uses).")
+        str | None,
+        Option("--gpus", metavar="LIST", help="Indexes or UUIDs (those that the job uses)."),
     ] = None,
     gpu_trace: Annotated[
-        str | None, Option("--gpu-trace", metavar="FILE", help="Take GPU figures from a trace instead of a GPU.")
+        str | None,
+        Option(
+            "--gpu-trace", metavar="FILE", help="Take GPU figures from a trace instead of a GPU."
+        ),
     ] = None,
-    scope: Annotated[bool, Option("--scope", help="Give the command a control group of its own, by systemd.")] = False,
-    record: Annotated[str | None, Option("--record", metavar="FILE", help="Record samples to FILE.")] = None,
-    plot: Annotated[str | None, Option("--plot", metavar="FILE", help="A picture of the run: .html or .svg.")] = None,
+    scope: Annotated[
+        bool, Option("--scope", help="Give the command a control group of its own, by systemd.")
+    ] = False,
+    record: Annotated[
+        str | None, Option("--record", metavar="FILE", help="Record samples to FILE.")
+    ] = None,
+    plot: Annotated[
+        str | None, Option("--plot", metavar="FILE", help="A picture of the run: .html or .svg.")
+    ] = None,
     live: Annotated[
-        bool, Option("--live/--no-live", help="A line while it runs: of a command in the window's title.")
+        bool,
+        Option(
+            "--live/--no-live", help="A line while it runs: of a command in the window's title."
+        ),
     ] = True,
     output: Output = None,
 ) -> int:
-    """Find out what a training job waits for. It can be the GPU, the disk, CPUs, loaders, memory or others.
+    """Find out what a training job waits for. It can be the GPU, the disk, CPUs, loaders, memory or
+    others.
 
-    The command's input, output and signals are its own; the report goes to standard error, and its exit status is
-    passed on (126 and 127 where it cannot be started, 2 where watch itself cannot begin). With --pid and --replay the
-    report goes to standard output; Ctrl-C ends --pid with the report. Nothing is changed, traced or loaded.
+    The command's input, output and signals are its own; the report goes to standard error, and its
+    exit status is passed on (126 and 127 where it cannot be started, 2 where watch itself cannot
+    begin). With --pid and --replay the report goes to standard output; Ctrl-C ends --pid with the
+    report. Nothing is changed, traced or loaded.
     """
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
     from hosttune.measure.watch.child import NotStarted
     from hosttune.measure.watch.session import WatchOptions
 
-    given = [name for name, value in (("-- CMD", words), ("--pid", pid), ("--replay", replay)) if value]
+    given = [
+        name for name, value in (("-- CMD", words), ("--pid", pid), ("--replay", replay)) if value
+    ]
     if len(given) != 1:
-        hint = "hosttune watch -- python train.py; hosttune watch --pid 4242; hosttune watch --replay FILE"
+        hint = (
+            "hosttune watch -- python train.py; hosttune watch --pid 4242; hosttune watch --replay "
+            "FILE"
+        )
         raise HosttuneError(
-            f"give only one of {', '.join(given)}" if given else "give a command (-- CMD), --pid or --replay", hint=hint
+            f"give only one of {', '.join(given)}"
+            if given
+            else "give a command (-- CMD), --pid or --replay",
+            hint=hint,
         )
     live_only = "what runs: a record holds what was seen"
     _refuse_unused(
@@ -72,7 +108,12 @@ def watch(
     )
     _check(words, output, plot, show)
     wish = WatchOptions(
-        1 / hz, warm_up, tuple((gpus or "").replace(",", " ").split()), gpu_trace or "", record or "", scope
+        1 / hz,
+        warm_up,
+        tuple((gpus or "").replace(",", " ").split()),
+        gpu_trace or "",
+        record or "",
+        scope,
     )
     if words:
         try:
@@ -81,13 +122,19 @@ def watch(
             tell(f"hosttune: {error.message}")
             return error.status
     else:
-        seen = _watch_process(pid, wish, seconds, is_live=live) if pid else _watch_replay(replay or "", wish)
+        seen = (
+            _watch_process(pid, wish, seconds, is_live=live)
+            if pid
+            else _watch_replay(replay or "", wish)
+        )
     _report(seen, show, output, plot, is_command=bool(words))
     return (seen.status or 0) if words else 0
 
 
 def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
-    """Refuse an option that would do nothing: its name, its value, whether it does something, what it goes with."""
+    """Refuse an option that would do nothing: its name, its value, whether it does something, what
+    it goes with.
+    """
     from hosttune.errors import HosttuneError
 
     for name, value, is_used, what in rows:
@@ -95,13 +142,17 @@ def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
             raise HosttuneError(f"{name} works only with {what}", hint="hosttune watch --help")
 
 
-def _check(words: list[str] | None, output: str | None, plot: str | None, show: DisplayOptions) -> None:
+def _check(
+    words: list[str] | None, output: str | None, plot: str | None, show: DisplayOptions
+) -> None:
     """Refuse, before anything is started, what cannot be granted afterwards."""
     from hosttune.errors import HosttuneError
     from hosttune.host.writing.output import check_writable
 
     if words and show.is_json and not output:
-        raise HosttuneError("standard output belongs to the command", hint="--format json --output FILE")
+        raise HosttuneError(
+            "standard output belongs to the command", hint="--format json --output FILE"
+        )
     if plot and not plot.endswith((".html", ".svg")):
         raise HosttuneError(f"{plot}: a picture is .html or .svg", hint="--plot run.html")
     for path in (output, plot):
@@ -118,13 +169,17 @@ def _watch_command(words: list[str], wish: WatchOptions, *, is_live: bool) -> Wa
     title = StatusTitle(is_wanted=is_live)
     try:
         return watch_command(
-            tuple(words), wish, Shown(lambda tick, account: title.tell(live_text(tick, account)), title.close)
+            tuple(words),
+            wish,
+            Shown(lambda tick, account: title.tell(live_text(tick, account)), title.close),
         )
     finally:
         title.close()
 
 
-def _watch_process(pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bool) -> WatchEnd:
+def _watch_process(
+    pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bool
+) -> WatchEnd:
     from hosttune.cli.common import tell
     from hosttune.host.progress import end_progress, note_step, show_progress
     from hosttune.measure.views.watch import live_text
@@ -139,7 +194,9 @@ def _watch_process(pid: int, wish: WatchOptions, seconds: float | None, *, is_li
     def on_tick(tick: Any, account: Any) -> None:
         note_step(live_text(tick, account).partition("  ")[2])
 
-    progress = show_progress(f"process {pid}", most_s=seconds or 0, stop="Ctrl-C ends it with a report")
+    progress = show_progress(
+        f"process {pid}", most_s=seconds or 0, stop="Ctrl-C ends it with a report"
+    )
     with progress if is_live else nullcontext():
         return watch_process(target, wish, Shown(on_tick, end_progress), seconds)
 
@@ -153,8 +210,10 @@ def _watch_replay(path: str, wish: WatchOptions) -> WatchEnd:
 def _report(
     seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str | None, *, is_command: bool
 ) -> None:  # fmt: skip
-    """To standard error for a command, which owns standard output; else to standard output, or to a file. A command
-    has run by now: what goes wrong here is reported, and does not change its status."""
+    """To standard error for a command, which owns standard output; else to standard output, or to a
+    file. A command has run by now: what goes wrong here is reported, and does not change its
+    status.
+    """
     from hosttune.cli.common import open_page, say, tell, tell_lines
     from hosttune.codec import dump_json
     from hosttune.errors import HosttuneError
@@ -193,7 +252,8 @@ def _draw_picture(seen: WatchEnd, path: str) -> str:
     picture = Picture(
         title=command_text(account),
         headline=make_headline(verdict, account),
-        report=tuple(watch_text(seen, Page(screen=Screen(width=100))).splitlines()[1:]),  # the first is the title
+        # the first is the title
+        report=tuple(watch_text(seen, Page(screen=Screen(width=100))).splitlines()[1:]),
         points=account.history.points,
         marks_s=tuple(cut.begin_s for cut in verdict.segments[1:]),
         gpu_gap=account.watched.gpu_reason if not account.gpus else "",

@@ -1,1 +1,3 @@
-"""A data set as a training job meets it: how much, in what pieces, where it is, what it takes in memory."""
+"""A data set as a training job meets it: how much, in what pieces, where it is, what it takes in
+memory.
+"""

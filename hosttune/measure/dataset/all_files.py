@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 
 class FileCounter:
-    """Takes what the walk yields into a census, until it has taken `patience.sizes_s`; with `--exact` to the end."""
+    """Takes what the walk yields into a census, until it has taken `patience.sizes_s`; with
+    `--exact` to the end.
+    """
 
-    def __init__(self, census: Census, tally: Tally, root: str, patience: Patience, *, with_headers: bool) -> None:
+    def __init__(
+        self, census: Census, tally: Tally, root: str, patience: Patience, *, with_headers: bool
+    ) -> None:
         self._census = census
         self._tally = tally
         self._root = root.rstrip("/")
@@ -44,7 +48,9 @@ class FileCounter:
         except OSError:
             self._each(folder, entries)
         else:
-            is_plain = {one.st_nlink for one in infos} == {1} and all(map(stat.S_ISREG, {one.st_mode for one in infos}))
+            is_plain = {one.st_nlink for one in infos} == {1} and all(
+                map(stat.S_ISREG, {one.st_mode for one in infos})
+            )
             if self._reads or not is_plain:
                 self._each(folder, ordered)
             elif key:
@@ -55,12 +61,16 @@ class FileCounter:
                     own = self._tally.key_of_name(entry.name)
                     groups.setdefault(own, []).append((entry, census.held(own, info)))
                 for own, found in groups.items():
-                    self._sizes(folder, [entry for entry, _ in found], own, [size for _, size in found])
+                    self._sizes(
+                        folder, [entry for entry, _ in found], own, [size for _, size in found]
+                    )
         self._spent_s += self._patience.seconds - started
         if not census.is_exact and self._spent_s > self._patience.sizes_s:
             census.ended = "time"
 
-    def _sizes(self, folder: str, entries: Sequence[os.DirEntry[str]], key: str, sizes: list[int]) -> None:
+    def _sizes(
+        self, folder: str, entries: Sequence[os.DirEntry[str]], key: str, sizes: list[int]
+    ) -> None:
         census = self._census
         census.take(key, sizes)
         if census.is_large(max(sizes)):
@@ -88,9 +98,13 @@ class FileCounter:
                 key = self._tally.key_of_name(entry.name)
                 self._sizes(folder, [entry], key, [census.held(key, info)])
                 if self._reads and has_header(key):
-                    found = probe_file(path, with_header=True, is_whole=True, has_time=self._has_time)
+                    found = probe_file(
+                        path, with_header=True, is_whole=True, has_time=self._has_time
+                    )
                     census.moved += found.has_moved_atime if found else 0
-                    census.look(Looked(key, census.held(key, info), found.header if found else None))
+                    census.look(
+                        Looked(key, census.held(key, info), found.header if found else None)
+                    )
             except FileNotFoundError:
                 continue
             except OSError:

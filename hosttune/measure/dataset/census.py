@@ -1,5 +1,6 @@
-"""Sizes of all files, and with `--exact` their headers, summed up as they come: memory grows with nothing but the hard
-links that wait for their other names."""
+"""Sizes of all files, and with `--exact` their headers, summed up as they come: memory grows with
+nothing but the hard links that wait for their other names.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ _MOST_WAITING: Final = 500_000
 
 
 class Census:
-    """What `take` and `look` were given. `ended` says why it was given up; then nothing here is of all files.
-    `is_exact` has all headers read, too."""
+    """What `take` and `look` were given. `ended` says why it was given up; then nothing here is of
+    all files. `is_exact` has all headers read, too.
+    """
 
     def __init__(self, *, is_exact: bool = False, held: Held = whole_size) -> None:
         self.is_exact = is_exact
@@ -33,8 +35,10 @@ class Census:
         self.bytes: dict[str, int] = {}  # by format
         self.files = self.small = self.pages = self.largest = self.denied = self.moved = 0
         self._large: list[tuple[int, Named]] = []  # a heap
-        self._waiting: dict[tuple[int, int], int] = {}  # (device, inode) -> names that are still to come
-        self._seen: set[tuple[int, int]] = set()  # what symbolic links led to, outside of the data set
+        # (device, inode) -> names that are still to come
+        self._waiting: dict[tuple[int, int], int] = {}
+        # what symbolic links led to, outside of the data set
+        self._seen: set[tuple[int, int]] = set()
         self._sums: dict[str, _Sums] = {}
 
     @property
@@ -42,7 +46,9 @@ class Census:
         return not self.ended and not self.denied
 
     def is_new(self, info: os.stat_result, *, is_link: bool) -> bool:
-        """Whether no other name of this file came before. `is_link`: a symbolic link led to it, from outside."""
+        """Whether no other name of this file came before. `is_link`: a symbolic link led to it,
+        from outside.
+        """
         inode = info.st_dev, info.st_ino
         if is_link:
             is_known = inode in self._seen or inode in self._waiting
@@ -92,16 +98,24 @@ class Census:
         if sizes is None or not self.files or not self.is_whole:
             return sizes
         return replace(
-            sizes, looked_at=self.files, is_exact=True, total_bytes=sum(self.bytes.values()), margin_bytes=0,
-            page_bytes=self.pages * PAGE, largest_bytes=self.largest, small_share=self.small / self.files,
+            sizes,
+            looked_at=self.files,
+            is_exact=True,
+            total_bytes=sum(self.bytes.values()),
+            margin_bytes=0,
+            page_bytes=self.pages * PAGE,
+            largest_bytes=self.largest,
+            small_share=self.small / self.files,
             linked_bytes=0,
-        )  # fmt: skip
+        )
 
     def sum_decoded(self, sampled: Decoded) -> Decoded:
         """The sum of all headers."""
         if not self._sums:
             return sampled
-        found = decode([one for key, sums in self._sums.items() for one in sums.as_looked(key)], self.bytes)
+        found = decode(
+            [one for key, sums in self._sums.items() for one in sums.as_looked(key)], self.bytes
+        )
         return replace(
             found,
             headers=sum(sums.headers for sums in self._sums.values()),
@@ -135,7 +149,9 @@ class _Sums:
         """Two files, of which one holds all that is known."""
         from hosttune.measure.dataset.header import Header
 
-        header = Header(self.format, round(self.native), round(self.float32), self.size, round(self.error**0.5))
+        header = Header(
+            self.format, round(self.native), round(self.float32), self.size, round(self.error**0.5)
+        )
         return [
             *([Looked(key, self.size, header)] if self.known else []),
             *([Looked(key, self.rest, None)] if self.rest else []),

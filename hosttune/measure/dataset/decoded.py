@@ -26,9 +26,10 @@ _ANY: Final = 100  # of any other: flat pictures come to that
 
 @frozen
 class Looked:
-    """One header that was read: the format by the file's name, its size, and what the header says. `run` is its stratum
-    in that format (negative: it was looked into for certain), `part` the share of this name where a file has
-    several."""
+    """One header that was read: the format by the file's name, its size, and what the header says.
+    `run` is its stratum in that format (negative: it was looked into for certain), `part` the share
+    of this name where a file has several.
+    """
 
     key: str
     size: int
@@ -57,8 +58,9 @@ class Looked:
 
 @frozen
 class Drawn:
-    """How the headers of a format were drawn: its files in the data set, and how many of those whose sizes were taken
-    are in each stratum. `is_known`: so are the bytes of all of them."""
+    """How the headers of a format were drawn: its files in the data set, and how many of those
+    whose sizes were taken are in each stratum. `is_known`: so are the bytes of all of them.
+    """
 
     files: int
     runs: tuple[int, ...]
@@ -67,11 +69,12 @@ class Drawn:
 
 @frozen
 class Decoded:
-    """`native_bytes` is in the types that files store, `float32_bytes` with four bytes a number; both for that part of
-    the bytes of which headers tell (`told_share`, 0 to 1). `k` is their ratio to the bytes on disk. `untold` are the
-    formats of the rest.
-    `margin_bytes` is half of the 95 % interval of `native_bytes`, None where too little was looked at to tell;
-    `trifle_bytes` the most that may come on top for what is not worth a word."""
+    """`native_bytes` is in the types that files store, `float32_bytes` with four bytes a number;
+    both for that part of the bytes of which headers tell (`told_share`, 0 to 1). `k` is their ratio
+    to the bytes on disk. `untold` are the formats of the rest. `margin_bytes` is half of the 95 %
+    interval of `native_bytes`, None where too little was looked at to tell; `trifle_bytes` the most
+    that may come on top for what is not worth a word.
+    """
 
     headers: int
     told: int
@@ -89,7 +92,12 @@ class Decoded:
         """The 95 % interval of all decoded bytes; no upper end if a part is not known."""
         margin = self.margin_bytes
         low = 0 if margin is None else max(0, self.native_bytes - margin)
-        return low, None if margin is None or self.untold else self.native_bytes + margin + self.trifle_bytes
+        return (
+            low,
+            None
+            if margin is None or self.untold
+            else self.native_bytes + margin + self.trifle_bytes,
+        )
 
 
 def is_close(decoded: Decoded) -> bool:
@@ -105,7 +113,9 @@ def decode(
     *,
     margin_bytes: int | None = 0,
 ) -> Decoded:
-    """`by_format` is the bytes of each format in the whole data set, `margin_bytes` that of their sum."""
+    """`by_format` is the bytes of each format in the whole data set, `margin_bytes` that of their
+    sum.
+    """
     groups: dict[str, list[Looked]] = {}
     for one in looked:
         groups.setdefault(one.key, []).append(one)
@@ -119,14 +129,19 @@ def decode(
         share = _known_share(found)
         if share:
             strata = (drawn or {}).get(key) or Drawn(len(found), (len(found),))
-            narrow, wide, part = (_estimate_total(found, strata, size, what) for what in ("native", "float32", "known"))
+            narrow, wide, part = (
+                _estimate_total(found, strata, size, what)
+                for what in ("native", "float32", "known")
+            )
             native += narrow[0]
             float32 += wide[0]
             known_bytes += part[0]
             share = part[0] / size if size else 0.0
             variances.append(narrow[1])
             # a file that is judged by some of its parts brings as many looks
-            looks += len(found) + _PARTS * sum(one.header is not None and one.header.error_bytes > 0 for one in found)
+            looks += len(found) + _PARTS * sum(
+                one.header is not None and one.header.error_bytes > 0 for one in found
+            )
         rest = size * (1 - share)
         if rest > _TRIFLE * total:
             unknown.append(key)
@@ -148,8 +163,12 @@ def decode(
     )
 
 
-def _estimate_total(found: Sequence[Looked], drawn: Drawn, size: int, what: str) -> tuple[float, float | None]:
-    """Bytes and variance: of those that were looked into for certain their sum, of the rest by the sample of it."""
+def _estimate_total(
+    found: Sequence[Looked], drawn: Drawn, size: int, what: str
+) -> tuple[float, float | None]:
+    """Bytes and variance: of those that were looked into for certain their sum, of the rest by the
+    sample of it.
+    """
     strata: list[tuple[int, list[Pair]]] = [(count, []) for count in drawn.runs]
     certain: list[Pair] = []
     for one in found:

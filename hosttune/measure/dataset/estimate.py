@@ -1,13 +1,14 @@
 """From a sample to the whole, with how far that can be off. Pure.
 
-Sizes: each format is a stratum whose number of files is known exactly; the total is the sum of its parts, and its
-margin the 95 % interval of a stratified mean with finite population correction (Cochran, Sampling Techniques, 3rd
-edition 1977, theorem 5.3: v = sum of N_h^2 (1 - f_h) s_h^2 / n_h).
+Sizes: each format is a stratum whose number of files is known exactly; the total is the sum of its
+parts, and its margin the 95 % interval of a stratified mean with finite population correction
+(Cochran, Sampling Techniques, 3rd edition 1977, theorem 5.3: v = sum of N_h^2 (1 - f_h) s_h^2 /
+n_h).
 
-Decoded sizes: of the files whose sizes were taken, headers are read in a second sample, drawn at random in strata by
-folder and size (`split_in_runs`), and brought to the whole by the combined ratio estimate (section 6.11:
-R = sum of N_h y_h / sum of N_h x_h, v = sum of N_h^2 (1 - f_h) / n_h times the variance of y - R x in the stratum) of
-double sampling (chapter 12).
+Decoded sizes: of the files whose sizes were taken, headers are read in a second sample, drawn at
+random in strata by folder and size (`split_in_runs`), and brought to the whole by the combined
+ratio estimate (section 6.11: R = sum of N_h y_h / sum of N_h x_h, v = sum of N_h^2 (1 - f_h) / n_h
+times the variance of y - R x in the stratum) of double sampling (chapter 12).
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ T = TypeVar("T")
 
 @frozen
 class Stratum:
-    """One format: how many names it has, and the sizes in bytes of those that were looked at. `weights` is the part of
-    each that this name counts for: a half for each of two hard links to one file; none are all ones."""
+    """One format: how many names it has, and the sizes in bytes of those that were looked at.
+    `weights` is the part of each that this name counts for: a half for each of two hard links to
+    one file; none are all ones.
+    """
 
     key: str
     files: int
@@ -59,9 +62,11 @@ class Stratum:
 
 @frozen
 class Sizes:
-    """`margin_bytes` is half of the 95 % interval, None where too few files of a format were looked at to tell.
-    `page_bytes` is what the page cache takes, which holds whole pages. `linked_bytes` comes on top where other names of
-    the same files lie elsewhere, which only `--exact` tells of a large set. Shares are from 0 to 1."""
+    """`margin_bytes` is half of the 95 % interval, None where too few files of a format were looked
+    at to tell. `page_bytes` is what the page cache takes, which holds whole pages. `linked_bytes`
+    comes on top where other names of the same files lie elsewhere, which only `--exact` tells of a
+    large set. Shares are from 0 to 1.
+    """
 
     looked_at: int
     is_exact: bool
@@ -75,7 +80,9 @@ class Sizes:
 
 
 def estimate(strata: Sequence[Stratum], page: int) -> Sizes | None:
-    """None where no file was looked at. A format of which nothing was looked at counts with the mean of the others."""
+    """None where no file was looked at. A format of which nothing was looked at counts with the
+    mean of the others.
+    """
     known = [one for one in strata if one.sizes]
     if not known:
         return None
@@ -85,9 +92,15 @@ def estimate(strata: Sequence[Stratum], page: int) -> Sizes | None:
     total = math.fsum(one.total() for one in known) * scale
     pages = math.fsum(_count_pages(one, page) for one in known) * scale
     variances = [compute_variance(one.values(), one.files) for one in known]
-    margin = None if None in variances or scale > 1 else _Z * math.sqrt(math.fsum(v for v in variances if v))
+    margin = (
+        None
+        if None in variances or scale > 1
+        else _Z * math.sqrt(math.fsum(v for v in variances if v))
+    )
     weights = [(size, one.scale) for one in known for size in one.sizes]
-    linked = math.fsum(0.0 if one.is_whole else (sum(one.sizes) - sum(one.values())) * one.scale for one in known)
+    linked = math.fsum(
+        0.0 if one.is_whole else (sum(one.sizes) - sum(one.values())) * one.scale for one in known
+    )
     return Sizes(
         looked_at=looked_at,
         is_exact=all(one.is_whole for one in strata),
@@ -96,7 +109,8 @@ def estimate(strata: Sequence[Stratum], page: int) -> Sizes | None:
         page_bytes=round(pages),
         median_bytes=_compute_median(weights),
         largest_bytes=max(max(one.sizes) for one in known),
-        small_share=sum(weight for size, weight in weights if size < SMALL) / sum(weight for _, weight in weights),
+        small_share=sum(weight for size, weight in weights if size < SMALL)
+        / sum(weight for _, weight in weights),
         linked_bytes=round(linked * scale),
     )
 
@@ -108,11 +122,18 @@ def bytes_of(strata: Iterable[Stratum]) -> Mapping[str, int]:
 
 def _count_pages(one: Stratum, page: int) -> float:
     weights = one.weights or (1.0,) * len(one.sizes)
-    return math.fsum(-(-size // page) * page * part for size, part in zip(one.sizes, weights, strict=True)) * one.scale
+    return (
+        math.fsum(
+            -(-size // page) * page * part for size, part in zip(one.sizes, weights, strict=True)
+        )
+        * one.scale
+    )
 
 
 def compute_variance(values: Sequence[float], files: int) -> float | None:
-    """Of the estimated total of a stratum of so many files; None for one file looked at out of several."""
+    """Of the estimated total of a stratum of so many files; None for one file looked at out of
+    several.
+    """
     count = len(values)
     if count >= files:
         return 0.0
@@ -137,10 +158,14 @@ def _compute_median(weighted: list[tuple[int, float]]) -> int:
     return weighted[-1][0]
 
 
-def split_in_runs(items: Sequence[T], count: int, where: Callable[[T], tuple[str, int]]) -> list[list[T]]:
-    """`items` in at most `count` strata: in order of folder and size, cut where each has about the same bytes and
-    number of files together, so that neither many small ones nor a few large ones share one; best where a folder ends,
-    because a folder often is a kind. `where` gives folder and size of one."""
+def split_in_runs(
+    items: Sequence[T], count: int, where: Callable[[T], tuple[str, int]]
+) -> list[list[T]]:
+    """`items` in at most `count` strata: in order of folder and size, cut where each has about the
+    same bytes and number of files together, so that neither many small ones nor a few large ones
+    share one; best where a folder ends, because a folder often is a kind. `where` gives folder and
+    size of one.
+    """
     ordered = sorted(items, key=where)
     mean = sum(where(one)[1] for one in ordered) / max(1, len(ordered))
     share = 2 * mean * len(ordered) / max(1, count)
@@ -158,8 +183,9 @@ def split_in_runs(items: Sequence[T], count: int, where: Callable[[T], tuple[str
 
 @frozen
 class Pair:
-    """A file of a stratum: its size, what it becomes, and the standard error of that where it is an estimate itself,
-    all in bytes."""
+    """A file of a stratum: its size, what it becomes, and the standard error of that where it is an
+    estimate itself, all in bytes.
+    """
 
     size: float
     decoded: float
@@ -168,22 +194,29 @@ class Pair:
 
 @frozen
 class Ratio:
-    """Decoded bytes for each byte on disk, and the variance of the total (bytes squared; None: not known)."""
+    """Decoded bytes for each byte on disk, and the variance of the total (bytes squared; None: not
+    known).
+    """
 
     ratio: float
     variance: float | None
 
 
 def combined_ratio(
-    groups: Sequence[tuple[int, Sequence[Pair]]], files: int, total: float, *, is_known: bool = False
+    groups: Sequence[tuple[int, Sequence[Pair]]],
+    files: int,
+    total: float,
+    *,
+    is_known: bool = False,
 ) -> Ratio:
-    """`groups` are the strata of one format, each with its number of files (of the first sample) and those that were
-    looked at in it; `files` and `total` (bytes) are those of the format in the whole data set. `is_known`: the total is
-    exact, not of the same sample, so what it becomes is as uncertain as the ratio alone; and where the sample makes
-    less than half of it, nothing is known of the files that make the rest.
+    """`groups` are the strata of one format, each with its number of files (of the first sample)
+    and those that were looked at in it; `files` and `total` (bytes) are those of the format in the
+    whole data set. `is_known`: the total is exact, not of the same sample, so what it becomes is as
+    uncertain as the ratio alone; and where the sample makes less than half of it, nothing is known
+    of the files that make the rest.
 
-    The variance is that of the first sample for its part, of the second within the strata, and of what files tell of
-    themselves. A stratum with one look out of several borrows the spread of all.
+    The variance is that of the first sample for its part, of the second within the strata, and of
+    what files tell of themselves. A stratum with one look out of several borrows the spread of all.
     """
     seen = [(count, pairs) for count, pairs in groups if pairs]
     lifted = sum(count for count, _ in groups) / max(1, sum(count for count, _ in seen))
@@ -208,10 +241,17 @@ def combined_ratio(
     across = 0.0
     if first < files:
         if is_known:
-            spread = math.fsum(weight * rest**2 for (weight, _), rest in zip(weighed, residuals, strict=True)) / first
+            spread = (
+                math.fsum(
+                    weight * rest**2 for (weight, _), rest in zip(weighed, residuals, strict=True)
+                )
+                / first
+            )
         else:
             mean = math.fsum(weight * pair.decoded for weight, pair in weighed) / first
-            spread = math.fsum(weight * (pair.decoded - mean) ** 2 for weight, pair in weighed) / first
+            spread = (
+                math.fsum(weight * (pair.decoded - mean) ** 2 for weight, pair in weighed) / first
+            )
         across = files**2 * (1 / first - 1 / files) * spread
     # Calibrated on the bytes that are known better than the second sample alone would tell.
     known = total / (whole * scale) if scale else 1.0
@@ -221,7 +261,9 @@ def combined_ratio(
 
 
 def half_interval(variance: float, looks: int) -> float:
-    """Half of the 95 % interval; with few looks Student's t (Abramowitz and Stegun, 26.7.5) instead of the normal."""
+    """Half of the 95 % interval; with few looks Student's t (Abramowitz and Stegun, 26.7.5) instead
+    of the normal.
+    """
     freedom = max(1, looks - 1)
     z = _Z
     t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)

@@ -70,8 +70,10 @@ BY_NAME: Final = {one.name: one for one in FORMATS}
 
 
 def key_of(suffix: str) -> str:
-    """The name of the format, `.abc` for a suffix that is in no table, or `no suffix`: frames that are numbered
-    (`shot.0001`) and names without a point have none. Shards are numbered behind it (`a.tfrecord-00003-of-01024`)."""
+    """The name of the format, `.abc` for a suffix that is in no table, or `no suffix`: frames that
+    are numbered (`shot.0001`) and names without a point have none. Shards are numbered behind it
+    (`a.tfrecord-00003-of-01024`).
+    """
     low = suffix.lower()
     if known := BY_SUFFIX.get(_SHARD.sub("", low)):
         return known.name

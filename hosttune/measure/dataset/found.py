@@ -40,7 +40,9 @@ class FormatShare:
 
 @frozen
 class Resident:
-    """`share` of the bytes that lie in the page cache (0 to 1), by `files` that were looked at; None: not known."""
+    """`share` of the bytes that lie in the page cache (0 to 1), by `files` that were looked at;
+    None: not known.
+    """
 
     share: float | None
     files: int
@@ -62,7 +64,9 @@ class Look:
 
 @frozen
 class DatasetAdvice:
-    """A sentence about what to change, with the rule or the command that goes with it (or neither)."""
+    """A sentence about what to change, with the rule or the command that goes with it (or
+    neither).
+    """
 
     text: str
     rule: str = ""
@@ -71,8 +75,9 @@ class DatasetAdvice:
 
 @frozen
 class Dataset:
-    """The whole report. `stopped` is empty, `interrupted` or `budget`: then numbers are what was seen until then, and
-    `names_done` says whether at least all names were."""
+    """The whole report. `stopped` is empty, `interrupted` or `budget`: then numbers are what was
+    seen until then, and `names_done` says whether at least all names were.
+    """
 
     path: str
     stopped: str

@@ -1,7 +1,8 @@
 """What the first bytes of a file say that it is, and how large it becomes when it is decoded. Pure.
 
-Every parser asks its `Source` for a few bytes at a place; all of them together are bounded, so that no file, whatever
-it claims, costs more than that. Numbers in a header were written by someone: what cannot be true is not believed.
+Every parser asks its `Source` for a few bytes at a place; all of them together are bounded, so that
+no file, whatever it claims, costs more than that. Numbers in a header were written by someone: what
+cannot be true is not believed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 WINDOW: Final = 4096  # bytes of the start, read at once
 MOST_BYTES: Final = 64 << 10  # of one file, over all reads
 MOST_READS: Final = 96
-MOST_LOOKS: Final = 1 << 14  # also into the start, which costs no read: what points at itself there has no end
-# No common codec packs better: deflate ends at 1,032 to 1, a silent FLAC or a one-coloured GIF at a few thousand.
+# also into the start, which costs no read: what points at itself there has no end
+MOST_LOOKS: Final = 1 << 14
+# No common codec packs better: deflate ends at 1,032 to 1, a silent FLAC or a one-coloured GIF at a
+# few thousand.
 _BEST_RATIO: Final = 5_000
 _SLACK: Final = 64 << 10
 _ARROW: Final = b"ARROW1"  # Arrow's file format: only its library knows what is in it
@@ -27,8 +30,10 @@ _ARROW: Final = b"ARROW1"  # Arrow's file format: only its library knows what is
 
 @frozen
 class ReadUnit:
-    """What has to be unpacked for one row that is read at random: so many rows, and their bytes, against those of one
-    row. `packing` is the name of the codec, "" where it is not known or there is none."""
+    """What has to be unpacked for one row that is read at random: so many rows, and their bytes,
+    against those of one row. `packing` is the name of the codec, "" where it is not known or there
+    is none.
+    """
 
     rows: int
     unpacked_bytes: int
@@ -38,11 +43,13 @@ class ReadUnit:
 
 @frozen
 class Header:
-    """`native_bytes` is the decoded size in the type that the file stores (uint8 for most pictures, int16 for sound),
-    `float32_bytes` with four bytes for each number; None where the header does not tell. `of_bytes` is what becomes
-    that: the file, or the part of a container that was looked at, so that the ratio counts. `error_bytes` is the
-    standard error of `native_bytes` where a part of the file is read for the whole. `headers` have it: of a container
-    those of its members. `unit` is known of HDF5 and Parquet."""
+    """`native_bytes` is the decoded size in the type that the file stores (uint8 for most pictures,
+    int16 for sound), `float32_bytes` with four bytes for each number; None where the header does
+    not tell. `of_bytes` is what becomes that: the file, or the part of a container that was looked
+    at, so that the ratio counts. `error_bytes` is the standard error of `native_bytes` where a part
+    of the file is read for the whole. `headers` have it: of a container those of its members.
+    `unit` is known of HDF5 and Parquet.
+    """
 
     format: str
     native_bytes: int | None = None
@@ -54,12 +61,16 @@ class Header:
 
 
 class Spent(ValueError):
-    """The bounds of a file or the time are reached: what comes next in it is not known to be wrong."""
+    """The bounds of a file or the time are reached: what comes next in it is not known to be
+    wrong.
+    """
 
 
 class Source:
-    """A few bytes of a file. `read` is pread(2): (offset, length) -> bytes, shorter at the end of the file. `is_whole`
-    asks for all parts of a container, instead of some. `has_time` is asked before each read."""
+    """A few bytes of a file. `read` is pread(2): (offset, length) -> bytes, shorter at the end of
+    the file. `is_whole` asks for all parts of a container, instead of some. `has_time` is asked
+    before each read.
+    """
 
     _too_long: type[ValueError] = Spent
 
@@ -81,7 +92,9 @@ class Source:
         self.head = self._fetch(0, WINDOW)
 
     def at(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes. Raises ValueError where the file has fewer, Spent where it was asked for too much."""
+        """Exactly `length` bytes. Raises ValueError where the file has fewer, Spent where it was
+        asked for too much.
+        """
         if offset < 0 or length < 0 or offset + length > self.size:
             raise ValueError("beyond the end of the file")
         self._looks -= 1
@@ -99,7 +112,9 @@ class Source:
         return int.from_bytes(self.at(offset, length), "little" if order == "<" else "big")
 
     def inside(self, offset: int, length: int) -> Source:
-        """A member of a container as a file of its own, with the bounds of one; its reads count here, too."""
+        """A member of a container as a file of its own, with the bounds of one; its reads count
+        here, too.
+        """
         return _Inside(self, offset, length)
 
     def allow(self, length: float, reads: float) -> None:
@@ -122,7 +137,9 @@ class _Inside(Source):
     _too_long = ValueError
 
     def __init__(self, outer: Source, offset: int, length: int) -> None:
-        super().__init__(length, lambda place, count: outer.at(offset + place, min(count, length - place)))
+        super().__init__(
+            length, lambda place, count: outer.at(offset + place, min(count, length - place))
+        )
 
 
 def read_header(source: Source) -> Header | None:
@@ -134,8 +151,9 @@ def read_header(source: Source) -> Header | None:
 
 
 def read_member(source: Source, *, with_containers: bool = True) -> Header | None:
-    """The same for a part of a container: one inside of another counts as it is, because depth has no limit. Raises
-    Spent if the bounds of the file are reached before the part shows anything."""
+    """The same for a part of a container: one inside of another counts as it is, because depth has
+    no limit. Raises Spent if the bounds of the file are reached before the part shows anything.
+    """
     name, parse = _choose_parser(source.head, with_containers=with_containers)
     if not parse:
         return None
@@ -159,7 +177,10 @@ def _choose_parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | 
     )
 
     values = (header_pictures, header_sound, header_arrays, header_tiff)
-    for module in (*values, *((header_tar, header_hdf5, header_parquet) if with_containers else ())):
+    for module in (
+        *values,
+        *((header_tar, header_hdf5, header_parquet) if with_containers else ()),
+    ):
         for starts, name, parse in module.PARSERS:
             if starts(head):
                 return name, parse
@@ -174,7 +195,10 @@ def check_header(header: Header, size: int) -> Header:
     """The header without figures that cannot be true of a file of this size in bytes."""
     most = (header.of_bytes or size) * _BEST_RATIO + _SLACK
     sizes = (header.native_bytes, header.float32_bytes)
-    if any(value is None or not 0 <= value <= most * 4 for value in sizes) or (header.native_bytes or 0) > most:
+    if (
+        any(value is None or not 0 <= value <= most * 4 for value in sizes)
+        or (header.native_bytes or 0) > most
+    ):
         return Header(header.format, unit=header.unit)
     return header if header.of_bytes else Header(header.format, *sizes, size, header.error_bytes)
 
@@ -185,7 +209,9 @@ def make_start_test(*magics: bytes) -> Callable[[bytes], bool]:
 
 
 def make_raster(name: str, width: int, height: int, channels: int, depth_bytes: int = 1) -> Header:
-    """The header of a picture. Raises ValueError for one without an area, or with a channel that no one stores."""
+    """The header of a picture. Raises ValueError for one without an area, or with a channel that no
+    one stores.
+    """
     if not (min(width, height) > 0 and 0 < channels <= 64 and depth_bytes in {1, 2, 4, 8}):
         raise ValueError("no picture has this shape")
     numbers = width * height * channels

@@ -22,8 +22,8 @@ _ARRAYS: Final = 40  # of an npz file: two reads each
 _NPY: Final = b"\x93NUMPY"
 _STORED, _DEFLATED = 0, 8  # APPNOTE 4.4.5
 _BITS: Final = {
-    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
-    "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16, "U16": 16,
+    "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
 }  # fmt: skip
 _SCALE: Final = {"U": 4}  # bytes of a character
 
@@ -35,7 +35,9 @@ def parse_npy(source: Source) -> Header:
 
 
 def _parse_array(head: bytes, size: int) -> tuple[int, int]:
-    """What an array takes, and what it takes as float32, in bytes; `head` is the start of an npy file of this size."""
+    """What an array takes, and what it takes as float32, in bytes; `head` is the start of an npy
+    file of this size.
+    """
     width = 2 if head[6:7] == b"\1" else 4
     length = int.from_bytes(head[8 : 8 + width], "little")
     text = head[8 + width : 8 + width + length]
@@ -61,7 +63,8 @@ def parse_npz(source: Source) -> Header:
     if end < 0 or end + 20 > len(tail):
         raise ValueError("no end record")
     count, length, place = (
-        int.from_bytes(tail[end + at : end + at + size], "little") for at, size in ((10, 2), (12, 4), (16, 4))
+        int.from_bytes(tail[end + at : end + at + size], "little")
+        for at, size in ((10, 2), (12, 4), (16, 4))
     )
     if not 0 < count < 0xFFFF or length > _MEMBERS:
         raise ValueError("a directory too long to read")
@@ -74,10 +77,14 @@ def parse_npz(source: Source) -> Header:
         packed, size = (int.from_bytes(table[at + k : at + k + 4], "little") for k in (20, 24))
         if size == 0xFFFFFFFF:
             raise ValueError("a size of eight bytes")
-        name, extra, comment = (int.from_bytes(table[at + k : at + k + 2], "little") for k in (28, 30, 32))
+        name, extra, comment = (
+            int.from_bytes(table[at + k : at + k + 2], "little") for k in (28, 30, 32)
+        )
         if not table[at + 46 : at + 46 + name].endswith(b".npy"):
             return Header("zip")
-        method, local = (int.from_bytes(table[at + k : at + k + n], "little") for k, n in ((10, 2), (42, 4)))
+        method, local = (
+            int.from_bytes(table[at + k : at + k + n], "little") for k, n in ((10, 2), (42, 4))
+        )
         found.append(_Member(local, method, packed, size))
         at += 46 + name + extra + comment
     if count > _ARRAYS:
@@ -116,8 +123,9 @@ def _read_head(source: Source, one: _Member) -> bytes:
 
 
 def parse_safetensors(source: Source) -> Header:
-    """The JSON in front of the tensors: type, shape and place of each (huggingface/safetensors, README, Format). They
-    are kept as they are stored."""
+    """The JSON in front of the tensors: type, shape and place of each (huggingface/safetensors,
+    README, Format). They are kept as they are stored.
+    """
     length = source.number(0, 8, "<")
     if not 0 < length <= _MEMBERS:
         raise ValueError("a header too long to read")
@@ -129,9 +137,18 @@ def parse_safetensors(source: Source) -> Header:
     for name, one in table.items() if isinstance(table, dict) else ():
         if name == "__metadata__":
             continue
-        kind, shape = (one.get("dtype"), one.get("shape")) if isinstance(one, dict) else (None, None)
-        is_shape = isinstance(shape, list) and all(type(n) is int and 0 <= n < 1 << 40 for n in shape)
-        if not isinstance(kind, str) or kind not in _BITS or not is_shape or not isinstance(shape, list):
+        kind, shape = (
+            (one.get("dtype"), one.get("shape")) if isinstance(one, dict) else (None, None)
+        )
+        is_shape = isinstance(shape, list) and all(
+            type(n) is int and 0 <= n < 1 << 40 for n in shape
+        )
+        if (
+            not isinstance(kind, str)
+            or kind not in _BITS
+            or not is_shape
+            or not isinstance(shape, list)
+        ):
             raise ValueError("a type or shape that is not known")
         numbers = math.prod(shape)
         held += numbers * _BITS[kind] // 8

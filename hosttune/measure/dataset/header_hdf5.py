@@ -1,7 +1,7 @@
 """HDF5: what has to be unpacked for one row of the largest array. Pure.
 
-Source: HDF5 File Format Specification 3.0: II.A (superblock), III.A.1 and III.B (B-trees and nodes of groups), IV.A.1
-(object headers), IV.A.2 (messages).
+Source: HDF5 File Format Specification 3.0: II.A (superblock), III.A.1 and III.B (B-trees and nodes
+of groups), IV.A.1 (object headers), IV.A.2 (messages).
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ _MOST: Final = 1 << 40  # bytes of one row, and of what is unpacked for it
 _SOFT: Final = 2  # an entry of a symbol table that only names another
 _WIDTHS: Final = frozenset({2, 4, 8})
 _MESSAGES: Final = 256  # of one object
-# Registered filters that pack (portal.hdfgroup.org, Registered Filter Plugins); shuffle and checksums do not.
+# Registered filters that pack (portal.hdfgroup.org, Registered Filter Plugins); shuffle and
+# checksums do not.
 _PACKINGS: Final = {
-    1: "gzip", 4: "szip", 307: "bzip2", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32015: "zstd",
-    32026: "blosc2",
+    1: "gzip", 4: "szip", 307: "bzip2", 32000: "lzf", 32001: "blosc", 32004: "lz4",
+    32008: "bitshuffle", 32015: "zstd", 32026: "blosc2",
 }  # fmt: skip
 
 
 def parse_hdf5(source: Source) -> Header:
-    """As far as the bounds of a file let it look: groups with very many links are not walked to their end."""
+    """As far as the bounds of a file let it look: groups with very many links are not walked to
+    their end.
+    """
     file, root = _open_file(source)
     waiting, seen = [root], {root}
     found: list[_Array] = []
@@ -75,7 +78,10 @@ class _Array:
             return None
         if len(self.chunks) != len(self.dimensions) or not all(self.chunks):
             return ReadUnit(1, row, row) if not self.chunks else None
-        across = math.prod(-(-size // part) for size, part in zip(self.dimensions[1:], self.chunks[1:], strict=True))
+        across = math.prod(
+            -(-size // part)
+            for size, part in zip(self.dimensions[1:], self.chunks[1:], strict=True)
+        )
         unpacked = across * math.prod(self.chunks) * self.item_bytes
         if max(unpacked, row) > _MOST:
             return None
@@ -123,7 +129,9 @@ class _File:
                 if is_new:
                     kind, size, flags = octets[0], int.from_bytes(octets[1:3], "little"), octets[3]
                 else:
-                    kind, size, flags = (int.from_bytes(octets[a:b], "little") for a, b in ((0, 2), (2, 4), (4, 5)))
+                    kind, size, flags = (
+                        int.from_bytes(octets[a:b], "little") for a, b in ((0, 2), (2, 4), (4, 5))
+                    )
                 at += head
                 if at + size > end:
                     raise ValueError("a message longer than its header")
@@ -164,7 +172,8 @@ def _open_file(source: Source) -> tuple[_File, int]:
     base = {0: 24, 1: 28}.get(version, 12)
     if file.address(base):
         raise ValueError("moved")
-    # The older ones have an entry of a symbol table here: the offset of a name comes before the address.
+    # The older ones have an entry of a symbol table here: the offset of a name comes before the
+    # address.
     return file, file.address(base + (5 if version < 2 else 3) * file.addresses)
 
 
@@ -205,7 +214,10 @@ def _list_entries(file: _File, root: int) -> Iterator[int]:
                     yield int.from_bytes(table[address : address + file.addresses], "little")
         elif head[:5] == b"TREE\0":
             first = place + 8 + 2 * file.addresses + file.lengths
-            nodes += [file.address(first + number * (file.addresses + file.lengths)) for number in range(count)]
+            nodes += [
+                file.address(first + number * (file.addresses + file.lengths))
+                for number in range(count)
+            ]
         else:
             raise ValueError("no node")
 
@@ -227,7 +239,9 @@ def _read_array(file: _File, messages: dict[int, _Message]) -> list[_Array]:
 
 
 def _read_chunks(file: _File, place: int) -> tuple[int, ...]:
-    """The shape of a chunk; () where the array is in one piece. The last number that is stored is the item's size."""
+    """The shape of a chunk; () where the array is in one piece. The last number that is stored is
+    the item's size.
+    """
     version, second, third = file.source.at(place, 3)
     if version in {1, 2}:
         rank, kind, start, width = second, third, place + 8 + file.addresses, 4
@@ -243,7 +257,9 @@ def _read_chunks(file: _File, place: int) -> tuple[int, ...]:
     if not 0 < rank <= _RANK + 1 or not 0 < width <= 8:
         raise ValueError("no such chunks")
     octets = file.source.at(start, (rank - 1) * width)
-    return tuple(int.from_bytes(octets[at : at + width], "little") for at in range(0, len(octets), width))
+    return tuple(
+        int.from_bytes(octets[at : at + width], "little") for at in range(0, len(octets), width)
+    )
 
 
 def _name_packing(file: _File, message: _Message) -> str:
@@ -258,7 +274,13 @@ def _name_packing(file: _File, message: _Message) -> str:
         has_name = version == 1 or number >= 256
         values_at = at + (6 if has_name else 4)
         values = int.from_bytes(octets[values_at : values_at + 2], "little")
-        at = values_at + 2 + (length if has_name else 0) + 4 * values + (4 if version == 1 and values % 2 else 0)
+        at = (
+            values_at
+            + 2
+            + (length if has_name else 0)
+            + 4 * values
+            + (4 if version == 1 and values % 2 else 0)
+        )
         names.append(_PACKINGS.get(number, ""))
     return next((name for name in names if name), "")
 

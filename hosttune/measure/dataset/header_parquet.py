@@ -1,7 +1,7 @@
 """Parquet: how many rows a row group has, and what it takes unpacked. Pure.
 
-Sources: parquet-format, README (file format) and parquet.thrift (FileMetaData, RowGroup); Apache Thrift,
-doc/specs/thrift-compact-protocol.md.
+Sources: parquet-format, README (file format) and parquet.thrift (FileMetaData, RowGroup); Apache
+Thrift, doc/specs/thrift-compact-protocol.md.
 """
 
 from __future__ import annotations
@@ -38,15 +38,18 @@ def parse_parquet(source: Source) -> Header:
 
 
 class _Compact:
-    """Reads `octets` from the start. Every method raises ValueError where they end, or are nothing that this protocol
-    writes."""
+    """Reads `octets` from the start. Every method raises ValueError where they end, or are nothing
+    that this protocol writes.
+    """
 
     def __init__(self, octets: bytes) -> None:
         self._octets = octets
         self._place = 0
 
     def find_first_of(self, wanted: int) -> dict[int, object]:
-        """The first structure of a field that is a list of them; what is behind it is not looked at."""
+        """The first structure of a field that is a list of them; what is behind it is not looked
+        at.
+        """
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._zigzag()
@@ -68,7 +71,9 @@ class _Compact:
         while head := self._byte():
             kind = head & 15
             number = number + (head >> 4) if head >> 4 else self._zigzag()
-            found[number] = kind == _TRUE if kind in {_TRUE, _FALSE} else self._value(kind, depth + 1)
+            found[number] = (
+                kind == _TRUE if kind in {_TRUE, _FALSE} else self._value(kind, depth + 1)
+            )
         return found
 
     def _value(self, kind: int, depth: int) -> object:

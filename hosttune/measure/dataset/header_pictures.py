@@ -1,7 +1,8 @@
-"""JPEG, PNG, BMP, GIF and WebP: width, height and channels as they are decoded to (RGB for a palette). Pure.
+"""JPEG, PNG, BMP, GIF and WebP: width, height and channels as they are decoded to (RGB for a
+palette). Pure.
 
-Sources: ITU-T T.81 annex B; PNG (W3C), 11.2.1; the bitmap headers of the Windows GDI documentation; GIF89a, 18;
-RFC 9649 (WebP), RFC 6386, 9.1 (VP8).
+Sources: ITU-T T.81 annex B; PNG (W3C), 11.2.1; the bitmap headers of the Windows GDI documentation;
+GIF89a, 18; RFC 9649 (WebP), RFC 6386, 9.1 (VP8).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ _PNG_CHANNELS: Final = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 
 
 def parse_jpeg(source: Source) -> Header:
-    """The first frame header; segments in between (Exif, colour profiles) are jumped over, not read."""
+    """The first frame header; segments in between (Exif, colour profiles) are jumped over, not
+    read.
+    """
     place = 2
     while True:
         marker = source.at(place, 4)
@@ -47,7 +50,13 @@ def parse_png(source: Source) -> Header:
     depth = source.at(24, 1)[0]
     if depth not in {1, 2, 4, 8, 16}:
         raise ValueError("no such depth")
-    return make_raster("PNG", source.number(16, 4, ">"), source.number(20, 4, ">"), channels, 2 if depth == 16 else 1)
+    return make_raster(
+        "PNG",
+        source.number(16, 4, ">"),
+        source.number(20, 4, ">"),
+        channels,
+        2 if depth == 16 else 1,
+    )
 
 
 def parse_bmp(source: Source) -> Header:
@@ -57,7 +66,9 @@ def parse_bmp(source: Source) -> Header:
         return make_raster("BMP", source.number(18, 2, "<"), source.number(20, 2, "<"), 3)
     if not 16 <= length <= 256:
         raise ValueError("no such header")
-    width, height = (int.from_bytes(source.at(place, 4), "little", signed=True) for place in (18, 22))
+    width, height = (
+        int.from_bytes(source.at(place, 4), "little", signed=True) for place in (18, 22)
+    )
     has_alpha = length >= 56 and source.number(28, 2, "<") == 32 and source.number(66, 4, "<") != 0
     if source.number(28, 2, "<") not in {1, 2, 4, 8, 16, 24, 32}:
         raise ValueError("no such depth")
@@ -74,16 +85,23 @@ def parse_webp(source: Source) -> Header:
     if kind == b"VP8 ":
         if source.at(23, 3) != b"\x9d\x01\x2a":
             raise ValueError("no key frame")
-        return make_raster("WebP", source.number(26, 2, "<") & 0x3FFF, source.number(28, 2, "<") & 0x3FFF, 3)
+        return make_raster(
+            "WebP", source.number(26, 2, "<") & 0x3FFF, source.number(28, 2, "<") & 0x3FFF, 3
+        )
     if kind == b"VP8L":
         bits = source.number(21, 4, "<")
         if source.at(20, 1) != b"\x2f":
             raise ValueError("no signature")
-        return make_raster("WebP", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 4 if bits >> 28 & 1 else 3)
+        return make_raster(
+            "WebP", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 4 if bits >> 28 & 1 else 3
+        )
     if kind == b"VP8X":
         flags = source.at(20, 1)[0]
         return make_raster(
-            "WebP", source.number(24, 3, "<") + 1, source.number(27, 3, "<") + 1, 4 if flags & 0x10 else 3
+            "WebP",
+            source.number(24, 3, "<") + 1,
+            source.number(27, 3, "<") + 1,
+            4 if flags & 0x10 else 3,
         )
     raise ValueError("no such chunk")
 
@@ -93,7 +111,9 @@ def _is_webp(head: bytes) -> bool:
 
 
 def _is_bmp(head: bytes) -> bool:
-    """Two letters are little: the reserved bytes are zero, and the header length is one that exists."""
+    """Two letters are little: the reserved bytes are zero, and the header length is one that
+    exists.
+    """
     return head[:2] == b"BM" and head[6:10] == b"\0\0\0\0" and head[15:18] == b"\0\0\0"
 
 

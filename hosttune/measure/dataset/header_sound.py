@@ -1,6 +1,7 @@
 """WAV and FLAC: samples times channels. Pure.
 
-Sources: Multimedia Programming Interface 1.0 (RIFF WAVE), EBU Tech 3306 (RF64); RFC 9639, 8.2 (FLAC STREAMINFO).
+Sources: Multimedia Programming Interface 1.0 (RIFF WAVE), EBU Tech 3306 (RF64); RFC 9639, 8.2 (FLAC
+STREAMINFO).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ _CHUNKS: Final = 32
 
 
 def parse_wav(source: Source) -> Header:
-    """The samples are stored as they are: the size of the data chunk, which a recorder may have left at nothing."""
+    """The samples are stored as they are: the size of the data chunk, which a recorder may have
+    left at nothing.
+    """
     place, bits = 12, 0
     for _ in range(_CHUNKS):
         name, length = source.at(place, 4), source.number(place + 4, 4, "<")
@@ -33,11 +36,17 @@ def parse_wav(source: Source) -> Header:
 
 
 def parse_flac(source: Source) -> Header:
-    """STREAMINFO comes first: 20 bits of rate, 3 of channels - 1, 5 of depth - 1, 36 of samples; 0 is unknown."""
+    """STREAMINFO comes first: 20 bits of rate, 3 of channels - 1, 5 of depth - 1, 36 of samples; 0
+    is unknown.
+    """
     if source.at(4, 1)[0] & 0x7F != 0:
         raise ValueError("STREAMINFO comes first")
     packed = source.number(18, 8, ">")
-    samples, depth, channels = packed & (1 << 36) - 1, (packed >> 36 & 31) + 1, (packed >> 41 & 7) + 1
+    samples, depth, channels = (
+        packed & (1 << 36) - 1,
+        (packed >> 36 & 31) + 1,
+        (packed >> 41 & 7) + 1,
+    )
     if not samples or depth < 4:
         raise ValueError("the length is not known")
     numbers = samples * channels

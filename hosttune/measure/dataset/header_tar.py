@@ -1,8 +1,10 @@
-"""Tar shards: what the members that begin in some windows become, for each byte of the windows. Pure.
+"""Tar shards: what the members that begin in some windows become, for each byte of the windows.
+Pure.
 
-Every member begins in one place, and a window may lie anywhere: so nothing hangs on which members lie side by side, and
-headers and padding are counted with the bytes of the shard, as it is on disk.
-Source: pax(1) of POSIX.1-2017, "ustar Interchange Format"; GNU tar's binary numbers (tar manual, "Extensions").
+Every member begins in one place, and a window may lie anywhere: so nothing hangs on which members
+lie side by side, and headers and padding are counted with the bytes of the shard, as it is on disk.
+Source: pax(1) of POSIX.1-2017, "ustar Interchange Format"; GNU tar's binary numbers (tar manual,
+"Extensions").
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Final, NamedTuple
 from hosttune.measure.dataset.header import MOST_BYTES, WINDOW, Header, Source, Spent
 
 _BLOCK: Final = 512
-_RECORD: Final = 20 * _BLOCK  # an archive ends with two blocks of zeros, and is filled up to a multiple of it
+# an archive ends with two blocks of zeros, and is filled up to a multiple of it
+_RECORD: Final = 20 * _BLOCK
 _WINDOWS: Final = 64  # of a shard, one at random in each part of the same length
 _MEMBERS: Final = 16  # that a window is long, by the mean of the first ones
 _MOST_MEMBERS: Final = 64  # of a window
@@ -26,8 +29,9 @@ _SEARCHED: Final = 4 << 20  # bytes, at most, in one window
 
 
 class _TarRow(NamedTuple):
-    """Members in a row: the bytes of the shard that they cover and what they become, how many headers are known, and
-    where they end (None: the shard does)."""
+    """Members in a row: the bytes of the shard that they cover and what they become, how many
+    headers are known, and where they end (None: the shard does).
+    """
 
     taken: int
     native: int
@@ -46,7 +50,8 @@ def parse_tar(source: Source) -> Header:
     if first.end is None:
         return _sum(first, source)
     source.allow(
-        _WINDOWS * (_SEARCHED + _MOST_MEMBERS * MOST_BYTES), _WINDOWS * (_SEARCHED // _STEP + 8 * _MOST_MEMBERS)
+        _WINDOWS * (_SEARCHED + _MOST_MEMBERS * MOST_BYTES),
+        _WINDOWS * (_SEARCHED // _STEP + 8 * _MOST_MEMBERS),
     )
     random = Random(zlib.crc32(source.head) + source.size)  # noqa: S311 - no secret
     size = source.size - _count_zeros(source)
@@ -60,11 +65,21 @@ def parse_tar(source: Source) -> Header:
         return Header("tar")
     native = [row.native / row.taken for row in found if row]
     wide = [row.float32 / row.taken for row in found if row]
-    # Successive differences: what is side by side is alike (Wolter, Introduction to Variance Estimation, chapter 8).
-    spread = math.fsum((one - other) ** 2 for one, other in pairwise(native)) / (2 * (_WINDOWS - 1) * _WINDOWS)
+    # Successive differences: what is side by side is alike (Wolter, Introduction to Variance
+    # Estimation, chapter 8).
+    spread = math.fsum((one - other) ** 2 for one, other in pairwise(native)) / (
+        2 * (_WINDOWS - 1) * _WINDOWS
+    )
     whole = (math.fsum(native) / _WINDOWS * size, math.fsum(wide) / _WINDOWS * size)
     headers = sum(row.headers for row in found if row)
-    return Header("tar", round(whole[0]), round(whole[1]), source.size, round(math.sqrt(spread) * size), headers)
+    return Header(
+        "tar",
+        round(whole[0]),
+        round(whole[1]),
+        source.size,
+        round(math.sqrt(spread) * size),
+        headers,
+    )
 
 
 def _read_window(source: Source, place: int, length: float) -> _TarRow | None:
@@ -80,14 +95,20 @@ def _read_window(source: Source, place: int, length: float) -> _TarRow | None:
 def _count_zeros(source: Source) -> int:
     """Bytes of the zeros at the end."""
     length = min(_RECORD, source.size)
-    return length - -(-len(source.at(source.size - length, length).rstrip(b"\0")) // _BLOCK) * _BLOCK
+    return (
+        length - -(-len(source.at(source.size - length, length).rstrip(b"\0")) // _BLOCK) * _BLOCK
+    )
 
 
 def _sum(row: _TarRow, source: Source) -> Header:
     """Of all members; what is cut off or broken behind them counts as they do."""
     is_all = source.size - row.taken <= _RECORD
     of_bytes = source.size if is_all else row.taken
-    return Header("tar", row.native, row.float32, of_bytes, headers=row.headers) if row.headers else Header("tar")
+    return (
+        Header("tar", row.native, row.float32, of_bytes, headers=row.headers)
+        if row.headers
+        else Header("tar")
+    )
 
 
 def _read_row(source: Source, place: int, most: int, *, until: float = math.inf) -> _TarRow:
@@ -101,7 +122,11 @@ def _read_row(source: Source, place: int, most: int, *, until: float = math.inf)
         try:
             block = source.at(place, _BLOCK)
             size = _parse_size(block)
-            if not block.strip(b"\0") or place + _BLOCK + size > source.size or not is_member(block):
+            if (
+                not block.strip(b"\0")
+                or place + _BLOCK + size > source.size
+                or not is_member(block)
+            ):
                 return _TarRow(place - start, native, float32, headers, None)
             if block[156:157] in {b"0", b"\0"} and size:
                 found = read_member(source.inside(place + _BLOCK, size), with_containers=False)
@@ -118,7 +143,9 @@ def _read_row(source: Source, place: int, most: int, *, until: float = math.inf)
 
 
 def _next_member(source: Source, place: int, length: float) -> int | None:
-    """Where the first member of a window begins: its header has a checksum. None where none is near."""
+    """Where the first member of a window begins: its header has a checksum. None where none is
+    near.
+    """
     end = min(place + int(min(length, _SEARCHED)), source.size - _BLOCK)
     for start in range(-(-place // _BLOCK) * _BLOCK, end, _STEP):
         try:
@@ -140,14 +167,18 @@ def _parse_size(block: bytes) -> int:
 
 
 def _parse_octal(digits: bytes) -> int:
-    """int() also takes a sign, blanks and `_`: a member of negative size would never end. Raises ValueError."""
+    """int() also takes a sign, blanks and `_`: a member of negative size would never end. Raises
+    ValueError.
+    """
     if not digits or digits.strip(b"01234567"):
         raise ValueError("no octal number")
     return int(digits, 8)
 
 
 def is_member(block: bytes) -> bool:
-    """Whether the checksum of a member's header is right: the sum of its bytes, its own field as blanks."""
+    """Whether the checksum of a member's header is right: the sum of its bytes, its own field as
+    blanks.
+    """
     if len(block) < _BLOCK:
         return False
     try:

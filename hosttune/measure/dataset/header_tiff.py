@@ -1,6 +1,7 @@
 """TIFF and BigTIFF: the size of every page, as long as there are few. Pure.
 
-Source: TIFF 6.0, section 2; the BigTIFF extension of libtiff (eight-byte offsets, twenty-byte entries).
+Source: TIFF 6.0, section 2; the BigTIFF extension of libtiff (eight-byte offsets, twenty-byte
+entries).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _LENGTHS: Final = {1: 1, 3: 2, 4: 4, 16: 8}  # BYTE, SHORT, LONG, LONG8
 
 
 def parse_tiff(source: Source) -> Header:
-    """All pages but those that are smaller versions of one (pyramids). More pages than are looked at: not known."""
+    """All pages but those that are smaller versions of one (pyramids). More pages than are looked
+    at: not known.
+    """
     order = "<" if source.at(0, 2) == b"II" else ">"
     is_big = source.number(2, 2, order) == 43
     place = source.number(8, 8, order) if is_big else source.number(4, 4, order)
@@ -34,7 +37,9 @@ def parse_tiff(source: Source) -> Header:
     raise ValueError("many pages")
 
 
-def _parse_page(source: Source, place: int, order: str, *, is_big: bool) -> tuple[dict[int, int], int]:
+def _parse_page(
+    source: Source, place: int, order: str, *, is_big: bool
+) -> tuple[dict[int, int], int]:
     """(tag -> first value, place of the next page or 0)."""
     width, entry, inner = (8, 20, 8) if is_big else (2, 12, 4)
     count = source.number(place, width, order)
@@ -44,7 +49,10 @@ def _parse_page(source: Source, place: int, order: str, *, is_big: bool) -> tupl
     tags: dict[int, int] = {}
     for start in range(0, len(table), entry):
         tag, kind = (_parse_number(table[start + at : start + at + 2], order) for at in (0, 2))
-        if tag not in {_WIDTH, _HEIGHT, _BITS, _SAMPLES, _COLOURS, _REDUCED} or kind not in _LENGTHS:
+        if (
+            tag not in {_WIDTH, _HEIGHT, _BITS, _SAMPLES, _COLOURS, _REDUCED}
+            or kind not in _LENGTHS
+        ):
             continue
         length = _LENGTHS[kind]
         values = _parse_number(table[start + 4 : start + 4 + inner], order)

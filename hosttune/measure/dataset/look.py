@@ -1,7 +1,7 @@
 """One look at a data set: names of all, sizes of a sample, headers and page cache of a smaller one.
 
-What takes long is asked between small steps whether there is time left, so that a budget or Ctrl-C ends it with what
-was seen until then.
+What takes long is asked between small steps whether there is time left, so that a budget or Ctrl-C
+ends it with what was seen until then.
 """
 
 from __future__ import annotations
@@ -65,19 +65,24 @@ def look(
     gpu_processes: int | None = None,
     tell: Tell = lambda _: None,
 ) -> Dataset:
-    """`path` is a folder or one file; `tell` gets progress, now and then. Raises HosttuneError where there is nothing
-    to look at. Changes nothing; access times are kept where the rights allow it."""
+    """`path` is a folder or one file; `tell` gets progress, now and then. Raises HosttuneError
+    where there is nothing to look at. Changes nothing; access times are kept where the rights allow
+    it.
+    """
     if not path:
         raise HosttuneError("the path is empty", hint="name a folder of data, or one file")
     place = os.path.realpath(path)
     below = find_underneath(place, facts)
     if below.fstype in KERNEL:
         raise HosttuneError(
-            f"{path}: holds no data: the kernel shows itself there ({below.fstype})", hint="name a folder of data"
+            f"{path}: holds no data: the kernel shows itself there ({below.fstype})",
+            hint="name a folder of data",
         )
     held = held_of(below.fstype) if not follow else whole_size
     tally, census = Tally(), Census(is_exact=is_exact, held=held)
-    seen = _look_at_names(place, tally, census, patience, follow=follow, with_headers=with_headers, tell=tell)
+    seen = _look_at_names(
+        place, tally, census, patience, follow=follow, with_headers=with_headers, tell=tell
+    )
     names_done, names_s = not patience.stopped, patience.seconds
     if names_done and not tally.files:
         raise HosttuneError(f"{path}: {_no_files(seen)}", hint="name the folder of the data set")
@@ -86,9 +91,14 @@ def look(
     names = choose_samples(tally)
     has_all = names_done and census.is_whole
     take_sizes(
-        sample, names, phase, tell, is_whole=names_done and len(names) == tally.files, has_links=bool(seen.links),
+        sample,
+        names,
+        phase,
+        tell,
+        is_whole=names_done and len(names) == tally.files,
+        has_links=bool(seen.links),
         census=census if has_all else None,
-    )  # fmt: skip
+    )
     strata = sample.strata(tally.counts)
     sizes = estimate(strata, page_cache.PAGE)
     by_format = bytes_of(strata)
@@ -99,7 +109,14 @@ def look(
     decoded = None
     if sizes:
         decoded = _decode_headers(
-            sample, tally, sizes, by_format, phase, with_headers=with_headers, is_known=has_all, tell=tell
+            sample,
+            tally,
+            sizes,
+            by_format,
+            phase,
+            with_headers=with_headers,
+            is_known=has_all,
+            tell=tell,
         )
         if is_exact and has_all and with_headers:
             decoded = census.sum_decoded(decoded)
@@ -117,7 +134,11 @@ def look(
         measured=before.workers if before else None,
         shards=tally.files if {kind_of(key) for key in tally.counts} == {"shard"} else None,
     )  # fmt: skip
-    pictures = [one.header.native_bytes for one in sample.looked if one.header and kind_of(one.key) == "picture"]
+    pictures = [
+        one.header.native_bytes
+        for one in sample.looked
+        if one.header and kind_of(one.key) == "picture"
+    ]
     known_pictures = [native for native in pictures if native is not None]
     sample_s = patience.seconds - names_s
     limits = (*workers.limits, why, *((f"measured {before.measured_at[:10]}",) if before else ()))
@@ -135,7 +156,11 @@ def look(
             moved_files=sample.moved,
             moved_folders=seen.moved_folders,
             seed=SEED,
-            odd_formats=tuple((a, b, n) for a, found in formats_found(sample.looked).items() for b, n in found.items()),
+            odd_formats=tuple(
+                (a, b, n)
+                for a, found in formats_found(sample.looked).items()
+                for b, n in found.items()
+            ),
         ),
         place=below,
         room=has_room,
@@ -146,16 +171,26 @@ def look(
         decoded_fit=native,
         float32_fit=float32,
         workers=replace(workers, limits=limits),
-        copies_bytes=decoded.native_bytes * workers.start * ranks if decoded and not decoded.untold else 0,
+        copies_bytes=decoded.native_bytes * workers.start * ranks
+        if decoded and not decoded.untold
+        else 0,
         advice=advise(
-            files=tally.files, sizes=sizes, keys=tally.counts, place=below, page_cache=kept, decoded=decoded,
-            decoded_fit=native, header_s=sample_s / decoded.headers if decoded and decoded.headers else 0.0,
-            picture_bytes=median(known_pictures) if known_pictures else 0.0, units=_find_units(sample),
-            is_measured=before is not None, is_folder=bool(seen.folders),
+            files=tally.files,
+            sizes=sizes,
+            keys=tally.counts,
+            place=below,
+            page_cache=kept,
+            decoded=decoded,
+            decoded_fit=native,
+            header_s=sample_s / decoded.headers if decoded and decoded.headers else 0.0,
+            picture_bytes=median(known_pictures) if known_pictures else 0.0,
+            units=_find_units(sample),
+            is_measured=before is not None,
+            is_folder=bool(seen.folders),
         ),
         names_s=names_s,
         sample_s=sample_s,
-    )  # fmt: skip
+    )
 
 
 def _find_units(sample: Sample) -> dict[str, ReadUnit]:
@@ -164,7 +199,9 @@ def _find_units(sample: Sample) -> dict[str, ReadUnit]:
     for header in (one.header for one in sample.looked):
         if header is not None and header.unit is not None:
             kept = found.setdefault(header.format, header.unit)
-            found[header.format] = max(kept, header.unit, key=lambda one: one.unpacked_bytes / one.row_bytes)
+            found[header.format] = max(
+                kept, header.unit, key=lambda one: one.unpacked_bytes / one.row_bytes
+            )
     return found
 
 
@@ -178,15 +215,17 @@ def _no_files(seen: Seen) -> str:
         "sockets, pipes and devices": seen.special,
     }
     words = [f"{what}: {many}" for what, many in left.items() if many]
-    return "holds no files, so there is nothing to measure" + (f"; left out: {'; '.join(words)}" if words else "")
+    return "holds no files, so there is nothing to measure" + (
+        f"; left out: {'; '.join(words)}" if words else ""
+    )
 
 
 def _decode_headers(
     sample: Sample, tally: Tally, sizes: Sizes, by_format: Mapping[str, int], phase: SamplePhase, *,
     with_headers: bool, is_known: bool, tell: Tell,
 ) -> Decoded:  # fmt: skip
-    """Read headers until what they say is close enough, or time is over; of a small set all, because one file that no
-    sample met may become larger than all the others together.
+    """Read headers until what they say is close enough, or time is over; of a small set all,
+    because one file that no sample met may become larger than all the others together.
     """
     plan(sample, by_format)
     is_small = is_known and tally.files <= MOST_HEADERS
@@ -210,8 +249,9 @@ def _decode_headers(
 
 
 def _fit_page_cache(sizes: Sizes, inodes: int, has_room: Room, unseen: str) -> Fit:
-    """Of the page cache. `unseen` says why not all sizes are known: one file that no sample met may be larger than all
-    others together, so no upper end is given then."""
+    """Of the page cache. `unseen` says why not all sizes are known: one file that no sample met may
+    be larger than all others together, so no upper end is given then.
+    """
     margin = sizes.margin_bytes
     needs = sizes.page_bytes + inodes
     low = 0 if margin is None else max(0, needs - margin)
@@ -225,7 +265,9 @@ def _fits(decoded: Decoded, sizes: Sizes, has_room: Room, unseen: str) -> tuple[
     high = None if unseen else high
     why = "untold" if decoded.untold else unseen or "margin"
     linked = 1 + sizes.linked_bytes / sizes.total_bytes if sizes.total_bytes else 1.0
-    native = fit(decoded.native_bytes, has_room, low, None if high is None else round(high * linked), why)
+    native = fit(
+        decoded.native_bytes, has_room, low, None if high is None else round(high * linked), why
+    )
     if not decoded.float32_bytes:
         return native, None
     wide = decoded.float32_bytes / decoded.native_bytes if decoded.native_bytes else 4.0
@@ -234,7 +276,14 @@ def _fits(decoded: Decoded, sizes: Sizes, has_room: Room, unseen: str) -> tuple[
 
 
 def _look_at_names(
-    place: str, tally: Tally, census: Census, patience: Patience, *, follow: bool, with_headers: bool, tell: Tell
+    place: str,
+    tally: Tally,
+    census: Census,
+    patience: Patience,
+    *,
+    follow: bool,
+    with_headers: bool,
+    tell: Tell,
 ) -> Seen:
     counter = FileCounter(census, tally, place, patience, with_headers=with_headers)
     one = one_file(place)
@@ -267,7 +316,9 @@ def _make_names(seen: Seen, files: int) -> Names:
     )
 
 
-def _share_formats(tally: Tally, by_format: Mapping[str, int], sample: Sample) -> tuple[FormatShare, ...]:
+def _share_formats(
+    tally: Tally, by_format: Mapping[str, int], sample: Sample
+) -> tuple[FormatShare, ...]:
     """The one with the most bytes first."""
     found = [
         FormatShare(key, kind_of(key), files, by_format.get(key) if key in sample.sizes else None)
@@ -277,14 +328,20 @@ def _share_formats(tally: Tally, by_format: Mapping[str, int], sample: Sample) -
 
 
 def _gpu_processes(facts: Facts) -> tuple[int, str]:
-    """The processes that will load data: those that compute now, else one for each GPU, and where that comes from."""
+    """The processes that will load data: those that compute now, else one for each GPU, and where
+    that comes from.
+    """
     try:
         if ranks := len(facts.jobs.ranks):
             return ranks, "as many GPU processes as compute now"
     except UnknownFact:
         pass  # not root: whose devices are open is hidden
     devices = facts.reader.list("/dev")
-    gpus = sum(name.removeprefix("nvidia").isdecimal() for name in devices) if isinstance(devices, tuple) else 0
+    gpus = (
+        sum(name.removeprefix("nvidia").isdecimal() for name in devices)
+        if isinstance(devices, tuple)
+        else 0
+    )
     if gpus:
         return gpus, "one process for each NVIDIA GPU of this host"
     return 1, "no NVIDIA GPU is visible: one process assumed"

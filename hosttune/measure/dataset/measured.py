@@ -1,4 +1,6 @@
-"""What `bench read --decode` found for this very folder: workers that were tried, instead of a figure to start from."""
+"""What `bench read --decode` found for this very folder: workers that were tried, instead of a
+figure to start from.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ class Measured:
 
 
 def measured_before(folder: str, where: str = "") -> Measured | None:
-    """The newest result for this folder on this file system and kernel; None where there is none that says something.
+    """The newest result for this folder on this file system and kernel; None where there is none
+    that says something.
 
-    Without `--decode` the workers only read, and say little about a loader's. `where` is the state folder.
+    Without `--decode` the workers only read, and say little about a loader's. `where` is the state
+    folder.
     """
     with suppress(HosttuneError, OSError):
         place = look_at(folder)

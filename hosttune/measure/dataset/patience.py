@@ -17,12 +17,16 @@ _AFTER_STOP_S: Final = 1.0  # for the sizes of names that were seen before
 class Patience:
     """`stop` may be called from a signal handler. Without a budget names are read to their end."""
 
-    def __init__(self, budget_s: float | None = None, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, budget_s: float | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._now = now
         self._budget_s = budget_s
         self._start = now()
         self._end = float("inf") if budget_s is None else self._start + budget_s * _NAMES_SHARE
-        self.sizes_s = SIZES_S if budget_s is None else min(SIZES_S, budget_s * _NAMES_SHARE * _SIZES_SHARE)
+        self.sizes_s = (
+            SIZES_S if budget_s is None else min(SIZES_S, budget_s * _NAMES_SHARE * _SIZES_SHARE)
+        )
         self.stopped = ""  # interrupted | budget
 
     @property
@@ -47,8 +51,9 @@ class Patience:
 
 
 class SamplePhase:
-    """The time for a sample: until `stats_end` sizes, until `end` headers. Its own limit is no reason to call a report
-    partial: the sample is only smaller."""
+    """The time for a sample: until `stats_end` sizes, until `end` headers. Its own limit is no
+    reason to call a report partial: the sample is only smaller.
+    """
 
     def __init__(self, patience: Patience, stats_end: float, end: float) -> None:
         self._patience = patience

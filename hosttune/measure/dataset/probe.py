@@ -1,7 +1,8 @@
 """One file of the sample, opened once: what of it is in the page cache, and what its header says.
 
-Opening moves no atime, reading does, unless the descriptor has O_NOATIME (open(2): for the owner and root). Readahead
-is switched off, and what was not in the page cache before is let go of again: the look leaves the cache as it was.
+Opening moves no atime, reading does, unless the descriptor has O_NOATIME (open(2): for the owner
+and root). Readahead is switched off, and what was not in the page cache before is let go of again:
+the look leaves the cache as it was.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @frozen
 class Probe:
-    """`resident_bytes` is None where the kernel does not tell, `header` None where it was not read or no one knows
-    it."""
+    """`resident_bytes` is None where the kernel does not tell, `header` None where it was not read
+    or no one knows it.
+    """
 
     size: int
     resident_bytes: int | None
@@ -43,9 +45,10 @@ def probe_file(
     has_time: Callable[[], bool] = lambda: True,
     held: Callable[[os.stat_result], int] = lambda info: info.st_size,
 ) -> Probe | None:
-    """`is_whole` asks for all members of a shard; `held` says what counts as the size of a file. A header during which
-    time ends counts as not read. None for a file
-    that is gone, or is none any more. Raises PermissionError, OSError where it cannot be read."""
+    """`is_whole` asks for all members of a shard; `held` says what counts as the size of a file. A
+    header during which time ends counts as not read. None for a file that is gone, or is none any
+    more. Raises PermissionError, OSError where it cannot be read.
+    """
     try:
         fd, is_quiet = open_regular(path, _FLAGS)
     except FileNotFoundError:
@@ -68,7 +71,9 @@ def probe_file(
         os.close(fd)
 
 
-def _read_header(fd: int, size: int, has_time: Callable[[], bool], *, is_whole: bool) -> Header | None:
+def _read_header(
+    fd: int, size: int, has_time: Callable[[], bool], *, is_whole: bool
+) -> Header | None:
     """None where the time ends before the first bytes are read."""
     with suppress(OSError):  # a file system that knows no advice
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)

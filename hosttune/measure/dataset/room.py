@@ -1,7 +1,8 @@
 """Memory: what a data set takes in it, and what there is for it.
 
-Sources: MemAvailable (proc_meminfo(5)); memory.max and memory.high (kernel: Documentation/admin-guide/cgroup-v2.rst),
-memory.limit_in_bytes (cgroup-v1/memory.rst), which count page cache and the kernel's inodes as well.
+Sources: MemAvailable (proc_meminfo(5)); memory.max and memory.high (kernel:
+Documentation/admin-guide/cgroup-v2.rst), memory.limit_in_bytes (cgroup-v1/memory.rst), which count
+page cache and the kernel's inodes as well.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from hosttune.numbers import parse_digits
 FITS: Final = 0.6  # of the room: the rest is the job's own
 TIGHT: Final = 0.8
 DENTRY: Final = 192  # bytes of struct dentry, with a name of up to 39 bytes in it
-# Bytes of an inode in memory (object sizes of /proc/slabinfo, Linux 6.18, x86-64); names cost a dentry each.
+# Bytes of an inode in memory (object sizes of /proc/slabinfo, Linux 6.18, x86-64); names cost a
+# dentry each.
 INODES: Final = {
-    "ext4": 1128, "ext3": 1128, "ext2": 1128, "xfs": 1024, "btrfs": 1016, "tmpfs": 752, "overlay": 704, "squashfs": 704,
-    "erofs": 696,
+    "ext4": 1128, "ext3": 1128, "ext2": 1128, "xfs": 1024, "btrfs": 1016, "tmpfs": 752,
+    "overlay": 704, "squashfs": 704, "erofs": 696,
 }  # fmt: skip
 _INODE: Final = 1024  # of any other
 _ENDLESS: Final = 1 << 60  # version 1 writes a huge number where there is no limit
@@ -28,8 +30,9 @@ _ENDLESS: Final = 1 << 60  # version 1 writes a huge number where there is no li
 
 @frozen
 class Room:
-    """`bytes` is what new work can have without swapping: memory that is available, or less by a control group.
-    0 where it is not known; `reason` says where it comes from."""
+    """`bytes` is what new work can have without swapping: memory that is available, or less by a
+    control group. 0 where it is not known; `reason` says where it comes from.
+    """
 
     bytes: int
     available_bytes: int
@@ -39,9 +42,11 @@ class Room:
 
 @frozen
 class Fit:
-    """Whether so many bytes have room, `low_bytes` to `high_bytes` by what is known (None: no one knows how many).
-    `answer` is fits (all of it below 60 %), tight (to 80 %), too large (all of it above), or unknown, with the reason:
-    memory, guess, margin (the interval goes across), sizes (not all were taken) or partial (not all was seen)."""
+    """Whether so many bytes have room, `low_bytes` to `high_bytes` by what is known (None: no one
+    knows how many). `answer` is fits (all of it below 60 %), tight (to 80 %), too large (all of it
+    above), or unknown, with the reason: memory, guess, margin (the interval goes across), sizes
+    (not all were taken) or partial (not all was seen).
+    """
 
     needs_bytes: int
     share: float
@@ -51,8 +56,12 @@ class Fit:
     why: str = ""
 
 
-def fit(needs: int, room: Room, low: int | None = None, high: int | None = -1, why: str = "guess") -> Fit:
-    """Pure. Without an interval `needs` is exact; `why` is the reason where there is no upper end."""
+def fit(
+    needs: int, room: Room, low: int | None = None, high: int | None = -1, why: str = "guess"
+) -> Fit:
+    """Pure. Without an interval `needs` is exact; `why` is the reason where there is no upper
+    end.
+    """
     low = needs if low is None else low
     high = needs if high == -1 else high
     if room.bytes <= 0:
@@ -81,7 +90,9 @@ def read_room(*, root: str = "") -> Room:
     path, limit = min(limits.items(), key=lambda one: one[1], default=("", None))
     if limit is not None and (limit < available or not available):
         return Room(limit, available, limit, f"limit of {path}")
-    return Room(available, available, limit, "available memory" if available else "memory is not known")
+    return Room(
+        available, available, limit, "available memory" if available else "memory is not known"
+    )
 
 
 def memory_limits(pid: int = 0, *, root: str = "") -> dict[str, int]:

@@ -48,24 +48,30 @@ def has_header(key: str) -> bool:
 
 
 def whole_size(_: str, info: os.stat_result) -> int:
-    """The length of a file, holes and all: who reads through them fills the page cache with them."""
+    """The length of a file, holes and all: who reads through them fills the page cache with
+    them.
+    """
     return info.st_size
 
 
 def allocated_size(key: str, info: os.stat_result) -> int:
-    """The same, but of LMDB without holes: with MDB_WRITEMAP a file is as long as its map, and only pages that were
-    written are read."""
+    """The same, but of LMDB without holes: with MDB_WRITEMAP a file is as long as its map, and only
+    pages that were written are read.
+    """
     return min(info.st_size, info.st_blocks * 512) if key == "LMDB" else info.st_size
 
 
 def held_of(fstype: str) -> Held:
-    """What counts as the size of a file in bytes. Where a file system may pack, blocks say nothing of the length."""
+    """What counts as the size of a file in bytes. Where a file system may pack, blocks say nothing
+    of the length.
+    """
     return allocated_size if fstype in _UNPACKED else whole_size
 
 
 class Sized(NamedTuple):
-    """A name with what stat(2) says of its file: `links` is the number of its names, on this file system and anywhere,
-    `part` the share of this name, so that a file counts once."""
+    """A name with what stat(2) says of its file: `links` is the number of its names, on this file
+    system and anywhere, `part` the share of this name, so that a file counts once.
+    """
 
     named: Named
     size: int
@@ -84,10 +90,12 @@ class Sample:
 
     sizes: dict[str, list[Sized]] = field(default_factory=dict)
     runs: dict[str, list[list[Sized]]] = field(default_factory=dict)  # each in random order
-    large: dict[str, list[Sized]] = field(default_factory=dict)  # looked into for certain, and in no other part of this
+    # looked into for certain, and in no other part of this
+    large: dict[str, list[Sized]] = field(default_factory=dict)
     looked: list[Looked] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)  # paths that were opened, or could not be
-    resident: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # stratum -> (resident, size)
+    # stratum -> (resident, size)
+    resident: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     held: Held = whole_size
     opened: int = 0
     seen: int = 0
@@ -108,33 +116,48 @@ class Sample:
     def drawn(self, counts: Mapping[str, int], *, is_known: bool = False) -> dict[str, Drawn]:
         """How headers were drawn from it; `is_known`: the bytes of each format are."""
         return {
-            key: Drawn(counts[key] - len(self.large.get(key, ())), tuple(map(len, runs)), is_known=is_known)
+            key: Drawn(
+                counts[key] - len(self.large.get(key, ())), tuple(map(len, runs)), is_known=is_known
+            )
             for key, runs in self.runs.items()
         }
 
     def set_apart(self, named: Sequence[Named]) -> None:
-        """These are looked into for certain, as far as there is time, and stand for nothing but themselves."""
+        """These are looked into for certain, as far as there is time, and stand for nothing but
+        themselves.
+        """
         paths = {one.path for one in named}
         for key, taken in self.sizes.items():
             self.sizes[key] = [one for one in taken if one.named.path not in paths]
         for one in named:
             with suppress(OSError):
                 info = os.stat(one.path)
-                self.large.setdefault(one.key, []).append(Sized(one, self.held(one.key, info), None, 1))
+                self.large.setdefault(one.key, []).append(
+                    Sized(one, self.held(one.key, info), None, 1)
+                )
         for large in self.large.values():
             Random(SEED + 3).shuffle(large)  # noqa: S311 - no secret
 
     def settle(self) -> None:
-        """Where there was no time for all of the large files of a format, they are one more stratum of its sample."""
+        """Where there was no time for all of the large files of a format, they are one more stratum
+        of its sample.
+        """
         seen = Counter(one.key for one in self.looked if one.run < 0)
-        for key in [key for key in self.large if has_header(key) and seen[key] < len(self.large[key])]:
+        for key in [
+            key for key in self.large if has_header(key) and seen[key] < len(self.large[key])
+        ]:
             self.runs[key].append(self.large.pop(key))
             run = len(self.runs[key]) - 1
-            self.looked = [replace(one, run=run) if one.key == key and one.run < 0 else one for one in self.looked]
+            self.looked = [
+                replace(one, run=run) if one.key == key and one.run < 0 else one
+                for one in self.looked
+            ]
 
 
 def choose_samples(tally: Tally) -> list[Named]:
-    """Of each format the larger of its two samples: its share of the sample of all, or the one of its own."""
+    """Of each format the larger of its two samples: its share of the sample of all, or the one of
+    its own.
+    """
     of_all: dict[str, list[Named]] = {}
     for named in tally.sample.items:
         of_all.setdefault(named.key, []).append(named)
@@ -155,11 +178,13 @@ def take_sizes(
     has_links: bool,
     census: Census | None = None,
 ) -> None:
-    """stat(2) of the files, in random batches, so that whatever time allows is a fair sample. Within a batch the order
-    is that of the inodes, which is about the order on the disk: nothing may hang on it later.
+    """stat(2) of the files, in random batches, so that whatever time allows is a fair sample.
+    Within a batch the order is that of the inodes, which is about the order on the disk: nothing
+    may hang on it later.
 
-    `is_whole` says that these are all names, `has_links` that symbolic links are among them; a `census` knows how many
-    names of a file lie here."""
+    `is_whole` says that these are all names, `has_links` that symbolic links are among them; a
+    `census` knows how many names of a file lie here.
+    """
     Random(SEED).shuffle(files)  # noqa: S311 - no secret
     taken: list[Sized] = []
     for start in range(0, len(files), _BATCH):
@@ -173,7 +198,9 @@ def take_sizes(
         sample.sizes.setdefault(one.named.key, []).append(one)
 
 
-def _read_sizes(sample: Sample, batch: list[Named], phase: SamplePhase, *, has_links: bool) -> Iterator[Sized]:
+def _read_sizes(
+    sample: Sample, batch: list[Named], phase: SamplePhase, *, has_links: bool
+) -> Iterator[Sized]:
     for named in sorted(batch, key=lambda named: named.inode):
         if not phase.has_time(for_stats=True):
             return
@@ -193,9 +220,13 @@ def _read_sizes(sample: Sample, batch: list[Named], phase: SamplePhase, *, has_l
             sample.gone += 1
 
 
-def once_each(taken: list[Sized], *, is_whole: bool, census: Census | None = None) -> Iterator[Sized]:
-    """Each with its part of the file that it names. Of all names it is known how often a file comes, and a census knows
-    it, too; of a sample only how many names it has anywhere, so all of them are taken to be here."""
+def once_each(
+    taken: list[Sized], *, is_whole: bool, census: Census | None = None
+) -> Iterator[Sized]:
+    """Each with its part of the file that it names. Of all names it is known how often a file
+    comes, and a census knows it, too; of a sample only how many names it has anywhere, so all of
+    them are taken to be here.
+    """
     if not is_whole:
         for one in taken:
             links = one.links
@@ -219,10 +250,16 @@ def plan(sample: Sample, by_format: Mapping[str, int]) -> None:
 
 
 def look_inside(
-    sample: Sample, depth: int, phase: SamplePhase, *, with_headers: bool, tell: Callable[[str], None]
+    sample: Sample,
+    depth: int,
+    phase: SamplePhase,
+    *,
+    with_headers: bool,
+    tell: Callable[[str], None],
 ) -> bool:
-    """Open files until `depth` of each stratum were; whether there was time and something to open. `depth` grows from
-    call to call, from OF_EACH on."""
+    """Open files until `depth` of each stratum were; whether there was time and something to open.
+    `depth` grows from call to call, from OF_EACH on.
+    """
     wanted: list[tuple[int, Named, float, bool]] = []
     for key, strata in sample.runs.items():
         each = _count_each(depth, len(strata))
@@ -251,7 +288,9 @@ def _count_each(depth: int, strata: int) -> int:
     return max(depth, -(-_LEAST * depth // (OF_EACH * max(1, strata))))
 
 
-def _probe_named(sample: Sample, named: Named, run: int, part: float, phase: SamplePhase, *, with_header: bool) -> None:
+def _probe_named(
+    sample: Sample, named: Named, run: int, part: float, phase: SamplePhase, *, with_header: bool
+) -> None:
     sample.tried.add(named.path)
     try:
         found = probe_file(
@@ -277,7 +316,9 @@ def _probe_named(sample: Sample, named: Named, run: int, part: float, phase: Sam
 
 
 def estimate_resident(sample: Sample, by_format: Mapping[str, int]) -> Resident:
-    """The share of all bytes in the page cache: of each stratum as far as it was seen, by its bytes."""
+    """The share of all bytes in the page cache: of each stratum as far as it was seen, by its
+    bytes.
+    """
     if not sample.seen:
         why = (
             "no file was opened"
@@ -288,7 +329,8 @@ def estimate_resident(sample: Sample, by_format: Mapping[str, int]) -> Resident:
     shares: dict[str, float] = {}
     for key, size_of_all in by_format.items():
         seen = [
-            (run, *sample.resident.get((key, number), (0, 0))) for number, run in enumerate(sample.runs.get(key, ()))
+            (run, *sample.resident.get((key, number), (0, 0)))
+            for number, run in enumerate(sample.runs.get(key, ()))
         ]
         weighed = [(sum(one.size for one in run), held / size) for run, held, size in seen if size]
         held_large, large = sample.resident.get((key, LARGE_RUN), (0, 0))

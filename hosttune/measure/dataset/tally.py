@@ -1,6 +1,8 @@
-"""Names, counted as they come, and samples of them that are fair at every moment. Pure; memory does not grow with them.
+"""Names, counted as they come, and samples of them that are fair at every moment. Pure; memory does
+not grow with them.
 
-One reservoir over all names, and a small one for each format, so that ten shards between a million pictures are seen.
+One reservoir over all names, and a small one for each format, so that ten shards between a million
+pictures are seen.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ class DirectoryEntry(Protocol):
 
 
 class Named(NamedTuple):
-    """A file of a sample: its format by name, its path, and its inode number, in whose order disks read best. A tuple,
-    because a hundred thousand are made and dropped again."""
+    """A file of a sample: its format by name, its path, and its inode number, in whose order disks
+    read best. A tuple, because a hundred thousand are made and dropped again.
+    """
 
     key: str
     path: str
@@ -46,10 +49,11 @@ class Named(NamedTuple):
 
 
 class Reservoir(Generic[T]):
-    """A uniform sample of `size` things out of all that came by, without looking at those that are not taken.
+    """A uniform sample of `size` things out of all that came by, without looking at those that are
+    not taken.
 
-    Algorithm L (Kim-Hung Li, ACM Transactions on Mathematical Software 20(4), 1994): the distance to the next one that
-    is taken is drawn, so the cost grows with the logarithm of what comes by.
+    Algorithm L (Kim-Hung Li, ACM Transactions on Mathematical Software 20(4), 1994): the distance
+    to the next one that is taken is drawn, so the cost grows with the logarithm of what comes by.
     """
 
     def __init__(self, size: int, random: Random) -> None:
@@ -62,7 +66,9 @@ class Reservoir(Generic[T]):
         self._skip()
 
     def picks(self, count: int) -> Iterator[tuple[int, int]]:
-        """(offset, slot) of each thing to take among the next `count`; the caller calls `put` for each at once."""
+        """(offset, slot) of each thing to take among the next `count`; the caller calls `put` for
+        each at once.
+        """
         start, end = self.seen, self.seen + count
         self.seen = end
         for place in range(start, min(end, self.size)):
@@ -81,7 +87,8 @@ class Reservoir(Generic[T]):
         self._weight *= math.exp(math.log(1.0 - self._random.random()) / self.size)
         chance = math.log1p(-self._weight) if self._weight < 1.0 else -math.inf
         drawn = math.log(1.0 - self._random.random())
-        # Without a chance the weight has sunk to nothing: after some 1e300 things none is taken any more.
+        # Without a chance the weight has sunk to nothing: after some 1e300 things none is taken any
+        # more.
         self._next += 1 + int(min(drawn / chance, _FOREVER)) if chance else int(_FOREVER)
 
 
@@ -101,7 +108,9 @@ class Tally:
         return self.sample.seen
 
     def take(self, folder: str, entries: Sequence[DirectoryEntry]) -> str:
-        """Files of one folder, by name. Returns their format where all have the same, else nothing."""
+        """Files of one folder, by name. Returns their format where all have the same, else
+        nothing.
+        """
         names = [entry.name for entry in entries]
         suffixes = _SUFFIX.findall("/".join(names) + "/")
         found = {self._key(""): rest} if (rest := len(names) - len(suffixes)) else {}
@@ -121,7 +130,9 @@ class Tally:
             places: Sequence[int] | None = range(len(names)) if len(found) == 1 else None
             for offset, slot in stratum.picks(count):
                 if places is None:
-                    places = [place for place, name in enumerate(names) if self.key_of_name(name) == key]
+                    places = [
+                        place for place, name in enumerate(names) if self.key_of_name(name) == key
+                    ]
                 stratum.put(slot, make_named(places[offset]))
         return next(iter(found)) if len(found) == 1 else ""
 

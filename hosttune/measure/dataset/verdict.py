@@ -1,4 +1,6 @@
-"""From what was found to what to do about it. Pure. Figures are own measurements, and say on what."""
+"""From what was found to what to do about it. Pure. Figures are own measurements, and say on
+what.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,10 @@ def advise(
     is_measured: bool = False,
     is_folder: bool = True,
 ) -> tuple[DatasetAdvice, ...]:
-    """The most telling first. `header_s` is what a look into one file took, `picture_bytes` what a picture takes
-    decoded, `units` the widest of each format. `is_measured`: how many workers pay was tried before; only a folder can
-    be tried."""
+    """The most telling first. `header_s` is what a look into one file took, `picture_bytes` what a
+    picture takes decoded, `units` the widest of each format. `is_measured`: how many workers pay
+    was tried before; only a folder can be tried.
+    """
     if sizes is None or page_cache is None:
         return ()
     found = frozenset(keys)
@@ -77,25 +80,30 @@ def _advise_place(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]
         return
     verb = "may not" if page_cache.answer == "tight" else "does not"
     yield DatasetAdvice(
-        f"it {verb} stay in the page cache, so every epoch reads from storage again: fewer or smaller files, more "
-        "memory, or fast local disks",
+        f"it {verb} stay in the page cache, so every epoch reads from storage again: fewer or "
+        "smaller files, more memory, or fast local disks",
         rule="memory-dataset-fits-ram",
     )
     if place.kind == "network" and place.fstype.startswith("nfs"):
         yield DatasetAdvice(
-            "NFS reads ahead little on its own; a copy on a local disk is better still", "storage-nfs-readahead"
+            "NFS reads ahead little on its own; a copy on a local disk is better still",
+            "storage-nfs-readahead",
         )
     elif place.kind == "network":
         yield DatasetAdvice(
-            "it is on a network file system: copy it to a local disk first", rule="storage-data-placement"
+            "it is on a network file system: copy it to a local disk first",
+            rule="storage-data-placement",
         )
     elif place.is_rotating:
         yield DatasetAdvice(
-            "a disk that rotates answers about a hundred random reads a second: read in order, or move it to flash",
+            "a disk that rotates answers about a hundred random reads a second: read in order, or "
+            "move it to flash",
             rule="storage-data-placement",
         )
     elif "usb" in place.transports:
-        yield DatasetAdvice("it is on a USB disk: move it to one that is built in", rule="storage-data-placement")
+        yield DatasetAdvice(
+            "it is on a USB disk: move it to one that is built in", rule="storage-data-placement"
+        )
 
 
 def _advise_far(
@@ -104,13 +112,17 @@ def _advise_far(
     """A server of FUSE may be one of this host: there it counts what a look took."""
     is_slow = place.fstype.startswith("fuse") and header_s >= FAR_S
     is_told = page_cache.answer in {"tight", "too large"}
-    if files < FAR or _is_packed(keys) or not ((place.kind == "network" and not is_told) or is_slow):
+    if (
+        files < FAR
+        or _is_packed(keys)
+        or not ((place.kind == "network" and not is_told) or is_slow)
+    ):
         return
     took = f" ({header_s * 1000:.0f} ms in this look)" if header_s >= FAR_S else ""
     yield DatasetAdvice(
-        f"each file waits for an answer of the server of {place.fstype}{took}, whatever its size: copy the data to a "
-        "local disk once, or pack it into shards that are read in order (tar/WebDataset). Until then more loader "
-        "workers than CPUs",
+        f"each file waits for an answer of the server of {place.fstype}{took}, whatever its size: "
+        "copy the data to a local disk once, or pack it into shards that are read in order "
+        "(tar/WebDataset). Until then more loader workers than CPUs",
         rule="storage-data-placement",
     )
 
@@ -122,9 +134,9 @@ def _is_packed(keys: frozenset[str]) -> bool:
 def _advise_large_pictures(picture_bytes: float) -> Iterator[DatasetAdvice]:
     if picture_bytes >= LARGE_PICTURE:
         yield DatasetAdvice(
-            f"a picture takes {picture_bytes / (1 << 20):.0f} MiB decoded, and most models 0.1 to 3 MiB of it: make "
-            "smaller copies (or tiles) once, before the training. They are decoded and scanned faster in proportion, "
-            "and more of them fit into memory",
+            f"a picture takes {picture_bytes / (1 << 20):.0f} MiB decoded, and most models 0.1 to "
+            "3 MiB of it: make smaller copies (or tiles) once, before the training. They are "
+            "decoded and scanned faster in proportion, and more of them fit into memory",
             rule="framework-input-pipeline",
         )
 
@@ -133,9 +145,10 @@ def _advise_sound(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
     packed = sorted(PACKED_SOUND & keys)
     if packed:
         yield DatasetAdvice(
-            f"{' and '.join(packed)} sound is decoded in every epoch, resampled where the model takes another rate. "
-            "Keep copies at the rate of the model, as WAV where space allows (30 s of sound, read and resampled: Opus "
-            "108 ms, Vorbis 34, FLAC 26, MP3 24; WAV kept at 16 kHz 1.4)",
+            f"{' and '.join(packed)} sound is decoded in every epoch, resampled where the model "
+            "takes another rate. Keep copies at the rate of the model, as WAV where space allows "
+            "(30 s of sound, read and resampled: Opus 108 ms, Vorbis 34, FLAC 26, MP3 24; WAV kept "
+            "at 16 kHz 1.4)",
             rule="framework-input-pipeline",
         )
 
@@ -145,28 +158,31 @@ def _advise_chunks(keys: frozenset[str], units: Mapping[str, ReadUnit]) -> Itera
     if unit is None or unit.row_bytes < LEAST_ROW:
         if "HDF5" in keys:
             yield DatasetAdvice(
-                "HDF5 reads a whole chunk for each sample: h5ls -rv FILE shows them (hdf5-tools). Read at random, a "
-                "chunk should hold as many samples as one read takes, unpacked or with lzf"
+                "HDF5 reads a whole chunk for each sample: h5ls -rv FILE shows them (hdf5-tools). "
+                "Read at random, a chunk should hold as many samples as one read takes, unpacked "
+                "or with lzf"
             )
     elif _is_wide(unit):
         packing = f", {unit.packing}" if unit.packing else ""
         chunks = f"chunks of {say_count(unit.rows, 'row')}{packing}"
         yield DatasetAdvice(
-            f"one row of the largest HDF5 array takes {unit.row_bytes >> 10:,} KiB, and for it HDF5 reads and unpacks "
-            f"{say_size(unit.unpacked_bytes)} ({chunks}). For rows that are read at random, write it anew with chunks "
-            "of one row, not packed or with lzf (pictures of 147 KiB, samples for each CPU second: gzip with 64 in a "
-            "chunk 12, with one 865; lzf 1,404; not packed 24,157)"
+            f"one row of the largest HDF5 array takes {unit.row_bytes >> 10:,} KiB, and for it "
+            f"HDF5 reads and unpacks {say_size(unit.unpacked_bytes)} ({chunks}). For rows that are "
+            "read at random, write it anew with chunks of one row, not packed or with lzf "
+            "(pictures of 147 KiB, samples for each CPU second: gzip with 64 in a chunk 12, with "
+            "one 865; lzf 1,404; not packed 24,157)"
         )
 
 
 def _advise_row_groups(unit: ReadUnit | None) -> Iterator[DatasetAdvice]:
     if unit is not None and _is_wide(unit):
         yield DatasetAdvice(
-            f"a row group of Parquet has {unit.rows:,} rows here ({say_size(unit.unpacked_bytes)} unpacked), and most "
-            "readers unpack all of it for one row. Read row groups in order, and shuffle in a buffer (streaming=True "
-            "and shuffle() of datasets). For rows at random, convert it once to Arrow (load_dataset() without "
-            "streaming does) or to small row groups (rows for each CPU second: 200,000 in a group 149, 1,000 in a "
-            "group 5,216; Arrow 37,870)"
+            f"a row group of Parquet has {unit.rows:,} rows here ({say_size(unit.unpacked_bytes)} "
+            "unpacked), and most readers unpack all of it for one row. Read row groups in order, "
+            "and shuffle in a buffer (streaming=True and shuffle() of datasets). For rows at "
+            "random, convert it once to Arrow (load_dataset() without streaming does) or to small "
+            "row groups (rows for each CPU second: 200,000 in a group 149, 1,000 in a group 5,216; "
+            "Arrow 37,870)"
         )
 
 
@@ -174,11 +190,19 @@ def _is_wide(unit: ReadUnit) -> bool:
     return unit.unpacked_bytes >= max(LARGE_UNIT, WIDE_UNIT * unit.row_bytes)
 
 
-def _advise_decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Iterator[DatasetAdvice]:
-    if decoded and fit and fit.answer == "too large" and decoded.native_bytes > page_cache.needs_bytes:
+def _advise_decoded(
+    page_cache: Fit, decoded: Decoded | None, fit: Fit | None
+) -> Iterator[DatasetAdvice]:
+    if (
+        decoded
+        and fit
+        and fit.answer == "too large"
+        and decoded.native_bytes > page_cache.needs_bytes
+    ):
         kept = "; the page cache keeps the files themselves" if page_cache.answer == "fits" else ""
         yield DatasetAdvice(
-            f"do not cache decoded data in the program: it would swap{kept}. Decode anew each time, with more workers",
+            f"do not cache decoded data in the program: it would swap{kept}. Decode anew each "
+            "time, with more workers",
             rule="memory-dataset-fits-ram",
         )
 
@@ -189,10 +213,11 @@ def _advise_small(
     if files < MANY or sizes.small_share < MOSTLY or place.kind == "memory" or _is_packed(keys):
         return
     text = (
-        f"{sizes.small_share * 100:.0f} % of the files are small (below 64 KiB): pack them into shards that are read "
-        "in order (tar/WebDataset, TFRecord, HDF5 front to back). From a cold disk that came 4.3 times as fast "
-        "[3.7, 5.0]; one large file read at random only 1.2 times [1.16, 1.35], so it is the order that helps, not the "
-        "container (16 KiB files, ext4 on a virtio disk). Each file takes an inode, too (df -i)"
+        f"{sizes.small_share * 100:.0f} % of the files are small (below 64 KiB): pack them into "
+        "shards that are read in order (tar/WebDataset, TFRecord, HDF5 front to back). From a cold "
+        "disk that came 4.3 times as fast [3.7, 5.0]; one large file read at random only 1.2 times "
+        "[1.16, 1.35], so it is the order that helps, not the container (16 KiB files, ext4 on a "
+        "virtio disk). Each file takes an inode, too (df -i)"
     )
     if any(kind_of(key) == "picture" for key in keys):
         text += ". Keep the pictures as they are inside"
@@ -206,8 +231,8 @@ def _advise_atime(files: int, sizes: Sizes, place: Underneath) -> Iterator[Datas
     if is_written and files >= MANY and sizes.small_share >= MOSTLY:
         often = "at every read" if place.atime == "strictatime" else "at most once a day"
         yield DatasetAdvice(
-            f"{place.atime}: reading writes each file's access time, {often}; without it a cold pass over small files "
-            "took 2 to 5 % less time, less of a training epoch",
+            f"{place.atime}: reading writes each file's access time, {often}; without it a cold "
+            "pass over small files took 2 to 5 % less time, less of a training epoch",
             rule="storage-noatime",
         )
 
@@ -215,8 +240,8 @@ def _advise_atime(files: int, sizes: Sizes, place: Underneath) -> Iterator[Datas
 def _advise_precision(sizes: Sizes, *fits: Fit | None) -> Iterator[DatasetAdvice]:
     if any(one and one.why == "sizes" for one in fits):
         yield DatasetAdvice(
-            "to take the size of every file takes long here, and one that a sample did not meet may be larger than all "
-            "the others: look at every file",
+            "to take the size of every file takes long here, and one that a sample did not meet "
+            "may be larger than all the others: look at every file",
             command="dataset --exact",
         )
         return
@@ -232,5 +257,6 @@ def _advise_trying(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
     """The number of workers to start with is a formula's; what pays is another thing."""
     decode = " --decode" if {kind_of(key) for key in keys} & DECODED else ""
     yield DatasetAdvice(
-        "how many workers pay here, and whether disk or decoding limits: try it", command=f"bench read{decode}"
+        "how many workers pay here, and whether disk or decoding limits: try it",
+        command=f"bench read{decode}",
     )

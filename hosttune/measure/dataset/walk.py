@@ -1,8 +1,8 @@
 """All names below a path, folder by folder, with memory that does not grow with them.
 
-Folders are opened with O_NOATIME where that is allowed (open(2): to their owner and to root), so that even the look
-moves no atime. A folder that is elsewhere than its path says is gone: someone put a link in between. scandir gets a
-descriptor: then it makes no path for each name.
+Folders are opened with O_NOATIME where that is allowed (open(2): to their owner and to root), so
+that even the look moves no atime. A folder that is elsewhere than its path says is gone: someone
+put a link in between. scandir gets a descriptor: then it makes no path for each name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 CHUNK: Final = 1024
 _OPEN_LEVELS: Final = 64  # folders whose reading waits for one below: two descriptors each
 _EXAMPLES: Final = 3
-_SERVER_S: Final = 2.0  # a server of files that does not open a folder within this time is taken for dead
+# a server of files that does not open a folder within this time is taken for dead
+_SERVER_S: Final = 2.0
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -57,8 +58,8 @@ class Seen:
 
 
 class Walk:
-    """`chunks` yields (folder, entries) for files; symbolic links to files are among them. Without entries where none
-    of many names is a file, so that who takes them can end the walk.
+    """`chunks` yields (folder, entries) for files; symbolic links to files are among them. Without
+    entries where none of many names is a file, so that who takes them can end the walk.
 
     With `follow` it also goes into other file systems and behind links to folders, each place once.
     """
@@ -68,7 +69,8 @@ class Walk:
         self.seen = Seen()
         self._follow = follow
         self._device = -1
-        self._behind: list[tuple[int, str]] = []  # a heap of places that links lead to, visited after the rest
+        # a heap of places that links lead to, visited after the rest
+        self._behind: list[tuple[int, str]] = []
         self._noted: set[str] = set()  # all that were ever in it
         self._roots: set[str] = set()
         self._above_roots: set[str] = set()
@@ -78,11 +80,15 @@ class Walk:
         )  # target -> whether it answers
 
     def chunks(self) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
-        """Raises HosttuneError where the first folder cannot be read; whatever else cannot is counted."""
+        """Raises HosttuneError where the first folder cannot be read; whatever else cannot is
+        counted.
+        """
         yield from self._tree(self.root)
         while self._behind:
-            _, place = heappop(self._behind)  # the shortest: what is below another one of them is in that
-            # Neither twice, nor from above: a link to a folder over one that was visited would count that again.
+            # the shortest: what is below another one of them is in that
+            _, place = heappop(self._behind)
+            # Neither twice, nor from above: a link to a folder over one that was visited would
+            # count that again.
             is_in = not self._roots.isdisjoint(_with_parents(place))
             if not is_in and place not in self._above_roots:
                 self._add_root(place)
@@ -116,7 +122,9 @@ class Walk:
                 folder.close()
 
     def _open(self, path: str) -> _Folder | None:
-        """None for a folder that is gone, is none any more, may not be read, or is on another file system."""
+        """None for a folder that is gone, is none any more, may not be read, or is on another file
+        system.
+        """
         if path in self._served and not (self._follow and self._has_answer(path)):
             if not self._follow:
                 self.seen.mounts_count += 1
@@ -128,7 +136,9 @@ class Walk:
             return None
         except OSError as error:
             if path == self.root:
-                raise HosttuneError(f"{path}: cannot be read: {error.strerror}", hint="check the rights") from None
+                raise HosttuneError(
+                    f"{path}: cannot be read: {error.strerror}", hint="check the rights"
+                ) from None
             self.seen.refuse(path, error)
             return None
         try:
@@ -151,7 +161,9 @@ class Walk:
             return None
 
     def _has_answer(self, target: str) -> bool:
-        """Whether the server of another file system answers, asked once. One that does not is shown as unreadable."""
+        """Whether the server of another file system answers, asked once. One that does not is shown
+        as unreadable.
+        """
         if self._served[target] is None:
             try:
                 require_answer(target, _SERVER_S)
@@ -162,7 +174,9 @@ class Walk:
         return bool(self._served[target])
 
     def _is_dead_link(self, path: str) -> bool:
-        """Whether a link leads to a file system whose server does not answer: nothing may be asked about it."""
+        """Whether a link leads to a file system whose server does not answer: nothing may be asked
+        about it.
+        """
         if not self._served:
             return False
         try:
@@ -212,7 +226,9 @@ class Walk:
         return files
 
     def _link(self, folder: _Folder, entry: os.DirEntry[str]) -> None:
-        """A link to a folder, to nothing, or to a device. One that leads back into the data set is no news."""
+        """A link to a folder, to nothing, or to a device. One that leads back into the data set is
+        no news.
+        """
         path = f"{folder.path.rstrip('/')}/{entry.name}"
         try:
             if not entry.is_dir():
@@ -257,8 +273,9 @@ class _Folder:
 
 
 def is_of_hub(folder: str) -> bool:
-    """Whether a folder is blobs/ of the cache of Hugging Face: links in snapshots/ beside it name its files, which have
-    hashes for names (huggingface_hub, "Understand caching")."""
+    """Whether a folder is blobs/ of the cache of Hugging Face: links in snapshots/ beside it name
+    its files, which have hashes for names (huggingface_hub, "Understand caching").
+    """
     above, _, name = folder.rpartition("/")
     return name == "blobs" and os.path.isdir(f"{above}/snapshots")
 
@@ -272,11 +289,16 @@ def open_quietly(path: str, flags: int) -> tuple[int, bool]:
 
 
 def open_regular(path: str, flags: int) -> tuple[int, bool]:
-    """As `open_quietly`, but nothing is opened that is not a regular file: to open a device as root may already do
-    something (a watchdog, a tape). With O_NOFOLLOW no link on the way is followed either; without it, root follows one
-    of a user to what that user may read. Raises OSError."""
+    """As `open_quietly`, but nothing is opened that is not a regular file: to open a device as root
+    may already do something (a watchdog, a tape). With O_NOFOLLOW no link on the way is followed
+    either; without it, root follows one of a user to what that user may read. Raises OSError.
+    """
     is_root = os.geteuid() == 0 and not flags & os.O_NOFOLLOW
-    found = open_live_place(path) if is_root else os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW)
+    found = (
+        open_live_place(path)
+        if is_root
+        else os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW)
+    )
     try:
         is_there = not flags & os.O_NOFOLLOW or _is_at(found, path)
         if not is_there or not stat.S_ISREG(os.fstat(found).st_mode):
@@ -287,8 +309,8 @@ def open_regular(path: str, flags: int) -> tuple[int, bool]:
 
 
 def _find_place(path: str) -> str:
-    """Where a path leads. Raises OSError: EPERM where root would go behind a link of a user to what that user may not
-    enter or read.
+    """Where a path leads. Raises OSError: EPERM where root would go behind a link of a user to what
+    that user may not enter or read.
     """
     if os.geteuid():
         return os.path.realpath(path)
@@ -300,12 +322,16 @@ def _find_place(path: str) -> str:
 
 
 def _is_at(fd: int, path: str) -> bool:
-    """Whether what is open has this path, without a link on the way but one of our own descriptors (proc_pid_fd(5))."""
+    """Whether what is open has this path, without a link on the way but one of our own descriptors
+    (proc_pid_fd(5)).
+    """
     return path.startswith(f"/proc/{os.getpid()}/fd/") or os.readlink(f"/proc/self/fd/{fd}") == path
 
 
 def _is_mount(path: str) -> bool:
-    """Whether another file system is mounted there; a subvolume of btrfs only has a device number of its own."""
+    """Whether another file system is mounted there; a subvolume of btrfs only has a device number
+    of its own.
+    """
     with suppress(OSError):
         return any(mount.target == path for mount in parse(own_mounts()))
     return True
@@ -337,12 +363,20 @@ def one_file(path: str) -> tuple[str, Sequence[os.DirEntry[str]]] | None:
     try:
         info = os.stat(path)
     except OSError as error:
-        reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-        raise HosttuneError(f"{path}: {reason}", hint="name a folder of data, or one file") from None
+        reason = (
+            "does not exist"
+            if isinstance(error, FileNotFoundError)
+            else f"cannot be read: {error.strerror}"
+        )
+        raise HosttuneError(
+            f"{path}: {reason}", hint="name a folder of data, or one file"
+        ) from None
     if stat.S_ISDIR(info.st_mode):
         return None
     if not stat.S_ISREG(info.st_mode):
-        raise HosttuneError(f"{path}: is neither a folder nor a file", hint="name a folder of data, or one file")
+        raise HosttuneError(
+            f"{path}: is neither a folder nor a file", hint="name a folder of data, or one file"
+        )
     folder, _, name = path.rpartition("/")
     return folder, (_One(name, info),)  # type: ignore[return-value]
 

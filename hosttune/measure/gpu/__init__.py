@@ -1,4 +1,6 @@
-"""What the GPUs do while a job runs: NVML, then one long-lived nvidia-smi, then nothing, with the reason."""
+"""What the GPUs do while a job runs: NVML, then one long-lived nvidia-smi, then nothing, with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ _DISPLAY = "0x03"  # the base class of display and 3D controllers
 
 
 def open_sampler(wanted: tuple[str, ...] = ()) -> GpuSampler:
-    """The best source of GPU looks that this host has; may take some seconds where the driver wakes the GPUs.
+    """The best source of GPU looks that this host has; may take some seconds where the driver wakes
+    the GPUs.
 
-    `wanted` are indexes or beginnings of UUIDs (also of MIG instances) as nvidia-smi -L prints them; none means all.
-    Raises HosttuneError where one of them is not there. Never loads the driver: what only looks changes nothing.
+    `wanted` are indexes or beginnings of UUIDs (also of MIG instances) as nvidia-smi -L prints
+    them; none means all. Raises HosttuneError where one of them is not there. Never loads the
+    driver: what only looks changes nothing.
     """
     found = _choose_sampler()
     if not wanted:
@@ -45,17 +49,24 @@ def _choose_sampler() -> GpuSampler:
         return NvmlSampler()
     except NoNvml as error:
         nvml, is_final = str(error), error.is_final
-    program, unbuffered, inside = locate("nvidia-smi"), locate("stdbuf"), make_contained(("nvidia-smi",))
+    program, unbuffered, inside = (
+        locate("nvidia-smi"),
+        locate("stdbuf"),
+        make_contained(("nvidia-smi",)),
+    )
     if isinstance(inside, Unreadable):
         return NoSampler(f"{nvml}; {inside.reason}")
     if is_final or (isinstance(program, Absent) and not inside):
         return NoSampler(nvml)
     try:
-        # a program that prints into a pipe may hold its lines back; in a driver's container it is asked as it is
+        # a program that prints into a pipe may hold its lines back; in a driver's container it is
+        # asked as it is
         if inside:
             sampler = SmiSampler(inside[-1], inside[:-1])
         else:
-            sampler = SmiSampler(str(program), () if isinstance(unbuffered, Absent) else (unbuffered, "-oL"))
+            sampler = SmiSampler(
+                str(program), () if isinstance(unbuffered, Absent) else (unbuffered, "-oL")
+            )
     except NoSmi as error:
         return NoSampler(f"{nvml}; {error}")
     sampler.reason = nvml
@@ -63,7 +74,9 @@ def _choose_sampler() -> GpuSampler:
 
 
 def _is_asleep(sys: Path) -> bool:
-    """An NVIDIA GPU is there and its kernel module is not: who asks NVML now would have it loaded."""
+    """An NVIDIA GPU is there and its kernel module is not: who asks NVML now would have it
+    loaded.
+    """
     if (sys / "module/nvidia").is_dir():
         return False
     devices = sys / "bus/pci/devices"
@@ -89,7 +102,11 @@ class _Chosen:
         for one in wanted:
             if not any(_is(sample, one) for sample in seen):
                 there = ", ".join(f"{sample.index} ({sample.uuid})" for sample in seen)
-                hint = f"there are: {there}" if there else f"none is visible: {inner.reason or 'no GPU answers'}"
+                hint = (
+                    f"there are: {there}"
+                    if there
+                    else f"none is visible: {inner.reason or 'no GPU answers'}"
+                )
                 raise HosttuneError(f"no GPU {one} here", hint=hint)
 
     @property
@@ -97,7 +114,9 @@ class _Chosen:
         return self._inner.reason
 
     def read(self) -> tuple[GpuSample, ...]:
-        return tuple(sample for sample in self._inner.read() if any(_is(sample, one) for one in self._wanted))
+        return tuple(
+            sample for sample in self._inner.read() if any(_is(sample, one) for one in self._wanted)
+        )
 
     def close(self) -> None:
         self._inner.close()
@@ -106,4 +125,8 @@ class _Chosen:
 def _is(sample: GpuSample, wanted: str) -> bool:
     """A number means the GPU and its MIG instances."""
     index = parse_digits(wanted, None)
-    return sample.index == index if index is not None else bool(wanted) and sample.uuid.startswith(wanted)
+    return (
+        sample.index == index
+        if index is not None
+        else bool(wanted) and sample.uuid.startswith(wanted)
+    )

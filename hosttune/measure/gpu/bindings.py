@@ -1,8 +1,9 @@
 """NVIDIA's own bindings of NVML, and no others of their name.
 
-Three distributions install a module `pynvml`: nvidia-ml-py, which is NVIDIA's, nvidia-ml-py3, its copy of 2017, and
-pynvml of gpuopenanalytics, a package. Whichever was installed last is found, and the copies take newer drivers for
-older ones (XuehaiPan/nvitop issues 4 and 13, wookayin/gpustat issue 153).
+Three distributions install a module `pynvml`: nvidia-ml-py, which is NVIDIA's, nvidia-ml-py3, its
+copy of 2017, and pynvml of gpuopenanalytics, a package. Whichever was installed last is found, and
+the copies take newer drivers for older ones (XuehaiPan/nvitop issues 4 and 13, wookayin/gpustat
+issue 153).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""GPU looks through NVML and nvidia-ml-py. Facts: NVIDIA's NVML API reference (nvmlReturn_t, nvmlDeviceGet...).
+"""GPU looks through NVML and nvidia-ml-py. Facts: NVIDIA's NVML API reference (nvmlReturn_t,
+nvmlDeviceGet...).
 
-A GPU that lacks a function, a driver that is too old for it and a user who may not ask leave that one value unknown; a
-GPU that is lost stays lost, and the others go on.
+A GPU that lacks a function, a driver that is too old for it and a user who may not ask leave that
+one value unknown; a GPU that is lost stays lost, and the others go on.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from hosttune.measure.gpu.patience import TimedCaller
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
 
-# A folder for each GPU that the driver has taken (its README, "/proc interface"); in a container for those given to it.
-# nvmlDeviceGetCount counts those, too, that this process may not open.
+# A folder for each GPU that the driver has taken (its README, "/proc interface"); in a container
+# for those given to it. nvmlDeviceGetCount counts those, too, that this process may not open.
 HELD: Final = Path("/proc/driver/nvidia/gpus")
-OPENING_S: Final = 10.0  # without persistence mode the driver wakes each GPU first, some seconds for each
+# without persistence mode the driver wakes each GPU first, some seconds for each
+OPENING_S: Final = 10.0
 LOOK_S: Final = 0.5
 _PIDS_EVERY: Final = 5  # looks; which processes hold memory changes slowly
 _NOT_SUPPORTED, _NO_PERMISSION, _DRIVER_NOT_LOADED, _NO_LIBRARY, _NO_FUNCTION = 3, 4, 9, 12, 13
@@ -30,7 +32,8 @@ _WHY: Mapping[int, str] = {
     _NO_PERMISSION: "this user may not ask NVML",
     _DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
     _NO_LIBRARY: "libnvidia-ml.so.1 is not installed",
-    _MISMATCH: "the driver and libnvidia-ml.so.1 are of different versions (upgraded and not rebooted since)",
+    _MISMATCH: "the driver and libnvidia-ml.so.1 are of different versions (upgraded and not "
+    "rebooted since)",
 }
 # Where NVML says so, nvidia-smi, which asks the same library, says so too.
 FINAL: Final = frozenset({_DRIVER_NOT_LOADED, _MISMATCH})
@@ -50,7 +53,9 @@ class _Lost(Exception):
 
 
 class _Device:
-    """One GPU or MIG instance; `mute` are the values that it will never tell, `pids` those of the last time."""
+    """One GPU or MIG instance; `mute` are the values that it will never tell, `pids` those of the
+    last time.
+    """
 
     def __init__(self, index: int, handle: Any, *, is_mig: bool = False) -> None:
         self.index = index
@@ -67,11 +72,15 @@ class _Device:
 
 
 class NvmlSampler:
-    """Looks at every GPU that NVML shows. Raises NoNvml where there is none; takes up to `OPENING_S`."""
+    """Looks at every GPU that NVML shows. Raises NoNvml where there is none; takes up to
+    `OPENING_S`.
+    """
 
     source = "nvml"
 
-    def __init__(self, opening_s: float = OPENING_S, look_s: float = LOOK_S, held: Path = HELD) -> None:
+    def __init__(
+        self, opening_s: float = OPENING_S, look_s: float = LOOK_S, held: Path = HELD
+    ) -> None:
         self.reason = ""
         self._held = held
         self._look_s = look_s
@@ -99,7 +108,9 @@ class NvmlSampler:
             raise NoNvml("the NVIDIA driver has no GPU", is_final=True)
 
     def read(self) -> tuple[GpuSample, ...]:
-        """Values of GPUs that do not answer in time are unknown; the look that came too late counts as the next."""
+        """Values of GPUs that do not answer in time are unknown; the look that came too late counts
+        as the next.
+        """
         seen = self._patience.ask(self._look, self._look_s) if self._is_open else ()
         if seen is None:
             return tuple(device.read_known() for device in self._devices)
@@ -120,7 +131,10 @@ class NvmlSampler:
         self._devices = tuple(self._find_devices())
         count, held = self._module.nvmlDeviceGetCount(), _count_entries(self._held)
         if count < held:
-            self.reason = f"NVML shows {count} of the {held} GPUs that the driver holds: the others do not answer"
+            self.reason = (
+                f"NVML shows {count} of the {held} GPUs that the driver holds: the others do not "
+                "answer"
+            )
         return tuple(device.read_known() for device in self._devices)
 
     def _shut(self) -> tuple[GpuSample, ...]:
@@ -132,7 +146,8 @@ class NvmlSampler:
             try:
                 gpu = _Device(index, self._module.nvmlDeviceGetHandleByIndex(index))
             except self._module.NVMLError as error:
-                if error.value == _NO_PERMISSION:  # not given to this container or user, so it is not the job's either
+                # not given to this container or user, so it is not the job's either
+                if error.value == _NO_PERMISSION:
                     continue
                 gpu = _Device(index, None)
                 gpu.lost = True
@@ -161,7 +176,11 @@ class NvmlSampler:
             return
         for place in handles:
             with suppress(ask.NVMLError):  # fewer instances than the most there may be
-                one = _Device(gpu.index, ask.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, place), is_mig=True)
+                one = _Device(
+                    gpu.index,
+                    ask.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, place),
+                    is_mig=True,
+                )
                 self._introduce(one)
                 yield one
 
@@ -197,20 +216,32 @@ class NvmlSampler:
             device.lost = True
             return device.read_known()
 
-    def _number(self, device: _Device, value: str, names: tuple[str, ...], read: Callable[[Any], Any]) -> Any:
+    def _number(
+        self, device: _Device, value: str, names: tuple[str, ...], read: Callable[[Any], Any]
+    ) -> Any:
         answer = self._value(device, value, names)
         return None if answer is None else read(answer)
 
     def _clock(self, device: _Device) -> int | None:
-        clock = self._value(device, "clock", ("nvmlDeviceGetClockInfo",), self._module.NVML_CLOCK_SM)
+        clock = self._value(
+            device, "clock", ("nvmlDeviceGetClockInfo",), self._module.NVML_CLOCK_SM
+        )
         return None if clock is None else int(clock)
 
     def _memory(self, device: _Device) -> tuple[int | None, int | None]:
-        """The second version does not count what the driver keeps for itself as used; nvidia-smi shows that one."""
-        answer = self._value(device, "memory v2", ("nvmlDeviceGetMemoryInfo",), self._module.nvmlMemory_v2)
+        """The second version does not count what the driver keeps for itself as used; nvidia-smi
+        shows that one.
+        """
+        answer = self._value(
+            device, "memory v2", ("nvmlDeviceGetMemoryInfo",), self._module.nvmlMemory_v2
+        )
         if answer is None:
             answer = self._value(device, "memory", ("nvmlDeviceGetMemoryInfo",))
-        return (None, None) if answer is None or not answer.total else (int(answer.used), int(answer.total))
+        return (
+            (None, None)
+            if answer is None or not answer.total
+            else (int(answer.used), int(answer.total))
+        )
 
     def _pids(self, device: _Device) -> tuple[int, ...] | None:
         """Of CUDA processes, and of those that share the GPU through MPS."""
@@ -220,7 +251,9 @@ class NvmlSampler:
         return tuple(sorted({int(process.pid) for process in (*direct, *(shared or ()))}))
 
     def _value(self, device: _Device, value: str, names: tuple[str, ...], *words: Any) -> Any:
-        """What the first of these functions that the driver has says; None where it is unknown. Raises _Lost."""
+        """What the first of these functions that the driver has says; None where it is unknown.
+        Raises _Lost.
+        """
         if value in device.mute:
             return None
         for name in names:

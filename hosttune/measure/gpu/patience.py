@@ -1,4 +1,6 @@
-"""A look that may hang, taken by a thread of its own: a driver that does not answer must not stop the clock."""
+"""A look that may hang, taken by a thread of its own: a driver that does not answer must not stop
+the clock.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ T = TypeVar("T")
 class TimedCaller(Generic[T]):
     """Calls `look` in one thread, one call after the other, and waits for each only so long.
 
-    A call into NVML that waits for the driver cannot be interrupted; the thread is a daemon, so a hung one does not
-    hold the process up when it ends.
+    A call into NVML that waits for the driver cannot be interrupted; the thread is a daemon, so a
+    hung one does not hold the process up when it ends.
     """
 
     def __init__(self) -> None:
@@ -23,8 +25,9 @@ class TimedCaller(Generic[T]):
         self._answers: SimpleQueue[T | BaseException] = SimpleQueue()
         self._is_waiting = False
         self._thread = threading.Thread(target=self._serve, name="gpu-looks", daemon=True)
-        # A thread starts with the signals that its maker blocks, and so do those that the driver's library starts: one
-        # that blocks none of them would take the signals that the watch waits for.
+        # A thread starts with the signals that its maker blocks, and so do those that the driver's
+        # library starts: one that blocks none of them would take the signals that the watch waits
+        # for.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._thread.start()
@@ -34,8 +37,8 @@ class TimedCaller(Generic[T]):
     def ask(self, look: Callable[[], T], seconds: float) -> T | None:
         """What `look` answers, or None where that takes longer.
 
-        While an earlier look is under way, its answer is waited for in place of a new one: it is the newest there is.
-        Raises what `look` raised.
+        While an earlier look is under way, its answer is waited for in place of a new one: it is
+        the newest there is. Raises what `look` raised.
         """
         if not self._is_waiting:
             self._asked.put(look)

@@ -18,18 +18,24 @@ _MOST: Final = 1 << 20  # bytes of a line that does not end
 
 
 class Program:
-    """Runs `command`, its program by an absolute path, and hands out what it printed so far; never waits for it.
+    """Runs `command`, its program by an absolute path, and hands out what it printed so far; never
+    waits for it.
 
-    It dies with us: at the end of `stop`, and where we are killed by the next line that it prints (SIGPIPE). Raises
-    OSError where it cannot be started.
+    It dies with us: at the end of `stop`, and where we are killed by the next line that it prints
+    (SIGPIPE). Raises OSError where it cannot be started.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
         environment = {"PATH": ":".join(SEARCH), "LC_ALL": "C.UTF-8"}
         self._child = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            cwd="/", start_new_session=True,
-        )  # fmt: skip
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            start_new_session=True,
+        )
         assert self._child.stdout  # noqa: S101 - a pipe
         self._pipe = self._child.stdout
         self._begun = b""
@@ -71,7 +77,9 @@ class Program:
         return True
 
     def stop(self) -> bool:
-        """End it and whatever it started; False where it hangs in the driver, so that even SIGKILL does not end it."""
+        """End it and whatever it started; False where it hangs in the driver, so that even SIGKILL
+        does not end it.
+        """
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._child.poll() is None:
                 with suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,5 @@
-"""GPU looks from a trace: what the fakes of the tests replay, and what a job looked like on another host.
+"""GPU looks from a trace: what the fakes of the tests replay, and what a job looked like on another
+host.
 
 A trace is lines of words; what is behind # is passed over:
 
@@ -6,9 +7,9 @@ A trace is lines of words; what is behind # is passed over:
     mig INDEX/INSTANCE UUID NAME...
     at SECONDS INDEX[/INSTANCE] UTIL USED_MIB TOTAL_MIB POWER_W LIMIT_W CLOCK_MHZ REASONS PIDS
 
-SECONDS count from the first look, REASONS is a bit mask (0x4), PIDS are numbers with commas, or `none`. A dash is
-unknown. Of each GPU the last line whose time has come holds; `lost` in place of UTIL, and nothing after it, is a GPU
-that has fallen off the bus.
+SECONDS count from the first look, REASONS is a bit mask (0x4), PIDS are numbers with commas, or
+`none`. A dash is unknown. Of each GPU the last line whose time has come holds; `lost` in place of
+UTIL, and nothing after it, is a GPU that has fallen off the bus.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Trace:
     steps: tuple[tuple[float, str, GpuSample], ...]
 
     def at(self, seconds: float) -> tuple[GpuSample, ...]:
-        """Every device as it is `seconds` after the first look; before its first line nothing is known of it."""
+        """Every device as it is `seconds` after the first look; before its first line nothing is
+        known of it.
+        """
         shown = {device: sample for start, device, sample in self.steps if start <= seconds}
         return tuple(shown[device] for device in self.devices if device in shown)
 
@@ -68,12 +71,19 @@ def _parse_device(words: list[str]) -> GpuSample:
 
 
 def _step(device: GpuSample, words: list[str]) -> GpuSample:
-    same = {"index": device.index, "uuid": device.uuid, "name": device.name, "is_mig": device.is_mig}
+    same = {
+        "index": device.index,
+        "uuid": device.uuid,
+        "name": device.name,
+        "is_mig": device.is_mig,
+    }
     if words[3:] == ["lost"]:
         return GpuSample(**same, lost=True)  # type: ignore[arg-type]
     if len(words) != _COLUMNS:
         raise ValueError(f"{len(words)} columns, where {_COLUMNS} are due")
-    util, used, total, power, limit, clock, reasons, pids = (None if word == "-" else word for word in words[3:])
+    util, used, total, power, limit, clock, reasons, pids = (
+        None if word == "-" else word for word in words[3:]
+    )
     return GpuSample(
         **same,  # type: ignore[arg-type]
         util_percent=float(util) if util else None,

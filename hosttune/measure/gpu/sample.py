@@ -11,13 +11,15 @@ from hosttune.frozen import frozen
 class GpuSample:
     """One GPU, or one MIG instance of it, at one look. None is "unknown", never 0.
 
-    `util_percent` is the share of NVML's last sampling window (1/6 to 1 s) in which any kernel ran: low says that the
-    GPU waits, high does not say that it works hard. Memory is in bytes, power in watts, the clock in MHz. `reasons`
-    are the clock event reasons in words (`REASONS` of reasons.py), () where the clock is not held. `pids` are the
-    processes that hold memory on it, as the host's process namespace numbers them.
+    `util_percent` is the share of NVML's last sampling window (1/6 to 1 s) in which any kernel ran:
+    low says that the GPU waits, high does not say that it works hard. Memory is in bytes, power in
+    watts, the clock in MHz. `reasons` are the clock event reasons in words (`REASONS` of
+    reasons.py), () where the clock is not held. `pids` are the processes that hold memory on it, as
+    the host's process namespace numbers them.
 
-    A MIG instance has the `index` of its GPU, its own `uuid` and memory, and no utilization: NVML does not tell it.
-    A `lost` GPU has fallen off the bus: everything that changes is None, for this look and all later ones.
+    A MIG instance has the `index` of its GPU, its own `uuid` and memory, and no utilization: NVML
+    does not tell it. A `lost` GPU has fallen off the bus: everything that changes is None, for this
+    look and all later ones.
     """
 
     index: int
@@ -45,11 +47,15 @@ class GpuSampler(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why there is none, or why not the better source, without a full stop; empty where the best one answers."""
+        """Why there is none, or why not the better source, without a full stop; empty where the
+        best one answers.
+        """
         ...
 
     def read(self) -> tuple[GpuSample, ...]:
-        """Every GPU as it is now, in order of index, MIG instances behind their GPU; () without a source."""
+        """Every GPU as it is now, in order of index, MIG instances behind their GPU; () without a
+        source.
+        """
         ...
 
     def close(self) -> None:

@@ -24,7 +24,8 @@ class NoSmi(Exception):
 
 
 class SmiSampler:
-    """Asks `program`, the path of nvidia-smi, through `wrapper`, a program before it that unbuffers its output.
+    """Asks `program`, the path of nvidia-smi, through `wrapper`, a program before it that unbuffers
+    its output.
 
     Raises NoSmi where it shows no GPU within `opening_s`.
     """
@@ -85,7 +86,9 @@ class SmiSampler:
     def _start(self) -> None:
         query = f"--query-gpu={','.join(self._fields)}"
         try:
-            self._child = Program((*self._wrapper, self._program, query, "--format=csv,nounits", "-lms", "1000"))
+            self._child = Program(
+                (*self._wrapper, self._program, query, "--format=csv,nounits", "-lms", "1000")
+            )
         except OSError as error:
             raise NoSmi(f"nvidia-smi could not be started: {error.strerror}") from None
 
@@ -105,7 +108,9 @@ class SmiSampler:
             self._hear(self._clock())
 
     def _without_refused(self) -> bool:
-        """Take the refused field by its older name, or leave it out. False where none was refused."""
+        """Take the refused field by its older name, or leave it out. False where none was
+        refused.
+        """
         refused, self._table.refused = self._table.refused, None
         if refused not in self._fields:
             return False
@@ -133,7 +138,9 @@ class SmiSampler:
         if self._child is not None and not self._child.stop():
             self._starts = MOST_STARTS  # it hangs in the driver, and so would the next one
         times = "once" if self._starts == 1 else f"{self._starts} times"
-        self.reason = f"nvidia-smi was started again {times} ({self._table.message or 'it stopped printing'})"
+        self.reason = (
+            f"nvidia-smi was started again {times} ({self._table.message or 'it stopped printing'})"
+        )
         try:
             self._start()
         except NoSmi as error:
@@ -147,7 +154,12 @@ class SmiSampler:
                 self._asked_at, self._answered = now, []
                 with suppress(OSError):
                     self._asking = Program(
-                        (*self._wrapper, self._program, "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader")
+                        (
+                            *self._wrapper,
+                            self._program,
+                            "--query-compute-apps=gpu_uuid,pid",
+                            "--format=csv,noheader",
+                        )
                     )
             return
         self._answered += self._asking.lines()
@@ -169,6 +181,15 @@ class SmiSampler:
             return GpuSample(index, seen.uuid, seen.name)
         pids = None if self._pids is None else self._pids.get(seen.uuid, ())
         return GpuSample(
-            index, seen.uuid, seen.name, seen.util_percent, seen.memory_used_bytes, seen.memory_total_bytes,
-            seen.power_w, seen.power_limit_w, seen.sm_clock_mhz, seen.reasons, pids,
-        )  # fmt: skip
+            index,
+            seen.uuid,
+            seen.name,
+            seen.util_percent,
+            seen.memory_used_bytes,
+            seen.memory_total_bytes,
+            seen.power_w,
+            seen.power_limit_w,
+            seen.sm_clock_mhz,
+            seen.reasons,
+            pids,
+        )

@@ -1,9 +1,10 @@
 """The lines of `nvidia-smi --query-gpu=... --format=csv,nounits -lms N` as GPU samples; pure.
 
-Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. What is in the place of a
-value is read by facts/gpu/smi_words.py; of a GPU that fell off the bus it is in each cell. The head is once,
-its names may differ from those that were asked for: drivers from 535 on answer clocks_throttle_reasons.active under its
-new name, and clocks.sm has always been clocks.current.sm.
+Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. What is in the
+place of a value is read by facts/gpu/smi_words.py; of a GPU that fell off the bus it is in each
+cell. The head is once, its names may differ from those that were asked for: drivers from 535 on
+answer clocks_throttle_reasons.active under its new name, and clocks.sm has always been
+clocks.current.sm.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class SmiRow:
 
 
 class SmiTable:
-    """Takes lines one by one. `rows` holds the last one of each GPU, `message` the last line that is none."""
+    """Takes lines one by one. `rows` holds the last one of each GPU, `message` the last line that
+    is none.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[int, SmiRow] = {}
@@ -120,7 +123,11 @@ def _name(cell: str) -> str:
 def _make_lost(index: int, before: SmiRow | None) -> SmiRow:
     if before is None:
         return SmiRow(GpuSample(index, lost=True), "", is_mig_on=False)
-    return SmiRow(GpuSample(index, before.sample.uuid, before.sample.name, lost=True), before.bus_id, before.is_mig_on)
+    return SmiRow(
+        GpuSample(index, before.sample.uuid, before.sample.name, lost=True),
+        before.bus_id,
+        before.is_mig_on,
+    )
 
 
 def _read(index: int, cells: Mapping[str, str]) -> SmiRow:
@@ -164,7 +171,9 @@ def _get_scaled(cells: Mapping[str, str], name: str) -> int | None:
 
 
 def pids_in(output: str) -> dict[str, tuple[int, ...]]:
-    """The processes by the UUID of their GPU, from `--query-compute-apps=gpu_uuid,pid --format=csv,noheader`."""
+    """The processes by the UUID of their GPU, from `--query-compute-apps=gpu_uuid,pid
+    --format=csv,noheader`.
+    """
     found: dict[str, set[int]] = {}
     for line in output.splitlines():
         uuid, _, pid = (word.strip() for word in line.partition(","))
@@ -177,7 +186,9 @@ _LISTED = regex(r"GPU (\d+): .*|\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)
 
 
 def instances_in(output: str) -> dict[int, tuple[GpuSample, ...]]:
-    """The MIG instances by the index of their GPU, from `nvidia-smi -L`, with nothing but uuid and name known."""
+    """The MIG instances by the index of their GPU, from `nvidia-smi -L`, with nothing but uuid and
+    name known.
+    """
     found: dict[int, list[GpuSample]] = {}
     index = -1
     for line in output.splitlines():

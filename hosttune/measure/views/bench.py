@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 def figures_of(result: BenchResult, page: Page) -> list[str]:
     """Every figure that is kept, by its name, for `--verbose`."""
-    return [f"{name} = {value:,.6g}" for name, value in result.figures.items()] if page.is_verbose else []
+    return (
+        [f"{name} = {value:,.6g}" for name, value in result.figures.items()]
+        if page.is_verbose
+        else []
+    )
 
 
 def list_text(results: Sequence[BenchResult], page: Page) -> str:
@@ -44,5 +48,8 @@ def leftover_text(leftovers: Sequence[Leftover], page: Page) -> str:
 def cleaned_text(leftovers: Sequence[Leftover], kept: Sequence[Leftover]) -> str:
     """What `bench clean` did."""
     lines = [f"removed {clean(one.path)}" for one in leftovers if one not in kept]
-    lines += [f"left {clean(one.path)} as it is: it is not a scratch folder of this user any more" for one in kept]
+    lines += [
+        f"left {clean(one.path)} as it is: it is not a scratch folder of this user any more"
+        for one in kept
+    ]
     return "\n".join(lines or ["nothing was left behind"]) + "\n"

@@ -1,4 +1,6 @@
-"""What `bench read` found, as text: the rates with the bytes behind them, the knee, what limits, what to do."""
+"""What `bench read` found, as text: the rates with the bytes behind them, the knee, what limits,
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,16 @@ _HEADS = ("files/s", "95 % interval", "MB/s", "MiB read", "of a device")
 def read_text(result: ReadResult, page: Page) -> str:
     """The report of `bench read`."""
     columns = page.screen.columns
-    lines = [page.screen.paint(line, "bold") for line in wrap_text(_make_headline(result), columns, rest="  ")]
+    lines = [
+        page.screen.paint(line, "bold")
+        for line in wrap_text(_make_headline(result), columns, rest="  ")
+    ]
     lines += _render_table(result)
-    for text in (*_render_sweep(result), *_describe_decoder(result.decoder), *map(clean, result.notes)):
+    for text in (
+        *_render_sweep(result),
+        *_describe_decoder(result.decoder),
+        *map(clean, result.notes),
+    ):
         lines += wrap_text(text, columns, first="  ", rest="    ")
     sentence = f"limit: {_LIMITS[result.conclusion.limit]}; {clean(result.conclusion.reason)}"
     lines += wrap_text(sentence, columns, first="  ", rest="    ")
@@ -50,7 +59,11 @@ def describe_gist(result: ReadResult) -> str:
     rates = [f"cold {_format_rate(figures.cold)}", f"warm {_format_rate(figures.warm)} files/s"]
     if figures.decode:
         rates.append(f"decoded {_format_rate(figures.decode)} by one worker")
-    knee = f"; {say_count(found.knee, 'worker')} at the knee" if found.knee and not figures.spoiled else ""
+    knee = (
+        f"; {say_count(found.knee, 'worker')} at the knee"
+        if found.knee and not figures.spoiled
+        else ""
+    )
     return f"limit: {_LIMITS[found.limit]}; {', '.join(rates)}{knee}"
 
 
@@ -75,10 +88,13 @@ def _render_table(result: ReadResult) -> list[str]:
     ]
     cells = [(name, _make_cells(measure)) for name, measure in rows if measure]
     label = max(len(name) for name, _ in cells)
-    widths = [max(len(head), *(len(own[place]) for _, own in cells)) for place, head in enumerate(_HEADS)]
+    widths = [
+        max(len(head), *(len(own[place]) for _, own in cells)) for place, head in enumerate(_HEADS)
+    ]
     table = [("one worker", _HEADS), *cells]
     return [
-        f"  {pad_text(name, label)}  " + "  ".join(cell.rjust(width) for cell, width in zip(own, widths, strict=True))
+        f"  {pad_text(name, label)}  "
+        + "  ".join(cell.rjust(width) for cell, width in zip(own, widths, strict=True))
         for name, own in table
     ]
 
@@ -86,8 +102,9 @@ def _render_table(result: ReadResult) -> list[str]:
 def _make_cells(measure: Measure) -> tuple[str, ...]:
     rate = measure.rate
     return (
-        _show(rate.estimate), f"[{_show(rate.low)}, {_show(rate.high)}]", _show(measure.bytes_per_s / 1e6),
-        _show(measure.bytes_read / _MIB), _show(measure.bytes_device / _MIB),
+        _show(rate.estimate), f"[{_show(rate.low)}, {_show(rate.high)}]",
+        _show(measure.bytes_per_s / 1e6), _show(measure.bytes_read / _MIB),
+        _show(measure.bytes_device / _MIB),
     )  # fmt: skip
 
 
@@ -97,7 +114,9 @@ def _render_sweep(result: ReadResult) -> list[str]:
         return []
     what = "cold files, decoded" if figures.decode else "cold files"
     levels = "  ".join(f"{one.workers}:{_format_rate(one)}" for one in figures.sweep)
-    share = sum(one.bytes_device for one in figures.sweep) / max(sum(one.bytes_read for one in figures.sweep), 1)
+    share = sum(one.bytes_device for one in figures.sweep) / max(
+        sum(one.bytes_read for one in figures.sweep), 1
+    )
     lines = [f"workers on {what}, files/s:  {levels}"]
     waits = f"one of them waits {found.wait_ratio:.1f} s for each second that it computes"
     device = f"{share:.2f} bytes from the device for each one read"
@@ -135,4 +154,10 @@ def _format_rate(measure: Measure) -> str:
 
 def _show(value: float) -> str:
     """Three digits that mean something, at the least."""
-    return f"{value:,.0f}" if value >= 100 or not value else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+    return (
+        f"{value:,.0f}"
+        if value >= 100 or not value
+        else f"{value:.1f}"
+        if value >= 1
+        else f"{value:.2f}"
+    )

@@ -1,4 +1,5 @@
-"""Lines over time as SVG paths: scales, gaps, and thousands of values in a few hundred columns. Pure.
+"""Lines over time as SVG paths: scales, gaps, and thousands of values in a few hundred columns.
+Pure.
 
 Coordinates are `WIDTH` by `HEIGHT` units, stretched to whatever room there is.
 """
@@ -16,7 +17,8 @@ HEIGHT = 100.0
 COLUMNS = 250
 MOST_VALUES = 2 * COLUMNS  # of a line; of more only the columns' mean, least and greatest are drawn
 _STEPS_S = (
-    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
+    172800, 604800,
 )  # fmt: skip
 _MOST_TIMES = 7
 
@@ -58,11 +60,15 @@ class AxisLabel:
 
 
 def known_runs(values: Sequence[Value]) -> Iterator[list[tuple[float, float]]]:
-    """The stretches without a gap, as (seconds, value): one ends where a value is unknown or time is missing."""
+    """The stretches without a gap, as (seconds, value): one ends where a value is unknown or time
+    is missing.
+    """
     run: list[tuple[float, float]] = []
     last: Value | None = None
     for one in values:
-        is_apart = last is not None and one.begin_s - last.end_s > 0.5 * max(one.end_s - one.begin_s, 0.1)
+        is_apart = last is not None and one.begin_s - last.end_s > 0.5 * max(
+            one.end_s - one.begin_s, 0.1
+        )
         if run and (one.value is None or is_apart):
             yield run
             run = []
@@ -80,14 +86,18 @@ def draw_line(values: Sequence[Value], scale: Scale) -> str:
     """
     parts = []
     for run in known_runs(values):
-        spots = [_draw_spot(seconds, value, scale) for seconds, value in _thin_columns(run, values, scale, fmean)]
+        spots = [
+            _draw_spot(seconds, value, scale)
+            for seconds, value in _thin_columns(run, values, scale, fmean)
+        ]
         parts.append(f"M{'L'.join(spots)}" if len(spots) > 1 else f"M{spots[0]}h.1")
     return "".join(parts)
 
 
 def draw_spread(values: Sequence[Value], scale: Scale) -> str:
-    """The path of what the means of a line leave out: from the least to the greatest value of each column. Empty where
-    the line leaves nothing out."""
+    """The path of what the means of a line leave out: from the least to the greatest value of each
+    column. Empty where the line leaves nothing out.
+    """
     return draw_between(values, values, scale) if len(values) > MOST_VALUES else ""
 
 
@@ -119,7 +129,10 @@ def _thin_columns(
     found: dict[float, list[tuple[float, float]]] = {}
     for one in run:
         found.setdefault((one[0] - scale.begin_s) // width, []).append(one)
-    return [(fmean(at for at, _ in column), choose(value for _, value in column)) for column in found.values()]
+    return [
+        (fmean(at for at, _ in column), choose(value for _, value in column))
+        for column in found.values()
+    ]
 
 
 def top_of(greatest: float) -> float:
@@ -135,7 +148,8 @@ def make_times(scale: Scale) -> tuple[AxisLabel, ...]:
     step = step or top_of(span / _MOST_TIMES)
     count = int(span // step)
     return tuple(
-        AxisLabel(100 * number * step / (span or 1.0), format_clock(number * step)) for number in range(count + 1)
+        AxisLabel(100 * number * step / (span or 1.0), format_clock(number * step))
+        for number in range(count + 1)
     )
 
 

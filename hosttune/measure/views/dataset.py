@@ -1,4 +1,6 @@
-"""A data set in a few lines: how much, where, whether it fits in memory, decoded too, and what to do about it."""
+"""A data set in a few lines: how much, where, whether it fits in memory, decoded too, and what to
+do about it.
+"""
 
 from __future__ import annotations
 
@@ -45,35 +47,50 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
 def dataset_text(dataset: Dataset, page: Page) -> str:
     lines: list[str] = []
     for head, text in _make_rows(dataset, _ALL if page.is_verbose else _FORMATS):
-        found = wrap_text(text, page.screen.columns, first=head.ljust(_FIRST + 2), rest=" " * (_FIRST + 2))
+        found = wrap_text(
+            text, page.screen.columns, first=head.ljust(_FIRST + 2), rest=" " * (_FIRST + 2)
+        )
         lines += [_paint_head(head, dataset, page) + found[0][len(head) :], *found[1:]]
     for advice in dataset.advice:
-        lines += wrap_text(_render_advice(advice, dataset, page), page.screen.columns, first="-> ", rest="   ")
+        lines += wrap_text(
+            _render_advice(advice, dataset, page), page.screen.columns, first="-> ", rest="   "
+        )
     return "\n".join([*_make_headline(dataset, page), *lines]) + "\n"
 
 
 def _paint_head(head: str, dataset: Dataset, page: Page) -> str:
     """The head of a line in the colour of its answer, which the words of the line say, too."""
     fit = {"page cache": dataset.page_cache, "decoded": dataset.decoded_fit}.get(head)
-    return page.screen.paint(head, "bold", *([_COLOURS[fit.answer]] if fit and fit.answer in _COLOURS else []))
+    return page.screen.paint(
+        head, "bold", *([_COLOURS[fit.answer]] if fit and fit.answer in _COLOURS else [])
+    )
 
 
 def _make_headline(dataset: Dataset, page: Page) -> list[str]:
     lines = []
     if dataset.stopped:
         why = "interrupted" if dataset.stopped == "interrupted" else "the budget was spent"
-        what = "the sample is smaller than meant" if dataset.names_done else "numbers are what was seen until then"
+        what = (
+            "the sample is smaller than meant"
+            if dataset.names_done
+            else "numbers are what was seen until then"
+        )
         lines = wrap_text(f"PARTIAL: {why}; {what}.", page.screen.columns)
         lines = [page.screen.paint(line, "bold", "yellow") for line in lines]
     names, sizes = dataset.names, dataset.sizes
     least = "" if dataset.names_done else "at least "
-    parts = [f"{clean(dataset.path)}: {least}{names.files:,} {'file' if names.files == 1 else 'files'}"]
+    parts = [
+        f"{clean(dataset.path)}: {least}{names.files:,} {'file' if names.files == 1 else 'files'}"
+    ]
     if names.folders:
         parts[0] += f" in {names.folders:,} {'folder' if names.folders == 1 else 'folders'}"
     if sizes:
         parts.append(f"{say_size(sizes.total_bytes)}{_describe_margin(dataset)}")
         if names.files > 1:
-            parts.append(f"median {say_size(sizes.median_bytes)}, {_format_percent(sizes.small_share)} below 64 KiB")
+            parts.append(
+                f"median {say_size(sizes.median_bytes)}, {_format_percent(sizes.small_share)} "
+                "below 64 KiB"
+            )
     return [*lines, *wrap_text("; ".join(parts), page.screen.columns, rest="  ")]
 
 
@@ -108,9 +125,13 @@ def _list_formats(dataset: Dataset, most: int) -> str:
     parts = []
     for one in dataset.formats[:most]:
         share = (
-            f" ({_format_percent((one.bytes or 0) / whole)} of the bytes)" if whole and len(dataset.formats) > 1 else ""
+            f" ({_format_percent((one.bytes or 0) / whole)} of the bytes)"
+            if whole and len(dataset.formats) > 1
+            else ""
         )
-        parts.append(f"{clean(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}")
+        parts.append(
+            f"{clean(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}"
+        )
     if len(dataset.formats) > most:
         rest = dataset.formats[most:]
         parts.append(f"{len(rest)} more ({sum(one.files for one in rest):,} files)")
@@ -118,14 +139,20 @@ def _list_formats(dataset: Dataset, most: int) -> str:
 
 
 def place_text(place: Underneath) -> str:
-    """`ext4 (relatime) on /data: nvme0n1 (nvme, flash) and nvme1n1 (nvme, flash), through md0 (md)`."""
+    """`ext4 (relatime) on /data: nvme0n1 (nvme, flash) and nvme1n1 (nvme, flash), through md0
+    (md)`.
+    """
     atime = f" ({place.atime})" if place.kind == "disk" else ""
-    head = f"{clean(place.fstype or 'an unknown file system')}{atime} on {clean(place.target or '?')}"
+    head = (
+        f"{clean(place.fstype or 'an unknown file system')}{atime} on {clean(place.target or '?')}"
+    )
     if place.kind == "network":
         return f"{head}: over the network, from {clean(place.source)}"
     if place.kind == "memory":
         return f"{head}: in memory"
-    through = f", through {join_words([clean(layer) for layer in place.layers])}" if place.layers else ""
+    through = (
+        f", through {join_words([clean(layer) for layer in place.layers])}" if place.layers else ""
+    )
     if not place.disks:
         return f"{head}{through}: {clean(place.note or 'the disk is not known')}"
     disks = []
@@ -139,7 +166,10 @@ def _page_cache(dataset: Dataset) -> str:
     assert dataset.page_cache  # noqa: S101 - as the caller saw
     assert dataset.sizes  # noqa: S101
     needs = say_size(dataset.sizes.page_bytes)
-    text = f"{needs} + {say_size(dataset.inode_bytes)} for inodes and names: {_fit(dataset.page_cache, dataset)}"
+    text = (
+        f"{needs} + {say_size(dataset.inode_bytes)} for inodes and names: "
+        f"{_fit(dataset.page_cache, dataset)}"
+    )
     share = dataset.resident.share
     if dataset.place.kind == "memory":
         return text
@@ -157,13 +187,21 @@ def _describe_decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
     fits = _fit(dataset.decoded_fit, dataset) if dataset.decoded_fit else ""
     videos = [one.name for one in dataset.formats if one.kind == "video"]
     if decoded.told_share > 0:
-        part = "" if decoded.told_share > 0.99 else f" for {_format_percent(decoded.told_share)} of the bytes"
+        part = (
+            ""
+            if decoded.told_share > 0.99
+            else f" for {_format_percent(decoded.told_share)} of the bytes"
+        )
         own = "" if decoded.untold else f", {fits}"
         wide = f"as float32 {say_size(decoded.float32_bytes)}"
         narrow, float32 = dataset.decoded_fit, dataset.float32_fit
         if float32 and narrow and not decoded.untold and float32.answer != narrow.answer:
             wide += f", {_fit(float32, dataset)}"
-        types = "as uint8" if round(decoded.k_float32, 2) == round(4 * decoded.k, 2) else "in the types stored"
+        types = (
+            "as uint8"
+            if round(decoded.k_float32, 2) == round(4 * decoded.k, 2)
+            else "in the types stored"
+        )
         text = f"{say_size(decoded.native_bytes)} {types}{part}"
         heads = _count_headers(decoded.told)
         k = f"K = {decoded.k:.1f}{_decoded_margin(decoded)}, from {heads}"
@@ -172,7 +210,10 @@ def _describe_decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
         yield "decoded", f"not known for {_describe_unknown(unknown)}"
     if unknown := [name for name in decoded.untold if name in videos]:
         which = join_words([clean(name) for name in unknown])
-        yield "decoded", f"not known for {which}: the frames of a video take a hundred times its file and more"
+        yield (
+            "decoded",
+            f"not known for {which}: the frames of a video take a hundred times its file and more",
+        )
     if dataset.copies_bytes:
         workers = say_count(dataset.copies_bytes // decoded.native_bytes, "worker")
         how = "a cache of decoded data inside of the Dataset is filled by every worker by itself"
@@ -199,9 +240,15 @@ def _fit(fit: Fit, dataset: Dataset) -> str:
     if fit.answer == "unknown":
         return f"not known whether it fits: {_not_known(fit, dataset, room)}"
     is_cache = fit is dataset.page_cache
-    words = {"fits": "fits", "tight": "tight", "too large": "will not stay" if is_cache else "will swap"}[fit.answer]
+    words = {
+        "fits": "fits",
+        "tight": "tight",
+        "too large": "will not stay" if is_cache else "will swap",
+    }[fit.answer]
     decoded = dataset.decoded
-    is_sampled = fit.answer == "fits" and not is_cache and decoded is not None and not decoded.is_exact
+    is_sampled = (
+        fit.answer == "fits" and not is_cache and decoded is not None and not decoded.is_exact
+    )
     show = f"{_count_headers(decoded.told)} show{'s' * (decoded.told == 1)}" if decoded else ""
     sample = f", as far as {show}" if is_sampled else ""
     return f"{words} ({_format_percent(fit.share)} of {room}{sample})"
@@ -234,7 +281,8 @@ def _describe_unknown(formats: Iterable[str]) -> str:
             way = "only the job that decodes it"
         ways.setdefault(way, []).append(clean(key))
     return (
-        "; ".join(f"{join_words(keys[:_FORMATS])} ({way} shows it)" for way, keys in ways.items()) or "nothing shows it"
+        "; ".join(f"{join_words(keys[:_FORMATS])} ({way} shows it)" for way, keys in ways.items())
+        or "nothing shows it"
     )
 
 
@@ -254,20 +302,30 @@ def _list_notes(dataset: Dataset) -> Iterator[str]:
     if names.unreadable_folders:
         example = join_words([clean(path) for path in names.unreadable_examples])
         many = say_count(names.unreadable_folders, "folder")
-        yield f"left out: {many} that could not be read ({clean(names.unreadable_reason)}), such as {example}"
+        yield (
+            f"left out: {many} that could not be read ({clean(names.unreadable_reason)}), such as "
+            f"{example}"
+        )
     if look.denied:
         yield f"{say_count(look.denied, 'file')} of the sample could not be looked at (rights)"
     if look.gone:
         yield f"{say_count(look.gone, 'file')} of the sample vanished meanwhile"
     if names.other_file_systems:
         example = join_words([clean(path) for path in names.other_examples])
-        yield f"{say_count(names.other_file_systems, 'other file system')} below not entered: {example} (--follow does)"
+        yield (
+            f"{say_count(names.other_file_systems, 'other file system')} below not entered: "
+            f"{example} (--follow does)"
+        )
     if names.linked_folders:
         example = join_words([clean(path) for path in names.linked_examples])
-        yield f"{say_count(names.linked_folders, 'link')} to folders not followed: {example} (--follow does)"
+        yield (
+            f"{say_count(names.linked_folders, 'link')} to folders not followed: {example} "
+            "(--follow does)"
+        )
     yield from _describe_links(dataset)
     if names.special_files:
-        yield f"{say_count(names.special_files, 'socket, pipe or device', 'sockets, pipes or devices')} left out"
+        what = say_count(names.special_files, "socket, pipe or device", "sockets, pipes or devices")
+        yield f"{what} left out"
     for by_name, by_header, count in look.odd_formats:
         is_what = f"{'is' if count == 1 else 'are'} {clean(by_header)} by the header"
         yield f"{say_count(count, 'file')} of the sample named as {clean(by_name)} {is_what}"
@@ -275,8 +333,8 @@ def _list_notes(dataset: Dataset) -> Iterator[str]:
         moved = [say_count(look.moved_files, "file")] * bool(look.moved_files)
         moved += [say_count(look.moved_folders, "folder")] * bool(look.moved_folders)
         yield (
-            f"the look moved the access times of {join_words(moved)} of others: only their owner and root can keep "
-            "them (--no-headers leaves those of files as they are)"
+            f"the look moved the access times of {join_words(moved)} of others: only their owner "
+            "and root can keep them (--no-headers leaves those of files as they are)"
         )
 
 
@@ -284,11 +342,17 @@ def _describe_links(dataset: Dataset) -> Iterator[str]:
     names = dataset.names
     if dataset.sizes and dataset.sizes.linked_bytes:
         more = say_size(dataset.sizes.linked_bytes)
-        yield f"hard links are counted once, as if all names were below: else up to {more} more (--exact finds out)"
+        yield (
+            f"hard links are counted once, as if all names were below: else up to {more} more "
+            "(--exact finds out)"
+        )
     if names.links:
         yield f"{names.links:,} of the files are symbolic links: what they lead to is counted"
     if names.dangling_links:
-        yield f"{say_count(names.dangling_links, 'symbolic link')} lead{'s' * (names.dangling_links == 1)} to nothing"
+        yield (
+            f"{say_count(names.dangling_links, 'symbolic link')} "
+            f"lead{'s' * (names.dangling_links == 1)} to nothing"
+        )
 
 
 def _render_advice(advice: DatasetAdvice, dataset: Dataset, page: Page) -> str:

@@ -43,7 +43,9 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
     columns = screen.columns
     lines = [f"hosttune watch: {command_text(account)}"]
     if end := ending_text(account):
-        lines += [screen.paint(line, "bold", "red") for line in wrap_text(clean(end), columns, rest="  ")]
+        lines += [
+            screen.paint(line, "bold", "red") for line in wrap_text(clean(end), columns, rest="  ")
+        ]
     title = wrap_text(f"verdict: {make_headline(verdict, account)}", columns, rest="  ")
     lines += [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
     if verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:
@@ -127,13 +129,18 @@ def command_text(account: Account) -> str:
 
 def live_text(tick: Tick, account: Account) -> str:
     """One line about now and so far."""
-    parts = [f"watch {_format_clock(account.seconds)}", account.held.state.value if not tick.is_paused else "stopped"]
+    parts = [
+        f"watch {_format_clock(account.seconds)}",
+        account.held.state.value if not tick.is_paused else "stopped",
+    ]
     percent = gpu_percent(tick)
     if percent is not None:
         parts.append(f"GPU {percent:.0f} %")
     if tick.tree is not None and tick.tree.cores is not None:
         parts.append(
-            f"CPU {tick.tree.cores:.1f} of {round(tick.cpus, 2):g}" if tick.cpus else f"CPU {tick.tree.cores:.1f}"
+            f"CPU {tick.tree.cores:.1f} of {round(tick.cpus, 2):g}"
+            if tick.cpus
+            else f"CPU {tick.tree.cores:.1f}"
         )
     if not account.is_warm:
         parts.append("warming up")
@@ -147,7 +154,10 @@ def _describe_leading(account: Account) -> str:
     for (state, _), seconds in account.states.items():
         sums[state] = sums.get(state, 0.0) + seconds
     top = max(sums, key=lambda state: sums[state])
-    return f"so far {top.value} {100 * sums[top] / account.counted_s:.0f} % of {say_time(account.counted_s)}"
+    return (
+        f"so far {top.value} {100 * sums[top] / account.counted_s:.0f} % of "
+        f"{say_time(account.counted_s)}"
+    )
 
 
 def _format_clock(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """The picture of a watch: lanes over time, the states under them, the verdict as text.
 
-One HTML file that loads nothing and runs nothing, or an SVG of the same lanes. A line has a gap where a value is
-unknown. What is drawn are the points of history.py.
+One HTML file that loads nothing and runs nothing, or an SVG of the same lanes. A line has a gap
+where a value is unknown. What is drawn are the points of history.py.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from hosttune.rendering import render
 
 _UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 STATE_WORDS = {
-    State.MEM: "memory is short", State.COLD_GPU: "GPU busy, but cold", State.GPU: "GPU busy", State.DISK: "the disk",
-    State.CPU: "the CPUs", State.FOREIGN: "other jobs' CPU use", State.WORKERS: "too few loader processes",
-    State.LIMIT: "a limit on its CPUs", State.IDLE: "nothing to do", State.WAIT: "network, locks, sync",
-    State.UNKNOWN: "not known",
+    State.MEM: "memory is short", State.COLD_GPU: "GPU busy, but cold", State.GPU: "GPU busy",
+    State.DISK: "the disk", State.CPU: "the CPUs", State.FOREIGN: "other jobs' CPU use",
+    State.WORKERS: "too few loader processes", State.LIMIT: "a limit on its CPUs",
+    State.IDLE: "nothing to do", State.WAIT: "network, locks, sync", State.UNKNOWN: "not known",
 }  # fmt: skip
 
 
 @frozen
 class Picture:
-    """What is drawn. `report` are the lines of the verdict as a terminal shows them; `marks_s` the seconds at which
-    another state took over; `gpu_gap` says why no GPU is seen, where none is."""
+    """What is drawn. `report` are the lines of the verdict as a terminal shows them; `marks_s` the
+    seconds at which another state took over; `gpu_gap` says why no GPU is seen, where none is.
+    """
 
     title: str
     headline: str
@@ -42,7 +43,9 @@ class Picture:
 
 @frozen
 class PlotLine:
-    """A line of a lane: `style` is its class in plot.css; `most` is empty where it is no more than the mean."""
+    """A line of a lane: `style` is its class in plot.css; `most` is empty where it is no more than
+    the mean.
+    """
 
     style: str
     name: str
@@ -65,7 +68,9 @@ class Lane:
 
 @frozen
 class Stretch:
-    """Time in one state, in percent of the run; `is_counted` is False for the warm-up and while the job idles."""
+    """Time in one state, in percent of the run; `is_counted` is False for the warm-up and while the
+    job idles.
+    """
 
     place: float
     width: float
@@ -77,7 +82,9 @@ def render_plot(picture: Picture) -> str:
     """The HTML file."""
     style = render("plot.css")
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return render("plot.html.j2", style=style, style_hash=f"sha256-{digest}", **_list_values(picture))
+    return render(
+        "plot.html.j2", style=style, style_hash=f"sha256-{digest}", **_list_values(picture)
+    )
 
 
 def render_svg(picture: Picture) -> str:
@@ -107,7 +114,8 @@ def _make_scale(points: Sequence[Point], top: float = 100.0) -> Scale:
     return Scale(points[0].at_s - points[0].seconds, points[-1].at_s, top)
 
 
-# Two clocks that are read one after the other make 2.05 cores of 2: no reason for an axis that ends at 5.
+# Two clocks that are read one after the other make 2.05 cores of 2: no reason for an axis that ends
+# at 5.
 JITTER = 0.03
 
 
@@ -115,32 +123,59 @@ def _make_lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
     unit, name = _rate_unit(points)
     return [
         _make_lane(
-            points, "GPU", "%", (("a", "busy", "gpu_percent"), ("b dashed", "power of its limit", "power_percent")),
-            top=100.0, band=("gpu_low", "gpu_high"), gap=gpu_gap or "no GPU reports how busy it is",
+            points,
+            "GPU",
+            "%",
+            (("a", "busy", "gpu_percent"), ("b dashed", "power of its limit", "power_percent")),
+            top=100.0,
+            band=("gpu_low", "gpu_high"),
+            gap=gpu_gap or "no GPU reports how busy it is",
         ),
         _make_lane(
-            points, "CPU", "cores", (
-                ("c", "whole host", "busy_cores"), ("a", "the job", "tree_cores"), ("limit", "the job may use", "cpus"),
-            ), jitter=JITTER,
+            points,
+            "CPU",
+            "cores",
+            (
+                ("c", "whole host", "busy_cores"),
+                ("a", "the job", "tree_cores"),
+                ("limit", "the job may use", "cpus"),
+            ),
+            jitter=JITTER,
         ),
         _make_lane(
-            points, "Stalled on", "% of time (PSI)", (
-                ("c", "CPU", "cpu_some"), ("a", "disk", "io_some"), ("b dashed", "disk, all tasks", "io_full"),
+            points,
+            "Stalled on",
+            "% of time (PSI)",
+            (
+                ("c", "CPU", "cpu_some"),
+                ("a", "disk", "io_some"),
+                ("b dashed", "disk, all tasks", "io_full"),
                 ("d", "memory", "memory_some"),
-            ), top=100.0, gap="this kernel does not show it (no PSI)",
+            ),
+            top=100.0,
+            gap="this kernel does not show it (no PSI)",
         ),
         _make_lane(
-            points, "Reading", name, (
-                ("c", "the job, cache included", "read_bytes"), ("a", "the job, from a device", "device_bytes"),
+            points,
+            "Reading",
+            name,
+            (
+                ("c", "the job, cache included", "read_bytes"),
+                ("a", "the job, from a device", "device_bytes"),
                 ("b dashed", "all disks", "disk_bytes"),
-            ), unit=unit,
+            ),
+            unit=unit,
         ),
         _make_lane(
-            points, "Swapping", "pages/s", (
-                ("d", "in, whole host", "swapped_in_pages"), ("c dashed", "out, whole host", "swapped_out_pages"),
+            points,
+            "Swapping",
+            "pages/s",
+            (
+                ("d", "in, whole host", "swapped_in_pages"),
+                ("c dashed", "out, whole host", "swapped_out_pages"),
             ),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _make_lane(
@@ -156,7 +191,10 @@ def _make_lane(
     gap: str = "not known in this run",
 ) -> Lane:
     known = {field: _values_of(points, field, unit) for _, _, field in series}
-    greatest = max((one.value for values in known.values() for one in values if one.value is not None), default=None)
+    greatest = max(
+        (one.value for values in known.values() for one in values if one.value is not None),
+        default=None,
+    )
     if greatest is None:
         return Lane(title, unit_name, (), (), (), gap)
     if greatest == 0 and not top:
@@ -171,14 +209,19 @@ def _make_lane(
     if band:
         low, high = (_values_of(points, field, unit) for field in band)
         areas[0] = (series[0][0], chart.draw_between(low, high, scale) if low != high else "")
-    labels = (AxisLabel(0.0, _format_figure(scale.top)), AxisLabel(50.0, _format_figure(scale.top / 2)))
+    labels = (
+        AxisLabel(0.0, _format_figure(scale.top)),
+        AxisLabel(50.0, _format_figure(scale.top / 2)),
+    )
     return Lane(title, unit_name, lines, tuple(area for area in areas if area[1]), labels)
 
 
 def _values_of(points: Sequence[Point], field: str, unit: float) -> list[Value]:
     read: Callable[[Point], float | None] = lambda point: getattr(point, field)  # noqa: E731
     return [
-        Value(one.at_s - one.seconds, one.at_s, None if (value := read(one)) is None else value / unit)
+        Value(
+            one.at_s - one.seconds, one.at_s, None if (value := read(one)) is None else value / unit
+        )
         for one in points
     ]
 
@@ -210,7 +253,9 @@ def _find_leading(point: Point) -> State:
 
 
 def _make_stretches(points: Sequence[Point], scale: Scale) -> list[Stretch]:
-    """Neighbours in one state as one; what is narrower than a column of the picture goes to its neighbour."""
+    """Neighbours in one state as one; what is narrower than a column of the picture goes to its
+    neighbour.
+    """
     found: list[Stretch] = []
     least = 100.0 / chart.COLUMNS
     for one in points:
@@ -219,7 +264,8 @@ def _make_stretches(points: Sequence[Point], scale: Scale) -> list[Stretch]:
         state, is_counted = _find_leading(one), one.counted_s > 0
         last = found[-1] if found else None
         joins = last is not None and (
-            (last.state is state and last.is_counted == is_counted) or end - begin < least > last.width
+            (last.state is state and last.is_counted == is_counted)
+            or end - begin < least > last.width
         )
         if last is not None and joins and begin - (last.place + last.width) < least:
             found[-1] = Stretch(last.place, end - last.place, last.state, last.is_counted)

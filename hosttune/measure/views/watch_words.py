@@ -34,23 +34,37 @@ if TYPE_CHECKING:
 MEANINGS: Mapping[State, str] = MappingProxyType(
     {
         State.MEM: "it waits for memory: pages are swapped, or dropped and read again",
-        State.COLD_GPU: "the GPU is busy, but cold: it runs something all the time and draws little power",
+        State.COLD_GPU: "the GPU is busy, but cold: it runs something all the time and draws "
+        "little power",
         State.GPU: "the GPU is the limit: the host feeds it well",
         State.DISK: "it waits for storage",
-        State.CPU: "it needs more CPU time than it can get: all its CPUs are busy, with its own work",
+        State.CPU: "it needs more CPU time than it can get: all its CPUs are busy, with its own "
+        "work",
         State.FOREIGN: "other processes take the CPU time that it needs",
         State.WORKERS: "too few processes load data: they are at their limit",
         State.IDLE: "it did next to nothing, and waits for nothing that can be seen: it sleeps",
-        State.WAIT: "it waits for what no processor, disk or memory is busy with: a network, a lock, another rank",
+        State.WAIT: "it waits for what no processor, disk or memory is busy with: a network, a "
+        "lock, another rank",
         State.UNKNOWN: "not known",
         State.LIMIT: "a limit keeps it from CPUs that the host has",
     }
 )
 SHORT: Mapping[State, str] = MappingProxyType({
-    State.MEM: "memory", State.GPU: "the GPU", State.DISK: "storage", State.CPU: "too little CPU time",
-    State.FOREIGN: "others on its CPUs", State.LIMIT: "a limit on its CPUs",
+    State.MEM: "memory", State.GPU: "the GPU", State.DISK: "storage",
+    State.CPU: "too little CPU time", State.FOREIGN: "others on its CPUs",
+    State.LIMIT: "a limit on its CPUs",
 })  # fmt: skip
-_NO_CRASH = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU")
+_NO_CRASH = (
+    "SIGKILL",
+    "SIGTERM",
+    "SIGINT",
+    "SIGHUP",
+    "SIGPIPE",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGALRM",
+    "SIGXCPU",
+)
 _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but cold"}
 BUSY_DISK = 0.5  # requests under way, all the time
 _MAIN_LIMIT = "its main process is at the limit of one core"
@@ -61,11 +75,23 @@ _TURNS_LIMIT = "its processes take turns, one core's worth at a time,"
 _LINE_LIMIT = "its processes run one after the other, one core's worth at a time,"
 WAITS: Mapping[Want, str] = MappingProxyType({
     Want.NETWORK: "it waits for the network", Want.LOCK: "it waits for a lock",
-    Want.PEER: "it waits for another process of this host", Want.TIMER: "it sleeps for a time that it has set itself",
+    Want.PEER: "it waits for another process of this host",
+    Want.TIMER: "it sleeps for a time that it has set itself",
     Want.EACH_OTHER: "its own tasks wait for each other: what one hands to the other does not come",
 })  # fmt: skip
 # What is mounted without a device below it: no storage to wait for.
-_NO_STORAGE = ("tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs", "cgroup", "cgroup2", "mqueue", "hugetlbfs")
+_NO_STORAGE = (
+    "tmpfs",
+    "ramfs",
+    "devtmpfs",
+    "devpts",
+    "proc",
+    "sysfs",
+    "cgroup",
+    "cgroup2",
+    "mqueue",
+    "hugetlbfs",
+)
 
 
 def make_headline(verdict: WatchVerdict, account: Account) -> str:
@@ -73,14 +99,24 @@ def make_headline(verdict: WatchVerdict, account: Account) -> str:
     if verdict.outcome is VerdictKind.UNDECIDED or verdict.state is None:
         return "undecided: " + _describe_undecided(verdict, account)
     if verdict.outcome is VerdictKind.MIXED:
-        parts = [f"{share.state.value} {share.share:.0%}".replace("%", " %") for share in verdict.shares[:3]]
-        return f"mixed: {join_words(parts)} of the time; mostly {_describe_state(verdict.state, account)}"
+        parts = [
+            f"{share.state.value} {share.share:.0%}".replace("%", " %")
+            for share in verdict.shares[:3]
+        ]
+        return (
+            f"mixed: {join_words(parts)} of the time; mostly "
+            f"{_describe_state(verdict.state, account)}"
+        )
     if len(verdict.segments) > 1 and verdict.outcome is VerdictKind.CHANGED:
         return f"{describe_changes(verdict)} ({_describe_shares(verdict)}){_describe_cold(verdict)}"
     text = f"{verdict.state.value}: {_describe_state(verdict.state, account)}"
     if len(verdict.segments) > 1:
         return f"{text} ({describe_changes(verdict)}{_describe_cold(verdict)})"
-    return f"{text} ({_describe_shares(verdict)})" if sum(one.share >= SECOND for one in verdict.shares) > 1 else text
+    return (
+        f"{text} ({_describe_shares(verdict)})"
+        if sum(one.share >= SECOND for one in verdict.shares) > 1
+        else text
+    )
 
 
 def ending_text(account: Account) -> str:
@@ -89,15 +125,20 @@ def ending_text(account: Account) -> str:
     if end is None:
         return ""
     memory, shm = account.memory, account.least_shm
-    limit = f" (limit {say_size(memory.limit_bytes)} by {memory.path})" if memory is not None else ""
+    limit = (
+        f" (limit {say_size(memory.limit_bytes)} by {memory.path})" if memory is not None else ""
+    )
     killed = say_count(account.kills.group, "process", "processes")
     text = {
-        EndKind.GROUP_OOM: f"{killed} of its control group killed by the kernel: out of memory{limit}",
+        EndKind.GROUP_OOM: f"{killed} of its control group killed by the kernel: out of "
+        f"memory{limit}",
         EndKind.HOST_OOM: _describe_near(account)
         if end.what
         else "killed by the kernel: out of memory, and no limit of its own is visible",
         EndKind.SHM: f"/dev/shm ({say_size(shm.size_bytes)}) was full" if shm else "",
-        EndKind.SIGNAL: f"killed by {end.what}" if end.what in _NO_CRASH else f"crashed with {end.what}",
+        EndKind.SIGNAL: f"killed by {end.what}"
+        if end.what in _NO_CRASH
+        else f"crashed with {end.what}",
         EndKind.STOPPED: "all its processes are stopped by a signal (SIGSTOP, Ctrl-Z)",
         EndKind.FROZEN: f"its control group is frozen: {end.what}",
     }[end.kind]
@@ -106,18 +147,27 @@ def ending_text(account: Account) -> str:
 
 def _describe_near(account: Account) -> str:
     killed = say_count(account.kills.near, "process", "processes")
-    return f"some of its processes ended while the kernel killed {killed} of this host: out of memory"
+    return (
+        f"some of its processes ended while the kernel killed {killed} of this host: out of memory"
+    )
 
 
 def _describe_shares(verdict: WatchVerdict) -> str:
     return join_words(
-        [f"{one.state.value} {100 * one.share:.0f} %" for one in verdict.shares if one.share >= SECOND / 2]
+        [
+            f"{one.state.value} {100 * one.share:.0f} %"
+            for one in verdict.shares
+            if one.share >= SECOND / 2
+        ]
     )
 
 
 def describe_changes(verdict: WatchVerdict) -> str:
     """`DISK for 240 s, then GPU`."""
-    parts = [f"{cut.state.value} for {say_time(cut.end_s - cut.begin_s)}" for cut in verdict.segments[:-1]]
+    parts = [
+        f"{cut.state.value} for {say_time(cut.end_s - cut.begin_s)}"
+        for cut in verdict.segments[:-1]
+    ]
     return ", then ".join([*parts, verdict.segments[-1].state.value])
 
 
@@ -132,8 +182,12 @@ def confidence_text(verdict: WatchVerdict) -> str:
 def list_evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
     """What was seen, a sentence each."""
     lines = [_describe_times(verdict)]
-    lines += [_describe_gpu(gpu, account) for gpu in sorted(account.gpus.values(), key=lambda one: one.last.index)]
-    if account.watched.gpu_source == "nvml" and account.watched.gpu_reason:  # it is the best source: not all answer
+    lines += [
+        _describe_gpu(gpu, account)
+        for gpu in sorted(account.gpus.values(), key=lambda one: one.last.index)
+    ]
+    # it is the best source: not all answer
+    if account.watched.gpu_source == "nvml" and account.watched.gpu_reason:
         lines.append(f"GPUs: {account.watched.gpu_reason} (hosttune driver says which)")
     if account.last is not None and account.last.gpus is None:
         lines.append(f"GPU: not visible ({account.watched.gpu_reason or 'no source'})")
@@ -157,15 +211,19 @@ def list_evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
 
 
 def list_details(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
-    """What only `--verbose` tells: every state, where figures come from, and iowait, which nothing is judged by."""
+    """What only `--verbose` tells: every state, where figures come from, and iowait, which nothing
+    is judged by.
+    """
     watched, iowait = account.watched, account.means["iowait_percent"].value
     states = ", ".join(
-        f"{one.state.value} {100 * one.share:.0f} % ({say_time(one.longest_run_s)} on end)" for one in verdict.shares
+        f"{one.state.value} {100 * one.share:.0f} % ({say_time(one.longest_run_s)} on end)"
+        for one in verdict.shares
     )
     lines = (
         f"states: {states}" if states else "",
         f"CPUs: {watched.cpus_evidence}" if watched.cpus_evidence else "",
-        f"GPU figures: {watched.gpu_source}" + (f" ({watched.gpu_reason})" if watched.gpu_reason else ""),
+        f"GPU figures: {watched.gpu_source}"
+        + (f" ({watched.gpu_reason})" if watched.gpu_reason else ""),
         f"pressure: {watched.pressure_reason}" if watched.pressure_reason else "",
         "" if iowait is None else f"iowait {iowait:.0f} %: shown, and not judged by",
         say_count(account.ticks, "look")
@@ -182,11 +240,19 @@ def _no_gpu(account: Account) -> str:
 
 
 def not_the_cause(verdict: WatchVerdict) -> str:
-    return join_words([SHORT[state] for state in verdict.not_the_cause if state in SHORT and state is not State.GPU])
+    return join_words(
+        [
+            SHORT[state]
+            for state in verdict.not_the_cause
+            if state in SHORT and state is not State.GPU
+        ]
+    )
 
 
 def storage_of(account: Account) -> str:
-    """`/data (ext4 on /dev/sda1)`, the first of those that its files lie on; "" where none is known."""
+    """`/data (ext4 on /dev/sda1)`, the first of those that its files lie on; "" where none is
+    known.
+    """
     if (one := _find_storage(account)) is None:
         return ""
     server = f", served by {one.server}" if one.server else ""
@@ -210,9 +276,10 @@ def _is_served(account: Account) -> bool:
 
 def _describe_state(state: State, account: Account) -> str:
     words: Mapping[State, Callable[[Account], str]] = {
-        State.MEM: _describe_memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit, State.CPU: _describe_crowd,
-        State.WORKERS: _describe_workers, State.WAIT: _describe_sleep, State.FOREIGN: _describe_stolen,
-        State.COLD_GPU: lambda one: _busy_gpu(one, State.COLD_GPU), State.GPU: lambda one: _busy_gpu(one, State.GPU),
+        State.MEM: _describe_memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit,
+        State.CPU: _describe_crowd, State.WORKERS: _describe_workers, State.WAIT: _describe_sleep,
+        State.FOREIGN: _describe_stolen, State.COLD_GPU: lambda one: _busy_gpu(one, State.COLD_GPU),
+        State.GPU: lambda one: _busy_gpu(one, State.GPU),
     }  # fmt: skip
     return (words[state](account) if state in words else "") or MEANINGS[state]
 
@@ -221,7 +288,9 @@ def _describe_memory(account: Account) -> str:
     limit = account.memory
     if limit is None or not account.is_memory_full:
         return ""
-    return f"{MEANINGS[State.MEM]}, within its limit of {say_size(limit.limit_bytes)} ({limit.path})"
+    return (
+        f"{MEANINGS[State.MEM]}, within its limit of {say_size(limit.limit_bytes)} ({limit.path})"
+    )
 
 
 def _busy_gpu(account: Account, state: State) -> str:
@@ -240,7 +309,11 @@ def _limit(account: Account) -> str:
         return ""
     held, busy = account.means["throttled_percent"].value, account.means["busy_cores"].value
     times = f", which held it back {held:.0f} % of the time" if held else ""
-    free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
+    free = (
+        ", while others are free"
+        if busy is not None and limit.of - busy >= LIMITS.free_outside
+        else ""
+    )
     threads = f"; {_describe_threads(account)}" if _describe_threads(account) else ""
     what = limit.by if not limit.path else ""
     what = what or f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs"
@@ -252,12 +325,16 @@ def _describe_crowd(account: Account) -> str:
         return _NEW_LIMIT
     if _describe_threads(account):
         return f"{_describe_threads(account)}: they take turns, and wait for each other"
-    own, busy, cpus, room = (account.means[name].value for name in ("tree_cores", "busy_cores", "cpus", "room_percent"))
+    own, busy, cpus, room = (
+        account.means[name].value for name in ("tree_cores", "busy_cores", "cpus", "room_percent")
+    )
     if own is None or busy is None or not cpus or room is None or own >= LIMITS.limit_enter * cpus:
         return ""
     is_shared = room < LIMITS.room_some and busy - own >= LIMITS.others_least
     rest = "others use the rest" if is_shared else "in between its tasks queue for them"
-    return f"it needs more CPU time than it can get: of {cpus:.3g} CPUs it has {own:.2f}, and {rest}"
+    return (
+        f"it needs more CPU time than it can get: of {cpus:.3g} CPUs it has {own:.2f}, and {rest}"
+    )
 
 
 def _describe_stolen(account: Account) -> str:
@@ -291,7 +368,10 @@ def _describe_workers(account: Account) -> str:
     if not is_line and is_one_of_several(account):
         what = _ONE_LIMIT
     is_free = room is None or room >= LIMITS.room_some
-    return f"{what} while {'CPUs are free' if is_free else 'the job gets the CPU time that it asks for'}"
+    return (
+        f"{what} while "
+        f"{'CPUs are free' if is_free else 'the job gets the CPU time that it asks for'}"
+    )
 
 
 def _waiting_for_storage(account: Account) -> str:
@@ -323,12 +403,18 @@ def _name_storage(storage: str) -> str:
 def _describe_undecided(verdict: WatchVerdict, account: Account) -> str:
     if account.has_ended_early:
         when = f"after {say_time(account.seconds)}" if account.seconds >= 1 else "at once"
-        return f"the command ended {when}, with status {account.status}, before enough could be seen"
+        return (
+            f"the command ended {when}, with status {account.status}, before enough could be seen"
+        )
     if verdict.counted_s < 5:
         return f"only {say_time(verdict.counted_s)} count, which is too short"
     if starts_workers_anew(account):
         return _NEW_LIMIT
-    known = [share for share in verdict.shares if share.state is not State.UNKNOWN and share.share >= 0.05]
+    known = [
+        share
+        for share in verdict.shares
+        if share.state is not State.UNKNOWN and share.share >= 0.05
+    ]
     if not known:
         return "what was seen fits no answer well enough"
     parts = [f"{share.state.value} {100 * share.share:.0f} %" for share in known[:3]]
@@ -347,7 +433,10 @@ def _describe_times(verdict: WatchVerdict) -> str:
     if verdict.shares and verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:
         share = next((one for one in verdict.shares if one.state is verdict.state), None)
         if share:
-            text += f"; {verdict.state.value} held {100 * share.share:.0f} %, {say_time(share.longest_run_s)} on end"
+            text += (
+                f"; {verdict.state.value} held {100 * share.share:.0f} %, "
+                f"{say_time(share.longest_run_s)} on end"
+            )
     if verdict.idle_s >= 1 and verdict.outcome is not VerdictKind.IDLE:
         text += f"; it idled {say_time(verdict.idle_s)}"
     return text
@@ -366,7 +455,9 @@ def _describe_gpu(gpu: GpuAccount, account: Account) -> str:
     else:
         parts.append("power not known")
     if last.memory_used_bytes is not None and last.memory_total_bytes:
-        parts.append(f"memory {100 * last.memory_used_bytes / last.memory_total_bytes:.0f} % in use")
+        parts.append(
+            f"memory {100 * last.memory_used_bytes / last.memory_total_bytes:.0f} % in use"
+        )
     held = [
         f"{reason} {100 * seconds / account.counted_s:.0f} % of the time"
         for reason, seconds in sorted(gpu.reasons.items(), key=lambda pair: -pair[1])
@@ -378,26 +469,42 @@ def _describe_gpu(gpu: GpuAccount, account: Account) -> str:
 def _describe_neighbours(account: Account) -> str:
     names = account.gpu_neighbours
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"not of the job, and on its GPUs as well: {join_words(list(names[:3]))}{more}" if names else ""
+    return (
+        f"not of the job, and on its GPUs as well: {join_words(list(names[:3]))}{more}"
+        if names
+        else ""
+    )
 
 
 def _describe_zero(account: Account) -> str:
     if not account.judged_gpu_s or not account.zero_s:
         return ""
     longest = say_time(account.zero_run.longest_s)
-    return f"the GPU did nothing in {account.zero_s:.0f} of {account.judged_gpu_s:.0f} s, at most {longest} in a row"
+    return (
+        f"the GPU did nothing in {account.zero_s:.0f} of {account.judged_gpu_s:.0f} s, at most "
+        f"{longest} in a row"
+    )
 
 
 def _describe_processors(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
-    cores, cpus, room, delay = mean["tree_cores"], mean["cpus"], mean["room_percent"], mean["run_delay_cores"]
+    cores, cpus, room, delay = (
+        mean["tree_cores"],
+        mean["cpus"],
+        mean["room_percent"],
+        mean["run_delay_cores"],
+    )
     parts = []
     if cores is not None:
         parts.append(f"the job uses {cores:.2f}{f' of {round(cpus, 2):g}' if cpus else ''} CPUs")
     if room is not None:
-        parts.append(f"{room:.0f} % of {'them' if cores is not None and cpus else 'the CPUs'} are free")
+        parts.append(
+            f"{room:.0f} % of {'them' if cores is not None and cpus else 'the CPUs'} are free"
+        )
     if delay is not None and delay >= 0.05:
-        parts.append(f"its processes wait for {delay:.1f} {'more' if cores is not None else 'CPUs'}")
+        parts.append(
+            f"its processes wait for {delay:.1f} {'more' if cores is not None else 'CPUs'}"
+        )
     if mean["wanting"] is not None and cpus and mean["wanting"] > cpus:
         parts.append(f"{mean['wanting']:.0f} of its threads run or queue for one")
     if account.others and mean["busy_cores"] is not None:
@@ -408,7 +515,11 @@ def _describe_processors(account: Account) -> str:
 
 def _describe_place(account: Account) -> str:
     place = account.placement
-    return f"{place.example} ({place.far} of {place.processes} are so)" if place is not None and place.far else ""
+    return (
+        f"{place.example} ({place.far} of {place.processes} are so)"
+        if place is not None and place.far
+        else ""
+    )
 
 
 def _describe_loaders(account: Account) -> str:
@@ -427,9 +538,12 @@ def _describe_loaders(account: Account) -> str:
 def _describe_pressure(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     if mean["io_full"] is None:
-        return "pressure (PSI): not measured by this kernel" if account.active_s else ""  # what idles is not asked
+        # what idles is not asked
+        return "pressure (PSI): not measured by this kernel" if account.active_s else ""
     whose = (
-        "of the job's own control group" if account.has_job_pressure_s > account.counted_s / 2 else "of the whole host"
+        "of the job's own control group"
+        if account.has_job_pressure_s > account.counted_s / 2
+        else "of the whole host"
     )
     some, full = _format_percent(mean["io_some"]), _format_percent(mean["io_full"])
     cpu, memory = _format_percent(mean["cpu_some"]), _format_percent(mean["memory_some"])
@@ -452,10 +566,16 @@ def _describe_reading(account: Account) -> str:
         more += f"; at least {say_size(account.totals['sent_bytes'] or 0.0)} went out over TCP"
     if device > read:  # mmap(2) and read-ahead are no read(2)
         mapped = "what it maps and read-ahead included"
-        return f"read {say_size(read)} by read(2); {say_size(device)} came from a device, {mapped}{more}"
+        return (
+            f"read {say_size(read)} by read(2); {say_size(device)} came from a device, "
+            f"{mapped}{more}"
+        )
     if read >= 1 << 20 and device < 0.01 * read:
         rest = "its server or the page cache" if _is_served(account) else "the page cache"
-        return f"read {say_size(read)}, of it {say_size(device)} from a device: {rest} has the rest{more}"
+        return (
+            f"read {say_size(read)}, of it {say_size(device)} from a device: {rest} has the "
+            f"rest{more}"
+        )
     return f"read {say_size(read)}, of it {say_size(device)} from a device{more}"
 
 
@@ -479,7 +599,8 @@ def _describe_cache(account: Account) -> str:
     if limit is None or not account.drops_cache:
         return ""
     return (
-        f"its memory limit ({say_size(limit.limit_bytes)}, {limit.path}) is full: page cache is dropped and read again"
+        f"its memory limit ({say_size(limit.limit_bytes)}, {limit.path}) is full: page cache is "
+        "dropped and read again"
     )
 
 

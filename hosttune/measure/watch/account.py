@@ -1,4 +1,6 @@
-"""Adds ticks up as they come, in bounded memory: a watch of a week keeps what a watch of a minute keeps."""
+"""Adds ticks up as they come, in bounded memory: a watch of a week keeps what a watch of a minute
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ WARM_UP_S = 60.0
 WARM_UP_WITHOUT_GPU_S = 10.0
 WARM_GPU_PERCENT = 20.0
 MOST_COLD = 1000  # ticks; a job that is stopped in its warm-up may stay so for days
-_MOST_COLD_PARTS = 1 << 20  # processes, disks, GPUs ... of all of these; a line of a record can hold 100,000
+# processes, disks, GPUs ... of all of these; a line of a record can hold 100,000
+_MOST_COLD_PARTS = 1 << 20
 # A look that comes later than this says nothing: watch or machine stood still.
 LOST_S = 30.0
 LOST_TICKS = 10
@@ -44,8 +47,8 @@ KNOWN_WAIT = 0.3  # of the time that it waited, in which a look has seen what fo
 
 @frozen
 class Watched:
-    """What is watched, and how. `warm_up_s` None: until the GPU first works, at most a minute, and not where the watch
-    is over before.
+    """What is watched, and how. `warm_up_s` None: until the GPU first works, at most a minute, and
+    not where the watch is over before.
     """
 
     pid: int
@@ -54,7 +57,8 @@ class Watched:
     interval_s: float = 1.0
     warm_up_s: float | None = None
     cpus_evidence: str = ""
-    governor: str = ""  # of the first CPU; "" where the kernel sets no clocks, as in most virtual machines
+    # of the first CPU; "" where the kernel sets no clocks, as in most virtual machines
+    governor: str = ""
     gpu_source: str = "none"  # nvml, nvidia-smi, replay, none
     gpu_reason: str = ""  # why there is none, not the better source, or not all GPUs
     pressure_reason: str = ""  # why the pressure is not the job's own
@@ -62,7 +66,9 @@ class Watched:
 
 @dataclass(slots=True)
 class Mean:
-    """A mean over time of what was known: carried along, so that of equal values it is that value to the last bit."""
+    """A mean over time of what was known: carried along, so that of equal values it is that value
+    to the last bit.
+    """
 
     value: float | None = None
     seconds: float = 0.0
@@ -100,15 +106,16 @@ class GpuAccount:
 
 
 MEANS = (
-    "gpu_percent", "power_percent", "room_percent", "iowait_percent", "busy_cores", "tree_cores", "main_cores",
-    "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some", "read_bytes", "device_bytes",
-    "disk_read_bytes", "disk_written_bytes", "read_await_ms", "in_flight", "refaults", "swapped_in_pages", "mains",
-    "children", "active_children", "saturated_children", "active_child_cores", "line_cores", "throttled_percent",
-    "wanting", "wanting_processes", "faults", "stolen_percent",
+    "gpu_percent", "power_percent", "room_percent", "iowait_percent", "busy_cores", "tree_cores",
+    "main_cores", "run_delay_cores", "cpus", "cpu_some", "io_some", "io_full", "memory_some",
+    "read_bytes", "device_bytes", "disk_read_bytes", "disk_written_bytes", "read_await_ms",
+    "in_flight", "refaults", "swapped_in_pages", "mains", "children", "active_children",
+    "saturated_children", "active_child_cores", "line_cores", "throttled_percent", "wanting",
+    "wanting_processes", "faults", "stolen_percent",
 )  # fmt: skip
 TOTALS = (
-    "read_bytes", "received_bytes", "sent_bytes", "device_bytes", "written_bytes", "disk_read_bytes",
-    "disk_written_bytes",
+    "read_bytes", "received_bytes", "sent_bytes", "device_bytes", "written_bytes",
+    "disk_read_bytes", "disk_written_bytes",
 )  # fmt: skip
 
 
@@ -139,16 +146,20 @@ class Account:
         self.zero_run = UnbrokenRun()
         self.judged_gpu_s = 0.0
         self.gpus: dict[tuple[int, str], GpuAccount] = {}
-        self.gpu_others: dict[str, float] = {}  # counted seconds by name and number: who else was on its GPUs
+        # counted seconds by name and number: who else was on its GPUs
+        self.gpu_others: dict[str, float] = {}
         self.others: dict[str, float] = {}  # core seconds by name
         self.disk_bytes: dict[str, float] = {}  # moved by each disk of the host
-        self.mounts: dict[str, Mounted] = {}  # by folder, those first that most of its files lay on most of the time
+        # by folder, those first that most of its files lay on most of the time
+        self.mounts: dict[str, Mounted] = {}
         self._mounted_s: dict[str, float] = {}
-        self.waits: dict[Want, float] = {}  # seconds in which it slept on that, of those in which it waited
+        # seconds in which it slept on that, of those in which it waited
+        self.waits: dict[Want, float] = {}
         self.waited_for: dict[str, float] = {}  # addresses, files, pipes
         self.waited_s = 0.0
         self.page_waits_s = 0.0  # of these, for pages of files that it has mapped
-        self.storage_s = 0.0  # in which it waited for storage, and of these in which it read nothing
+        # in which it waited for storage, and of these in which it read nothing
+        self.storage_s = 0.0
         self.unread_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Workload] = set()
@@ -158,10 +169,12 @@ class Account:
         self.placement: Placement | None = None  # as last seen
         self.new_workers = 0  # counted; and in how many looks some were seen
         self.looks_with_new_workers = 0
-        self.allowances: dict[str, int] = {}  # packets that the cloud held back, by card and counter
+        # packets that the cloud held back, by card and counter
+        self.allowances: dict[str, int] = {}
         self.least_shm: ShmRoom | None = None  # when the least of it was free
         self.kills = Kills()
-        self.programs: dict[str, float] = {}  # core seconds by the name of the busiest process of a tick
+        # core seconds by the name of the busiest process of a tick
+        self.programs: dict[str, float] = {}
         self.is_partial = False
         self.has_job_pressure_s = 0.0
         self.most_processes = 0
@@ -177,7 +190,9 @@ class Account:
         for held in tick.allowances:
             if held.name in self.allowances or len(self.allowances) < MOST_NAMES:
                 self.allowances[held.name] = self.allowances.get(held.name, 0) + held.packets
-        if tick.shm is not None and (self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes):
+        if tick.shm is not None and (
+            self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes
+        ):
             self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
             self._keep_cold(tick)
@@ -219,8 +234,9 @@ class Account:
             self._cold.clear()
 
     def settle(self) -> Account:
-        """What is judged at the end. A GPU that is starved may never work enough to end the warm-up: where the watch
-        was over within the minute that is waited for it, as much counts as without a GPU.
+        """What is judged at the end. A GPU that is starved may never work enough to end the
+        warm-up: where the watch was over within the minute that is waited for it, as much counts as
+        without a GPU.
         """
         if self.is_warm or len(self._cold) < self.ticks:
             return self
@@ -234,7 +250,8 @@ class Account:
     def _warms_up(self, tick: Tick) -> bool:
         """Whether the warm-up ends with this tick: the ones behind it count."""
         limit = self.watched.warm_up_s
-        so_far = self.seconds + self.watched.interval_s / 2  # a look that comes a moment early is as good
+        # a look that comes a moment early is as good
+        so_far = self.seconds + self.watched.interval_s / 2
         if limit is not None:
             return so_far >= limit
         percent = gpu_percent(tick)
@@ -261,18 +278,30 @@ class Account:
     @property
     def is_memory_full(self) -> bool:
         """Whether its control group has used up its memory limit."""
-        return self.memory is not None and (self.memory.used_bytes or 0) >= FULL_MEMORY * self.memory.limit_bytes
+        return (
+            self.memory is not None
+            and (self.memory.used_bytes or 0) >= FULL_MEMORY * self.memory.limit_bytes
+        )
 
     @property
     def drops_cache(self) -> bool:
-        """Whether files are read again because the memory limit leaves no room for them in the page cache."""
+        """Whether files are read again because the memory limit leaves no room for them in the page
+        cache.
+        """
         return self.is_memory_full and (self.means["refaults"].value or 0.0) >= MANY_REFAULTS
 
     @property
     def gpu_neighbours(self) -> tuple[str, ...]:
-        """Who was on its GPUs as well, for a fifth of the counted time and more; who was there longest first."""
+        """Who was on its GPUs as well, for a fifth of the counted time and more; who was there
+        longest first.
+        """
         known = self.gpu_others
-        return tuple(sorted((who for who in known if known[who] >= 0.2 * self.counted_s), key=lambda who: -known[who]))
+        return tuple(
+            sorted(
+                (who for who in known if known[who] >= 0.2 * self.counted_s),
+                key=lambda who: -known[who],
+            )
+        )
 
     def _count(self, tick: Tick) -> None:
         seconds = tick.seconds
@@ -332,7 +361,9 @@ class Account:
         for place, one in enumerate(tick.mounts or (), 1):
             if one.target in self.mounts or len(self.mounts) < MOST_NAMES:
                 self.mounts[one.target] = one
-                self._mounted_s[one.target] = self._mounted_s.get(one.target, 0.0) + tick.seconds / place
+                self._mounted_s[one.target] = (
+                    self._mounted_s.get(one.target, 0.0) + tick.seconds / place
+                )
         self.mounts = dict(sorted(self.mounts.items(), key=lambda one: -self._mounted_s[one[0]]))
 
     def _gpu(self, gpu: GpuSample, seconds: float) -> None:
@@ -344,9 +375,15 @@ class Account:
         kept.util.add(gpu.util_percent, seconds)
         kept.power.add(gpu.power_w, seconds)
         kept.limit.add(gpu.power_limit_w, seconds)
-        if POWER_CAP in (gpu.reasons or ()) and gpu.power_w is not None and gpu.power_limit_w is not None:
+        if (
+            POWER_CAP in (gpu.reasons or ())
+            and gpu.power_w is not None
+            and gpu.power_limit_w is not None
+        ):
             is_far_below = gpu.power_w < FAR_BELOW * gpu.power_limit_w
-            kept.capped_s += seconds if is_far_below and (gpu.util_percent or 0.0) >= LIMITS.gpu_enter else 0.0
+            kept.capped_s += (
+                seconds if is_far_below and (gpu.util_percent or 0.0) >= LIMITS.gpu_enter else 0.0
+            )
         for reason in gpu.reasons or ():
             kept.reasons[reason] = kept.reasons.get(reason, 0.0) + seconds
 
@@ -361,8 +398,12 @@ class Account:
             "sent_bytes": tree.sent_bytes if tree else None,
             "device_bytes": tree.device_bytes if tree else None,
             "written_bytes": tree.written_bytes if tree else None,
-            "disk_read_bytes": None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),
-            "disk_written_bytes": None if tick.disks is None else sum(disk.written_bytes for disk in tick.disks),
+            "disk_read_bytes": None
+            if tick.disks is None
+            else sum(disk.read_bytes for disk in tick.disks),
+            "disk_written_bytes": None
+            if tick.disks is None
+            else sum(disk.written_bytes for disk in tick.disks),
         }
         for name, rate in rates.items():
             if rate is not None:
@@ -383,7 +424,16 @@ class Account:
 
 def _count_parts(tick: Tick) -> int:
     children = tick.tree.child_cores if tick.tree is not None else ()
-    lists = (children, tick.disks, tick.gpus, tick.gpu_others, tick.others, tick.mounts, tick.allowances, tick.pools)
+    lists = (
+        children,
+        tick.disks,
+        tick.gpus,
+        tick.gpu_others,
+        tick.others,
+        tick.mounts,
+        tick.allowances,
+        tick.pools,
+    )
     return sum(len(one) for one in lists if one)
 
 
@@ -419,14 +469,22 @@ def _list_values(tick: Tick) -> dict[str, float | None]:
         "device_bytes": tree.device_bytes if tree else None,
         "line_cores": tree.line_cores if tree else None,
         "throttled_percent": tick.throttled_percent,
-        "disk_read_bytes": None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),
-        "disk_written_bytes": None if tick.disks is None else sum(disk.written_bytes for disk in tick.disks),
+        "disk_read_bytes": None
+        if tick.disks is None
+        else sum(disk.read_bytes for disk in tick.disks),
+        "disk_written_bytes": None
+        if tick.disks is None
+        else sum(disk.written_bytes for disk in tick.disks),
         "read_await_ms": max(awaited, default=None),
-        "in_flight": None if tick.disks is None else sum(disk.in_flight or 0.0 for disk in tick.disks),
+        "in_flight": None
+        if tick.disks is None
+        else sum(disk.in_flight or 0.0 for disk in tick.disks),
         "mains": float(tree.mains) if tree else None,
         "children": float(tree.children) if tree else None,
         "active_children": float(len(active)) if tree else None,
-        "saturated_children": float(sum(cores >= LIMITS.saturated_enter for cores in active)) if tree else None,
+        "saturated_children": float(sum(cores >= LIMITS.saturated_enter for cores in active))
+        if tree
+        else None,
         "active_child_cores": sum(active) / len(active) if active else None,
         "stolen_percent": host.stolen_percent if host else None,
         "faults": tree.faults if tree else None,
@@ -436,8 +494,8 @@ def _list_values(tick: Tick) -> dict[str, float | None]:
 
 
 def _take_fuller(before: MemoryTick | None, now: MemoryTick | None) -> MemoryTick | None:
-    """The look at which most of the limit was in use. The last look may meet a job that is ending, whose memory is
-    free already. A changed limit starts anew.
+    """The look at which most of the limit was in use. The last look may meet a job that is ending,
+    whose memory is free already. A changed limit starts anew.
     """
     if before is None or now is None:
         return now or before

@@ -1,7 +1,8 @@
 """Packets that a cloud queued or dropped because the machine's type allows no more.
 
-Amazon's ENA driver counts them as *_allowance_exceeded (amzn-drivers, ena_ethtool.c; "Monitor network performance for
-ENA settings" of the EC2 user guide). They are read as ethtool -S does (include/uapi/linux/ethtool.h): anybody may.
+Amazon's ENA driver counts them as *_allowance_exceeded (amzn-drivers, ena_ethtool.c; "Monitor
+network performance for ENA settings" of the EC2 user guide). They are read as ethtool -S does
+(include/uapi/linux/ethtool.h): anybody may.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _SIOCETHTOOL: Final = 0x8946
 _GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
 _SS_STATS: Final = 1  # ETH_SS_STATS
 _NAME: Final = 32  # ETH_GSTRING_LEN
-# The kernel writes as many as there are now, whatever was asked for: a card may have got some since it was asked.
+# The kernel writes as many as there are now, whatever was asked for: a card may have got some since
+# it was asked.
 _SPARE: Final = 512
 
 
@@ -40,7 +42,11 @@ class Allowances:
         """What has grown since the last look."""
         now, was = self._counts(), self._was
         self._was = now
-        return tuple(HeldBack(name, now[name] - was[name]) for name in now if now[name] > was.get(name, now[name]))
+        return tuple(
+            HeldBack(name, now[name] - was[name])
+            for name in now
+            if now[name] > was.get(name, now[name])
+        )
 
     def _counts(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -58,7 +64,9 @@ def card_counters(card: str) -> dict[str, int]:
         if not 0 < count <= _MOST_COUNTERS:
             raise OSError(f"{card} has {count} counters")
         room = count + _SPARE
-        names = _ask(asked, card, struct.pack("=III", _GSTRINGS, _SS_STATS, count) + bytes(room * _NAME))
+        names = _ask(
+            asked, card, struct.pack("=III", _GSTRINGS, _SS_STATS, count) + bytes(room * _NAME)
+        )
         values = _ask(asked, card, struct.pack("=II", _GSTATS, count) + bytes(room * 8))
     return allowances_of(names[12 : 12 + count * _NAME], values[8 : 8 + count * 8])
 
@@ -67,7 +75,11 @@ def allowances_of(names: bytes, values: bytes) -> dict[str, int]:
     """Counters from the two answers: names of 32 bytes, numbers of 8. Pure."""
     found = {}
     for place in range(min(len(names) // _NAME, len(values) // 8)):
-        name = names[place * _NAME : (place + 1) * _NAME].partition(b"\0")[0].decode("ascii", "replace")
+        name = (
+            names[place * _NAME : (place + 1) * _NAME]
+            .partition(b"\0")[0]
+            .decode("ascii", "replace")
+        )
         if name.endswith(_SUFFIX):
             found[name] = struct.unpack_from("=Q", values, place * 8)[0]
     return found
@@ -75,14 +87,20 @@ def allowances_of(names: bytes, values: bytes) -> dict[str, int]:
 
 def _ask(asked: socket.socket, card: str, request: bytes) -> bytes:
     buffer = array.array("B", request)
-    fcntl.ioctl(asked.fileno(), _SIOCETHTOOL, struct.pack("@16sP16x", card.encode()[:15], buffer.buffer_info()[0]))
+    fcntl.ioctl(
+        asked.fileno(),
+        _SIOCETHTOOL,
+        struct.pack("@16sP16x", card.encode()[:15], buffer.buffer_info()[0]),
+    )
     return buffer.tobytes()
 
 
 def _list_cards(folder: str) -> tuple[str, ...]:
     with suppress(OSError):
         names = names_in(folder, 1 << 10)[0]
-        return tuple(name for name in names if _read_driver(f"{folder}/{name}") in _DRIVERS)[:_MOST_CARDS]
+        return tuple(name for name in names if _read_driver(f"{folder}/{name}") in _DRIVERS)[
+            :_MOST_CARDS
+        ]
     return ()
 
 

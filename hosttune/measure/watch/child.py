@@ -1,8 +1,10 @@
-"""Runs the command that is watched: its input and output untouched, signals passed on, its end reported.
+"""Runs the command that is watched: its input and output untouched, signals passed on, its end
+reported.
 
-It stays in our process group, so that what a terminal sends (Ctrl-C, Ctrl-Z, a hang-up) reaches it as if we were not
-there. Signals are taken with sigtimedwait(2), because it tells where one came from: what the kernel sent went to the
-whole group already, what a process sent us alone is passed on.
+It stays in our process group, so that what a terminal sends (Ctrl-C, Ctrl-Z, a hang-up) reaches it
+as if we were not there. Signals are taken with sigtimedwait(2), because it tells where one came
+from: what the kernel sent went to the whole group already, what a process sent us alone is passed
+on.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ NOT_FOUND: Final = 127  # as env(1) and shells report it
 NOT_RUN: Final = 126
 _FROM_KERNEL: Final = 0x80  # SI_KERNEL, include/uapi/asm-generic/siginfo.h
 PASSED_ON: Final = (
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP,
-    signal.SIGCONT,
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGTSTP, signal.SIGCONT,
 )  # fmt: skip
 # Python ignores these; what is started should not (subprocess, restore_signals).
 _RESTORED: Final = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -37,13 +39,16 @@ class NotStarted(HosttuneError):
 
 
 class Signals:
-    """Holds back the signals that are passed on, and waits for them. What was ignored when we were started stays so,
-    for the child too: nohup(1) relies on it."""
+    """Holds back the signals that are passed on, and waits for them. What was ignored when we were
+    started stays so, for the child too: nohup(1) relies on it.
+    """
 
     def __init__(self) -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would have the kernel throw the child's end away
+        # ignored, it would have the kernel throw the child's end away
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.held = frozenset(
-            {number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN} | {signal.SIGCHLD}
+            {number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN}
+            | {signal.SIGCHLD}
         )
         self.before = signal.pthread_sigmask(signal.SIG_BLOCK, self.held)
 
@@ -60,8 +65,9 @@ class Signals:
 
 
 def stop() -> None:
-    """Stop as we would have by SIGTSTP itself, and come back when we go on: not at all in a group without a shell that
-    could wake it (setpgid(2), orphaned process groups)."""
+    """Stop as we would have by SIGTSTP itself, and come back when we go on: not at all in a group
+    without a shell that could wake it (setpgid(2), orphaned process groups).
+    """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
     os.kill(os.getpid(), signal.SIGTSTP)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
@@ -74,7 +80,8 @@ def start(argv: tuple[str, ...], signals: Signals) -> int:
     try:
         return _spawn(argv, signals)
     except OSError as error:
-        if error.errno == errno.ENOEXEC:  # a script without #!: execvp(3) hands it to the shell, where it found it
+        # a script without #!: execvp(3) hands it to the shell, where it found it
+        if error.errno == errno.ENOEXEC:
             with suppress(OSError):
                 return _spawn(("/bin/sh", shutil.which(argv[0]) or argv[0], *argv[1:]), signals)
         status = NOT_FOUND if error.errno in {errno.ENOENT, errno.ENOTDIR} else NOT_RUN
@@ -82,7 +89,9 @@ def start(argv: tuple[str, ...], signals: Signals) -> int:
 
 
 def _spawn(argv: tuple[str, ...], signals: Signals) -> int:
-    return os.posix_spawnp(argv[0], argv, os.environ, setsigmask=signals.before, setsigdef=_RESTORED)
+    return os.posix_spawnp(
+        argv[0], argv, os.environ, setsigmask=signals.before, setsigdef=_RESTORED
+    )
 
 
 class Child:
@@ -90,7 +99,8 @@ class Child:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.status: int | None = None  # as a shell reports it: 128 + number where a signal ended it
+        # as a shell reports it: 128 + number where a signal ended it
+        self.status: int | None = None
 
     def take(self, number: int, *, is_from_kernel: bool) -> bool:
         """Do what a signal asks for; True where we were stopped and go on now."""

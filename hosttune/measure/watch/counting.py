@@ -1,8 +1,9 @@
 """What a set of processes did between two looks, those that came and went meanwhile included. Pure.
 
-The kernel adds what a process took to its parent once that one has waited for it: CPU time (cutime, cstime of
-proc_pid_stat(5)) and bytes (wait_task_zombie in kernel/exit.c adds up ioac). So the sum over those alive, less what
-was counted of the ended ones before, is what all of them did; a run delay is not handed on.
+The kernel adds what a process took to its parent once that one has waited for it: CPU time (cutime,
+cstime of proc_pid_stat(5)) and bytes (wait_task_zombie in kernel/exit.c adds up ioac). So the sum
+over those alive, less what was counted of the ended ones before, is what all of them did; a run
+delay is not handed on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _ROUNDING = 2  # clock ticks
 
 
 class Counters(NamedTuple):
-    """One process at one look. None where this user may not read it, or the kernel does not count it."""
+    """One process at one look. None where this user may not read it, or the kernel does not count
+    it.
+    """
 
     stat: ProcessStat
     io: ProcessIo | None
@@ -24,7 +27,9 @@ class Counters(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Clock ticks of each process and nanoseconds that it waited for a CPU; ticks, bytes and nanoseconds of all."""
+    """Clock ticks of each process and nanoseconds that it waited for a CPU; ticks, bytes and
+    nanoseconds of all.
+    """
 
     own: dict[int, int]
     waited: dict[int, int]
@@ -40,15 +45,27 @@ _LITTLE_TICKS, _LITTLE_BYTES = 5, 64 << 10
 
 
 def is_little(old: Counters, new: Counters) -> bool:
-    """Whether a process did next to nothing between two looks: no file was waited for, and hardly any CPU time used."""
-    if old.io is None or new.io is None or new.io[1:] != old.io[1:] or new.stat.faults != old.stat.faults:
+    """Whether a process did next to nothing between two looks: no file was waited for, and hardly
+    any CPU time used.
+    """
+    if (
+        old.io is None
+        or new.io is None
+        or new.io[1:] != old.io[1:]
+        or new.stat.faults != old.stat.faults
+    ):
         return False
-    return new.stat.own - old.stat.own <= _LITTLE_TICKS and new.io.read - old.io.read <= _LITTLE_BYTES
+    return (
+        new.stat.own - old.stat.own <= _LITTLE_TICKS and new.io.read - old.io.read <= _LITTLE_BYTES
+    )
 
 
-def compute_sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look: int) -> Sums:
-    """`last_look` in clock ticks since boot: what was started later is counted from its start, what was there and was
-    not seen then counts from now on."""
+def compute_sums(
+    before: Mapping[int, Counters], now: Mapping[int, Counters], last_look: int
+) -> Sums:
+    """`last_look` in clock ticks since boot: what was started later is counted from its start, what
+    was there and was not seen then counts from now on.
+    """
     own: dict[int, int] = {}
     waited: dict[int, int] = {}
     ticks = delay = lasting = faults = 0
@@ -79,16 +96,19 @@ def compute_sums(before: Mapping[int, Counters], now: Mapping[int, Counters], la
         waited,
         max(0, ticks),
         lasting,
-        ProcessIo(*(max(0, total) for total in io)) if all(one.io is not None for one in now.values()) else None,
+        ProcessIo(*(max(0, total) for total in io))
+        if all(one.io is not None for one in now.values())
+        else None,
         max(0, delay) if all(one.delay is not None for one in now.values()) else None,
         max(0, faults),
     )
 
 
 def _handed_on(before: Mapping[int, Counters], now: Mapping[int, Counters]) -> Iterator[Counters]:
-    """Those that have ended and were waited for: what they had taken until the last look was counted then, and is in
-    the sum of all that waited. A whole line may end between two looks; all of it is then in the sum of the first
-    forebear that lives, and no more than that one gained."""
+    """Those that have ended and were waited for: what they had taken until the last look was
+    counted then, and is in the sum of all that waited. A whole line may end between two looks; all
+    of it is then in the sum of the first forebear that lives, and no more than that one gained.
+    """
     gone = [old for pid, old in before.items() if pid not in now]
     heirs = [_find_heir(old.stat, before, now) for old in gone]
     ended = [(heir, old) for heir, old in zip(heirs, gone, strict=True) if heir is not None]
@@ -104,7 +124,9 @@ def _handed_on(before: Mapping[int, Counters], now: Mapping[int, Counters]) -> I
 def _find_heir(
     child: ProcessStat, before: Mapping[int, Counters], now: Mapping[int, Counters]
 ) -> tuple[int, int] | None:
-    """How many generations up the first forebear is that was there at both looks, and which it is."""
+    """How many generations up the first forebear is that was there at both looks, and which it
+    is.
+    """
     pid = child.parent
     for generations in range(1, len(before) + 1):
         if pid not in before:

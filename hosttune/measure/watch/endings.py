@@ -27,9 +27,11 @@ class EndKind(str, Enum):
 
 @frozen
 class Ending:
-    """`what` is the signal's name, the folder of the control group that is frozen or short of memory, or `near` where
-    kills of the host fell together with processes of the job that ended. `has_ended`
-    is False for a job that goes on although the kernel has killed some of its processes, or that is stopped."""
+    """`what` is the signal's name, the folder of the control group that is frozen or short of
+    memory, or `near` where kills of the host fell together with processes of the job that ended.
+    `has_ended` is False for a job that goes on although the kernel has killed some of its
+    processes, or that is stopped.
+    """
 
     kind: EndKind
     what: str = ""
@@ -73,8 +75,9 @@ def _signal_name(status: int | None) -> str:
 
 
 def _is_shm_full(account: Account, name: str) -> bool:
-    """SIGBUS is what a write to a mapped file gets that has no room. A loader that dies so ends its main process with
-    an ordinary status."""
+    """SIGBUS is what a write to a mapped file gets that has no room. A loader that dies so ends its
+    main process with an ordinary status.
+    """
     shm = account.least_shm
     if shm is None or shm.size_bytes <= 0:
         return False

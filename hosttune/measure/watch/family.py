@@ -22,16 +22,21 @@ class Member:
 
 @frozen
 class Family:
-    """`mains` feed the GPUs, `launchers` only started them; all others are children: loaders, helpers."""
+    """`mains` feed the GPUs, `launchers` only started them; all others are children: loaders,
+    helpers.
+    """
 
     mains: frozenset[int]
     launchers: frozenset[int]
 
 
-def sort_family(members: Iterable[Member], root: int, on_gpu: frozenset[int] = frozenset()) -> Family:
-    """Who is who. Processes that hold GPU memory are the mains. Without such, a process is one when it forks workers
-    (they inherit its command line, or multiprocessing started them) or is busy itself; one that does neither, and has
-    started other programs (a shell, torchrun, uv), is a launcher of those.
+def sort_family(
+    members: Iterable[Member], root: int, on_gpu: frozenset[int] = frozenset()
+) -> Family:
+    """Who is who. Processes that hold GPU memory are the mains. Without such, a process is one when
+    it forks workers (they inherit its command line, or multiprocessing started them) or is busy
+    itself; one that does neither, and has started other programs (a shell, torchrun, uv), is a
+    launcher of those.
     """
     by_pid = {member.pid: member for member in members}
     holders = on_gpu & by_pid.keys()
@@ -45,7 +50,9 @@ def sort_family(members: Iterable[Member], root: int, on_gpu: frozenset[int] = f
         children.setdefault(member.parent, []).append(member)
     mains: set[int] = set()
     launchers: set[int] = set()
-    waiting = [root] if root in by_pid else [pid for pid in by_pid if by_pid[pid].parent not in by_pid]
+    waiting = (
+        [root] if root in by_pid else [pid for pid in by_pid if by_pid[pid].parent not in by_pid]
+    )
     while waiting:
         member = by_pid[waiting.pop()]
         below = children.get(member.pid, [])
@@ -65,7 +72,11 @@ def is_worker(child: Member, parent: Member) -> bool:
 
 def _find_ancestors(by_pid: Mapping[int, Member], pid: int) -> set[int]:
     found: set[int] = set()
-    while (member := by_pid.get(pid)) is not None and member.parent not in found and member.parent in by_pid:
+    while (
+        (member := by_pid.get(pid)) is not None
+        and member.parent not in found
+        and member.parent in by_pid
+    ):
         pid = member.parent
         found.add(pid)
     return found

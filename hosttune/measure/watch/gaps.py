@@ -18,16 +18,26 @@ def describe_gaps(account: Account) -> tuple[str, ...]:
     found += _gpu_gaps(account)
     watched, last = account.watched, account.last
     if account.means["io_full"].seconds == 0 and account.active_s:
-        found.append("the kernel does not show where tasks stall (no PSI): psi=1 on its command line switches it on")
+        found.append(
+            "the kernel does not show where tasks stall (no PSI): psi=1 on its command line "
+            "switches it on"
+        )
     elif account.has_job_pressure_s < account.counted_s / 2:
         why = f" ({watched.pressure_reason})" if watched.pressure_reason else ""
-        found.append(f"pressure is the whole host's{why}: --scope gives the job a control group of its own")
+        found.append(
+            f"pressure is the whole host's{why}: --scope gives the job a control group of its own"
+        )
     if account.last is not None and account.last.are_limits_hidden and _is_short_of_cpus(account):
-        found.append("a CPU quota above this container is not visible from inside: watch it from the host")
+        found.append(
+            "a CPU quota above this container is not visible from inside: watch it from the host"
+        )
     if account.is_partial:
         found.append("some of the job's processes cannot be read: watch as their user, or as root")
     if last is not None and last.tree is not None and last.tree.run_delay_cores is None:
-        found.append("the kernel keeps no run delay (schedstat), which shows whether others take the job's CPU time")
+        found.append(
+            "the kernel keeps no run delay (schedstat), which shows whether others take the job's "
+            "CPU time"
+        )
     return tuple(found)
 
 
@@ -39,7 +49,11 @@ def _describe_short(account: Account) -> str:
     text = f"only {account.counted_s:.0f} s count (the warm-up took {account.warm_up_s:.0f} s): "
     if account.status is None:
         return text + "watch longer, or set --warm-up"
-    return text + ("" if account.seconds >= SHORT_S else "give it work for half a minute, or ") + "set --warm-up"
+    return (
+        text
+        + ("" if account.seconds >= SHORT_S else "give it work for half a minute, or ")
+        + "set --warm-up"
+    )
 
 
 def _gpu_gaps(account: Account) -> list[str]:
@@ -57,7 +71,9 @@ def _gpu_gaps(account: Account) -> list[str]:
     if any(gpu.lost for gpu in last.gpus):
         found.append("a GPU fell off the bus: hosttune explain gpu-errors")
     if account.gpu_neighbours:
-        found.append("others are on the job's GPUs, and no figure separates them: watch it while they rest")
+        found.append(
+            "others are on the job's GPUs, and no figure separates them: watch it while they rest"
+        )
     if not last.gpus_are_its:
         found.append("which GPUs are the job's is not visible: name them with --gpus")
     if account.judged_gpu_s and not account.means["power_percent"].seconds:

@@ -10,9 +10,9 @@ def jobs_gpus(
 ) -> tuple[tuple[GpuSample, ...], bool]:
     """The GPUs to judge by, and whether they are certainly the job's.
 
-    First those on which its processes hold memory, or once held (`known`, their UUIDs); then those that
-    CUDA_VISIBLE_DEVICES names (`visible`; CUDA may number them otherwise than NVML, by speed); then all of them, which
-    is certain only where no other process holds one.
+    First those on which its processes hold memory, or once held (`known`, their UUIDs); then those
+    that CUDA_VISIBLE_DEVICES names (`visible`; CUDA may number them otherwise than NVML, by speed);
+    then all of them, which is certain only where no other process holds one.
     """
     held = tuple(gpu for gpu in samples if gpu.uuid in known or pids.intersection(gpu.pids or ()))
     if held:

@@ -1,7 +1,7 @@
 """The job's own control group of version 2, and whether the job is alone in it.
 
-Only then does its pressure speak of the job. Sources: cgroups(7), kernel: Documentation/admin-guide/cgroup-v2.rst,
-Documentation/accounting/psi.rst.
+Only then does its pressure speak of the job. Sources: cgroups(7), kernel:
+Documentation/admin-guide/cgroup-v2.rst, Documentation/accounting/psi.rst.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _MOST_FOLDERS = 64
 
 
 def folder_of(groups: bytes, mounts: bytes) -> str:
-    """The folder of a process's version 2 group, from its /proc/PID/cgroup and our /proc/self/mountinfo; "" where
-    there is none, or it is not mounted here."""
+    """The folder of a process's version 2 group, from its /proc/PID/cgroup and our
+    /proc/self/mountinfo; "" where there is none, or it is not mounted here.
+    """
     path = parse_groups(groups.decode("utf-8", "surrogateescape")).get("")
     if path is None or path.startswith("/.."):  # outside of this cgroup namespace
         return ""
@@ -54,8 +55,9 @@ class Group:
         self._find()
 
     def look(self, seconds: float, members: Iterable[int], now_s: float) -> Pressure | None:
-        """The pressure since the last look, where the group holds the job and besides it only what does nothing: a
-        shell, ourselves."""
+        """The pressure since the last look, where the group holds the job and besides it only what
+        does nothing: a shell, ourselves.
+        """
         if self._looks < 2 or self._looks % CHECK_EVERY == 0:
             self._find()
             if self.folder:
@@ -79,7 +81,9 @@ class Group:
         self._meter.close()
         self.folder, self._seen = folder, {}
         self.reason = "" if folder else "the job is in no control group of version 2"
-        self._meter = Meter({kind: Kept(f"{folder}/{kind}.pressure") for kind in KINDS} if folder else {})
+        self._meter = Meter(
+            {kind: Kept(f"{folder}/{kind}.pressure") for kind in KINDS} if folder else {}
+        )
         self._meter.look(1.0)
 
     def _check(self, members: frozenset[int], now_s: float) -> None:
@@ -114,14 +118,18 @@ class Group:
         self.reason, self._is_alone = reason, not reason
 
     def _inside(self) -> frozenset[int] | None:
-        """The processes of the group and of those below it; None where those are too many to look into."""
+        """The processes of the group and of those below it; None where those are too many to look
+        into.
+        """
         found: set[int] = set()
         folders = [self.folder]
         for _ in range(_MOST_FOLDERS):
             if not folders:
                 return frozenset(found)
             folder = folders.pop()
-            found.update(map(int, (content_of(f"{folder}/cgroup.procs", MOST_BYTES) or b"").split()))
+            found.update(
+                map(int, (content_of(f"{folder}/cgroup.procs", MOST_BYTES) or b"").split())
+            )
             try:
                 with os.scandir(folder) as entries:
                     below = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))

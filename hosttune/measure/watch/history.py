@@ -1,7 +1,7 @@
 """The run over time in bounded memory: at most 2,048 points, each twice as long once they are full.
 
-An hour at one tick a second keeps every other tick; a week keeps five minutes a point. Change points and the picture
-of a run are made of these.
+An hour at one tick a second keeps every other tick; a week keeps five minutes a point. Change
+points and the picture of a run are made of these.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from collections.abc import Iterable, Sequence
 
 from hosttune.frozen import frozen
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import Tick, find_pressure, gpu_percent, power_percent, room_percent
+from hosttune.measure.watch.tick import (
+    Tick,
+    find_pressure,
+    gpu_percent,
+    power_percent,
+    room_percent,
+)
 
 CAPACITY = 2048
 LONG_ENOUGH_S = 30.0  # either side of a change point; of a short watch a quarter
@@ -20,8 +26,10 @@ HOLDS = 0.6  # of its side
 
 @frozen
 class Point:
-    """What went on in `seconds` up to `at_s`; means over it, None where nothing was known. `states` tells how many
-    seconds each state took, `counted_s` how many of them the verdict counts (no warm-up)."""
+    """What went on in `seconds` up to `at_s`; means over it, None where nothing was known. `states`
+    tells how many seconds each state took, `counted_s` how many of them the verdict counts (no
+    warm-up).
+    """
 
     at_s: float
     seconds: float
@@ -60,7 +68,9 @@ class Segment:
 def point(tick: Tick, state: State, *, is_counted: bool) -> Point:
     """One tick as a point."""
     seen = find_pressure(tick)
-    busy = [gpu.util_percent for gpu in tick.gpus or () if not gpu.lost and gpu.util_percent is not None]
+    busy = [
+        gpu.util_percent for gpu in tick.gpus or () if not gpu.lost and gpu.util_percent is not None
+    ]
     return Point(
         at_s=tick.at_s,
         seconds=tick.seconds,
@@ -135,15 +145,22 @@ class History:
 
 
 def cut_segments(points: Iterable[Point]) -> tuple[Segment, ...]:
-    """The counted time, cut where one state took over from another for at least 30 s on either side; of a watch below
-    two minutes for a quarter of it."""
+    """The counted time, cut where one state took over from another for at least 30 s on either
+    side; of a watch below two minutes for a quarter of it.
+    """
     counted = [one for one in points if one.counted_s]
     long_enough = min(LONG_ENOUGH_S, max(SHORTEST_S, sum(one.counted_s for one in counted) / 4))
-    return tuple(_make_segment(part) for part in _merge_parts(_cut(counted, long_enough))) if counted else ()
+    return (
+        tuple(_make_segment(part) for part in _merge_parts(_cut(counted, long_enough)))
+        if counted
+        else ()
+    )
 
 
 def _cut(points: Sequence[Point], long_enough: float) -> list[Sequence[Point]]:
-    """Cuts where the seconds that do not belong to the leading state of their side become fewest."""
+    """Cuts where the seconds that do not belong to the leading state of their side become
+    fewest.
+    """
     best, at = _count_strays(points) - long_enough / 2, 0
     total = sum(one.counted_s for one in points)
     left, left_s, right = dict[State, float](), 0.0, _compute_sums(points)
@@ -157,7 +174,9 @@ def _cut(points: Sequence[Point], long_enough: float) -> list[Sequence[Point]]:
         strays = left_s - max(left.values()) + total - left_s - max(right.values())
         if strays < best and _is_leading(left, left_s) and _is_leading(right, total - left_s):
             best, at = strays, index
-    return [points] if not at else [*_cut(points[:at], long_enough), *_cut(points[at:], long_enough)]
+    return (
+        [points] if not at else [*_cut(points[:at], long_enough), *_cut(points[at:], long_enough)]
+    )
 
 
 def _is_leading(sums: dict[State, float], seconds: float) -> bool:
@@ -175,7 +194,9 @@ def _compute_sums(points: Iterable[Point]) -> dict[State, float]:
 def _list_counted(one: Point) -> list[tuple[State, float]]:
     """The counted seconds of each state: a point that was joined may hold some of the warm-up."""
     total = sum(seconds for _, seconds in one.states)
-    return [(state, seconds * one.counted_s / total) for state, seconds in one.states] if total else []
+    return (
+        [(state, seconds * one.counted_s / total) for state, seconds in one.states] if total else []
+    )
 
 
 def _count_strays(points: Sequence[Point]) -> float:

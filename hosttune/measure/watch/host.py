@@ -8,15 +8,25 @@ from collections.abc import Mapping
 from hosttune.host.reading.bounded import MOST_NAMES, names_in
 from hosttune.measure.watch.kept import Kept, content_of
 from hosttune.measure.watch.meter import Meter
-from hosttune.measure.watch.parse import CpuTimes, DiskCounters, cpu_times, disk_counters, host_times, parse_counter
+from hosttune.measure.watch.parse import (
+    CpuTimes,
+    DiskCounters,
+    cpu_times,
+    disk_counters,
+    host_times,
+    parse_counter,
+)
 from hosttune.measure.watch.tick import DiskTick, HostTick, Pressure
 
-_NO_DISK = ("loop", "ram", "dm-", "md", "sr", "zram", "fd", "nbd")  # made of others, or none: they would count twice
+# made of others, or none: they would count twice
+_NO_DISK = ("loop", "ram", "dm-", "md", "sr", "zram", "fd", "nbd")
 MOST_DISKS = 16
 
 
 def read_governor(sys: str = "/sys") -> str:
-    """What sets the clock of the first CPU (kernel: admin-guide/pm/cpufreq.rst); "" where nothing does."""
+    """What sets the clock of the first CPU (kernel: admin-guide/pm/cpufreq.rst); "" where nothing
+    does.
+    """
     content = content_of(f"{sys}/devices/system/cpu/cpu0/cpufreq/scaling_governor") or b""
     return content.decode("ascii", "replace").strip()
 
@@ -39,8 +49,9 @@ class HostCounters:
         self.has_pressure = self._pressure["io"].read() is not None
 
     def look(self, seconds: float, cpus: frozenset[int] | None) -> tuple[HostTick, bool]:
-        """What went on since the last look on the CPUs with these numbers (None: all), and whether any process was
-        started meanwhile."""
+        """What went on since the last look on the CPUs with these numbers (None: all), and whether
+        any process was started meanwhile.
+        """
         content = self._stat.read() or b""
         now = (host_times(content, cpus), cpu_times(content.split(b"\n", 1)[0]))
         (own, own_was), (whole, whole_was) = zip(now, self._times, strict=True)
@@ -70,9 +81,15 @@ class HostCounters:
         was, self._counters = self._counters, disk_counters(content, self._disks)
         if was is None:
             return None
-        ticks = [disk_tick(name, was[name], now, seconds) for name, now in self._counters.items() if name in was]
+        ticks = [
+            disk_tick(name, was[name], now, seconds)
+            for name, now in self._counters.items()
+            if name in was
+        ]
         busy = [tick for tick in ticks if tick.read_bytes or tick.written_bytes or tick.in_flight]
-        return tuple(sorted(busy, key=lambda tick: -tick.read_bytes - tick.written_bytes)[:MOST_DISKS])
+        return tuple(
+            sorted(busy, key=lambda tick: -tick.read_bytes - tick.written_bytes)[:MOST_DISKS]
+        )
 
     def close(self) -> None:
         for file in (self._stat, self._vmstat, self._diskstats, *self._pressure.values()):
@@ -85,7 +102,8 @@ class HostCounters:
         for name in (b"pswpin", b"pswpout", b"workingset_refault_file"):
             now, was = parse_counter(content, name), self._pages.get(name)
             if now is None and name.endswith(b"_file"):
-                now = parse_counter(content, b"workingset_refault")  # before Linux 5.9 one counter for all pages
+                # before Linux 5.9 one counter for all pages
+                now = parse_counter(content, b"workingset_refault")
             rates[name] = None if now is None or was is None else max(0.0, (now - was) / seconds)
             self._pages[name] = now
         return rates
@@ -105,6 +123,10 @@ def disk_tick(name: str, was: DiskCounters, now: DiskCounters, seconds: float) -
 
 def _list_disks(folder: str) -> frozenset[bytes]:
     try:
-        return frozenset(name.encode() for name in names_in(folder, MOST_NAMES)[0] if not name.startswith(_NO_DISK))
+        return frozenset(
+            name.encode()
+            for name in names_in(folder, MOST_NAMES)[0]
+            if not name.startswith(_NO_DISK)
+        )
     except OSError:
         return frozenset()

@@ -9,8 +9,9 @@ from hosttune.host.processes.process_memory import head_in_time
 from hosttune.host.reading.bounded import PROCESS_FILE, head_of, read_head, read_mounts
 
 MOST_BYTES = 1 << 22
-# A list in /proc comes a page at a time, in whole records (seq_read_iter, fs/seq_file.c), however much is asked for.
-# The records of what is kept are short, so what fills less than half a page is all there is.
+# A list in /proc comes a page at a time, in whole records (seq_read_iter, fs/seq_file.c), however
+# much is asked for. The records of what is kept are short, so what fills less than half a page is
+# all there is.
 _WHOLE = 2048
 _PAGE = 1 << 12
 
@@ -18,8 +19,9 @@ _PAGE = 1 << 12
 class Kept:
     """Read through one descriptor, from the start each time: half the cost of opening it anew.
 
-    A descriptor of /proc/PID belongs to that very process: once it is gone reads fail, also when another process has
-    got its number. `is_kept` False opens it anew each time, where there are more files than descriptors.
+    A descriptor of /proc/PID belongs to that very process: once it is gone reads fail, also when
+    another process has got its number. `is_kept` False opens it anew each time, where there are
+    more files than descriptors.
     """
 
     __slots__ = ("_descriptor", "error", "is_kept", "path")
@@ -49,7 +51,9 @@ class Kept:
 
     def _rest(self, begin: int) -> bytes:
         parts = []
-        while begin < MOST_BYTES and (part := os.pread(self._descriptor, MOST_BYTES - begin, begin)):
+        while begin < MOST_BYTES and (
+            part := os.pread(self._descriptor, MOST_BYTES - begin, begin)
+        ):
             parts.append(part)
             begin += len(part)
         return b"".join(parts)
@@ -69,7 +73,11 @@ def content_of(path: str, limit: int = PROCESS_FILE) -> bytes | None:
         return None
     try:
         content = os.read(descriptor, min(limit, _PAGE))
-        return content if len(content) < min(limit, _WHOLE) else (content + read_head(descriptor, limit)[0])[:limit]
+        return (
+            content
+            if len(content) < min(limit, _WHOLE)
+            else (content + read_head(descriptor, limit)[0])[:limit]
+        )
     except OSError:
         return None
     finally:
@@ -85,7 +93,9 @@ def own_mounts(proc: str) -> bytes:
 
 
 def content_in_time(path: str, limit: int = PROCESS_FILE) -> bytes | None:
-    """The same of a file that the owner of the process can lock (host/processes/process_memory.py)."""
+    """The same of a file that the owner of the process can lock
+    (host/processes/process_memory.py).
+    """
     try:
         return head_in_time(path, limit)[0]
     except OSError:

@@ -1,8 +1,10 @@
-"""Which limit keeps a job from CPUs that the host has: its size, who set it, and where it is changed.
+"""Which limit keeps a job from CPUs that the host has: its size, who set it, and where it is
+changed.
 
-Sources: cpu.max and cpu.stat (kernel: Documentation/admin-guide/cgroup-v2.rst), cpu.cfs_quota_us and cpu.stat of
-version 1 (Documentation/scheduler/sched-bwc.rst), cpuset.cpus of both, sched_getaffinity(2). Names of groups:
-systemd.slice(5), docker run --cgroup-parent, Slurm's cgroup plugins (cgroup.conf(5)), kubelet.
+Sources: cpu.max and cpu.stat (kernel: Documentation/admin-guide/cgroup-v2.rst), cpu.cfs_quota_us
+and cpu.stat of version 1 (Documentation/scheduler/sched-bwc.rst), cpuset.cpus of both,
+sched_getaffinity(2). Names of groups: systemd.slice(5), docker run --cgroup-parent, Slurm's cgroup
+plugins (cgroup.conf(5)), kubelet.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _MOSTLY = 0.6  # of the job's CPU time, that of processes which share few CPUs
 
 
 class CpuLimits:
-    """`look_around` finds the limit anew, `throttled` asks whether a quota has just held the job back."""
+    """`look_around` finds the limit anew, `throttled` asks whether a quota has just held the job
+    back.
+    """
 
     def __init__(self, root: int) -> None:
         self.limit: CpuLimit | None = None
@@ -36,14 +40,17 @@ class CpuLimits:
         self.allowed: frozenset[int] | None = None  # None: all
         self.reason = ""
         self.are_hidden = False  # a quota above what is visible here may hold the job back
-        self.is_surprised = False  # a quota that was not known has held the job back: time to look around
+        # a quota that was not known has held the job back: time to look around
+        self.is_surprised = False
         self._root = root
         self._was: dict[str, int] = {}
         self._folders: tuple[str, ...] = ()
         self.look_around({root: 0.0})
 
     def look_around(self, cores: Mapping[int, float]) -> None:
-        """`cores` are those of the job's processes that work. Raises ProcessLookupError where none of them is left."""
+        """`cores` are those of the job's processes that work. Raises ProcessLookupError where none
+        of them is left.
+        """
         masks: dict[frozenset[int], list[float]] = {}
         for pid, used in cores.items():
             with suppress(OSError):
@@ -60,7 +67,9 @@ class CpuLimits:
         self.reason = f"{len(allowed)} usable CPU{'s' * (len(allowed) != 1)}"
         if tightest is not None and tightest.cpus < len(allowed):
             self.cpus = round(tightest.cpus, 3)
-            self.limit = CpuLimit(LimitKind.QUOTA, self.cpus, whole, tightest.path, name_setter(tightest.path))
+            self.limit = CpuLimit(
+                LimitKind.QUOTA, self.cpus, whole, tightest.path, name_setter(tightest.path)
+            )
             self.reason = f"{self.cpus:g} of {len(allowed)} CPUs by {tightest.path}"
         elif len(allowed) < whole:
             path = cpuset_of(groups, allowed)
@@ -71,9 +80,15 @@ class CpuLimits:
             self.limit = CpuLimit(LimitKind.AFFINITY, float(len(shared)), whole, "", by)
 
     def compute_throttled(self, seconds: float) -> float | None:
-        """The share of the time since the last look in whose periods the quota held the job back, percent."""
+        """The share of the time since the last look in whose periods the quota held the job back,
+        percent.
+        """
         was, self._was = self._was, {}
-        own = self.limit.path.rpartition("/")[0] if self.limit and self.limit.kind is LimitKind.QUOTA else ""
+        own = (
+            self.limit.path.rpartition("/")[0]
+            if self.limit and self.limit.kind is LimitKind.QUOTA
+            else ""
+        )
         found = None
         for folder in self._folders:
             count = parse_counter(content_of(f"{folder}/cpu.stat") or b"", b"nr_throttled")
@@ -82,30 +97,39 @@ class CpuLimits:
             self._was[folder] = count
             passed = max(0, count - was.get(folder, count))
             if folder == own and folder in was:
-                found = min(100.0, 100 * passed * period_s(self.limit.path if self.limit else "") / seconds)
+                found = min(
+                    100.0, 100 * passed * period_s(self.limit.path if self.limit else "") / seconds
+                )
             self.is_surprised |= passed > 0 and folder != own
         return found
 
 
 def shared_mask(masks: Mapping[frozenset[int], list[float]]) -> frozenset[int] | None:
-    """The CPUs that more processes share than there are of them, and that do most of the work: loaders that a library
-    has pinned, beside a main process that may use all. None for ranks that have a part of the CPUs each. `masks`: the
-    cores of each process by the CPUs that it may use. Pure."""
+    """The CPUs that more processes share than there are of them, and that do most of the work:
+    loaders that a library has pinned, beside a main process that may use all. None for ranks that
+    have a part of the CPUs each. `masks`: the cores of each process by the CPUs that it may use.
+    Pure.
+    """
     total = sum(map(sum, masks.values()))
-    found = (one for one, used in masks.items() if len(used) > len(one) and sum(used) >= _MOSTLY * total)
+    found = (
+        one for one, used in masks.items() if len(used) > len(one) and sum(used) >= _MOSTLY * total
+    )
     return next(found, None) if len(masks) > 1 else None
 
 
 def cpu_folders(groups: bytes) -> tuple[str, ...]:
-    """The folders that may hold a quota: of the control group with the controller cpu, and those above it."""
+    """The folders that may hold a quota: of the control group with the controller cpu, and those
+    above it.
+    """
     paths = parse_groups(groups.decode("utf-8", "surrogateescape"))
     mount = f"{GROUPS}/cpu" if "cpu" in paths else GROUPS
     return tuple(walk_upwards(mount, paths.get("cpu", paths.get("", "/"))))
 
 
 def hides_limits(folders: tuple[str, ...]) -> bool:
-    """Whether there may be control groups above these folders that are not visible: in a container they end at its own
-    (cgroup_namespaces(7)), and some sandboxes show none."""
+    """Whether there may be control groups above these folders that are not visible: in a container
+    they end at its own (cgroup_namespaces(7)), and some sandboxes show none.
+    """
     try:
         is_first = os.readlink("/proc/self/ns/cgroup") == _FIRST_NAMESPACE
     except OSError:
@@ -121,21 +145,30 @@ def period_s(path: str) -> float:
 
 
 # How each owner of control groups changes a limit: of CPUs, and of memory.
-_WAYS: Mapping[str, Mapping[str, str]] = MappingProxyType({
-    "cpu": {
-        "slurm": "ask for more with --cpus-per-task", "docker": "--cpus N {short} (--cpuset-cpus for the CPUs)",
-        "podman": "--cpus N {short}", "kubernetes": "resources.limits.cpu of the pod", "systemd": "CPUQuota=",
-    },
-    "memory": {
-        "slurm": "ask for more with --mem", "docker": "--memory N {short}", "podman": "--memory N {short}",
-        "kubernetes": "resources.limits.memory of the pod", "systemd": "MemoryMax=",
-    },
-})  # fmt: skip
+_WAYS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "cpu": {
+            "slurm": "ask for more with --cpus-per-task",
+            "docker": "--cpus N {short} (--cpuset-cpus for the CPUs)",
+            "podman": "--cpus N {short}",
+            "kubernetes": "resources.limits.cpu of the pod",
+            "systemd": "CPUQuota=",
+        },
+        "memory": {
+            "slurm": "ask for more with --mem",
+            "docker": "--memory N {short}",
+            "podman": "--memory N {short}",
+            "kubernetes": "resources.limits.memory of the pod",
+            "systemd": "MemoryMax=",
+        },
+    }
+)
 
 
 def name_setter(path: str, what: str = "cpu") -> str:
-    """Who makes control groups of this name, and where the limit of CPUs or memory is changed; "" if the name does not
-    show it. Pure."""
+    """Who makes control groups of this name, and where the limit of CPUs or memory is changed; ""
+    if the name does not show it. Pure.
+    """
     ways = _WAYS[what]
     if job := _JOB.search(path):
         return f"Slurm job {job[1]}: {ways['slurm']}"
@@ -157,14 +190,17 @@ def name_setter(path: str, what: str = "cpu") -> str:
 
 
 def cpuset_of(groups: bytes, allowed: frozenset[int]) -> str:
-    """The file of the control group that allows no more than these CPUs; "" where none does, so that the process itself
-    or who started it chose them."""
+    """The file of the control group that allows no more than these CPUs; "" where none does, so
+    that the process itself or who started it chose them.
+    """
     paths = parse_groups(groups.decode("utf-8", "surrogateescape"))
     is_v1 = "cpuset" in paths
     mount = f"{GROUPS}/cpuset" if is_v1 else GROUPS
     found = ""
     for folder in walk_upwards(mount, paths.get("cpuset", paths.get("", "/"))):
-        for name in ("cpuset.effective_cpus", "cpuset.cpus") if is_v1 else ("cpuset.cpus.effective",):
+        for name in (
+            ("cpuset.effective_cpus", "cpuset.cpus") if is_v1 else ("cpuset.cpus.effective",)
+        ):
             content = content_of(f"{folder}/{name}")
             if content is not None and parse_numbers(content) == allowed:
                 found = f"{folder}/cpuset.cpus"

@@ -27,11 +27,21 @@ from hosttune.measure.watch.programs import (
     works_with,
 )
 from hosttune.measure.watch.states import LIMITS
-from hosttune.measure.watch.tick import GpuUser, Mounted, Placement, Tick, TreeTick, Wait, room_percent, round_tick
+from hosttune.measure.watch.tick import (
+    GpuUser,
+    Mounted,
+    Placement,
+    Tick,
+    TreeTick,
+    Wait,
+    room_percent,
+    round_tick,
+)
 from hosttune.measure.watch.tree import Tree
 from hosttune.measure.watch.waits import Waits
 
-# A wrapper moves into a group, or narrows its CPUs, before it becomes the job; that costs a look or two.
+# A wrapper moves into a group, or narrows its CPUs, before it becomes the job; that costs a look or
+# two.
 EARLY = frozenset({1, 2, 5})
 CPUS_EVERY = 30  # looks
 FILES_EVERY = 60
@@ -43,15 +53,16 @@ _MAPS_BYTES = 1 << 20  # a process with PyTorch, OpenCV and pandas has some 200 
 WORKING_CORES = 0.1
 _MOST_WORKING = 64
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h
-# Where one of these is, a job may compute on a GPU that no sampler sees: NVIDIA, AMD, and either under WSL.
+# Where one of these is, a job may compute on a GPU that no sampler sees: NVIDIA, AMD, and either
+# under WSL.
 _GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")
 
 
 class Looks:
     """Everything about the job under process `root`; the first tick spans from here on.
 
-    `visible` is the job's CUDA_VISIBLE_DEVICES (None: not set), `are_named` says that the sampler shows only what
-    someone named. Raises ProcessLookupError where there is no such process.
+    `visible` is the job's CUDA_VISIBLE_DEVICES (None: not set), `are_named` says that the sampler
+    shows only what someone named. Raises ProcessLookupError where there is no such process.
     """
 
     def __init__(
@@ -99,7 +110,11 @@ class Looks:
         self._refresh()
         host, is_new = self._host.look(seconds, self.limits.allowed)
         samples = self.sampler.read()
-        on_gpu = frozenset(pid for gpu in samples for pid in gpu.pids or ()) if self._trusts_pids else frozenset()
+        on_gpu = (
+            frozenset(pid for gpu in samples for pid in gpu.pids or ())
+            if self._trusts_pids
+            else frozenset()
+        )
         tree = self.tree.look(seconds, is_new=is_new, on_gpu=on_gpu)
         gpus, are_its = self._gpus(samples)
         wait = None
@@ -147,19 +162,27 @@ class Looks:
 
     def _refresh(self) -> None:
         if self._count in EARLY or self._count % CPUS_EVERY == 0 or self.limits.is_surprised:
-            working = [(pid, one.cores) for pid, one in self.tree.members.items() if one.cores >= WORKING_CORES]
+            working = [
+                (pid, one.cores)
+                for pid, one in self.tree.members.items()
+                if one.cores >= WORKING_CORES
+            ]
             with suppress(OSError):  # it has just ended: what was known stays
                 self.limits.look_around(dict(working[:_MOST_WORKING]))
 
     def _wait(self, tree: TreeTick, seconds: float) -> tuple[TreeTick, Wait | None]:
-        states = {pid: one.counters.stat.state for pid, one in self.tree.members.items() if one.counters}
+        states = {
+            pid: one.counters.stat.state for pid, one in self.tree.members.items() if one.counters
+        }
         wait = self._waits.look(states)
         received, sent = self._waits.received / seconds, self._waits.sent / seconds
         return replace(tree, received_bytes=received, sent_bytes=sent), wait
 
     def _gpus(self, samples: tuple[GpuSample, ...]) -> tuple[tuple[GpuSample, ...] | None, bool]:
         if self.sampler.source == "none":
-            return (None, False) if any(os.path.exists(node) for node in _GPU_NODES) else ((), False)
+            return (
+                (None, False) if any(os.path.exists(node) for node in _GPU_NODES) else ((), False)
+            )
         if self._are_named:
             return samples, True
         members = frozenset(self.tree.members) if self._trusts_pids else frozenset[int]()
@@ -173,18 +196,29 @@ class Looks:
         return gpu_users(pids, self.tree.members)
 
     def _find_mounted(self, tree: TreeTick | None) -> tuple[Mounted, ...] | None:
-        if self._count not in EARLY and self._count % FILES_EVERY and not (tree is not None and tree.blocked):
+        if (
+            self._count not in EARLY
+            and self._count % FILES_EVERY
+            and not (tree is not None and tree.blocked)
+        ):
             return None
         return self._mounts.of(list(self.tree.members))
 
     def _find_placement(self, gpus: tuple[GpuSample, ...] | None) -> Placement | None:
         is_due = self._count in EARLY or self._count % CPUS_EVERY == 0
-        return self._places.look(gpus or (), self.tree.members) if is_due and self._trusts_pids else None
+        return (
+            self._places.look(gpus or (), self.tree.members)
+            if is_due and self._trusts_pids
+            else None
+        )
 
     def _programs(self) -> tuple[tuple[Workload, ...] | None, tuple[ThreadPool, ...], str]:
-        """What the busiest processes work with, whose threads they have, and what holds the first of them to one."""
+        """What the busiest processes work with, whose threads they have, and what holds the first
+        of them to one.
+        """
         every = PROGRAMS_EVERY if self._count <= PROGRAMS_LATER else PROGRAMS_LATER
-        if self._count == 1 or (self._count not in EARLY and self._count % every):  # the first look comes too early
+        # the first look comes too early
+        if self._count == 1 or (self._count not in EARLY and self._count % every):
             return None, (), ""
         busiest = sorted(self.tree.members.values(), key=lambda one: -one.cores)[:_MOST_PROGRAMS]
         paths, words = set[str](), set[str]()
@@ -197,7 +231,9 @@ class Looks:
 
 
 def _has_time(tree: TreeTick, cpus: float) -> bool:
-    """The job does not fill its CPUs: what it sleeps on matters, and a look at that costs it nothing."""
+    """The job does not fill its CPUs: what it sleeps on matters, and a look at that costs it
+    nothing.
+    """
     return tree.cores is not None and tree.cores < LIMITS.busy_share * cpus
 
 

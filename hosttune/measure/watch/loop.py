@@ -15,7 +15,9 @@ ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
 
 
 class Loop:
-    """`on_tick` sees each tick after it was added up; `on_stop` is called before we are stopped (Ctrl-Z)."""
+    """`on_tick` sees each tick after it was added up; `on_stop` is called before we are stopped
+    (Ctrl-Z).
+    """
 
     def __init__(
         self,
@@ -65,7 +67,9 @@ class Loop:
                 return "the time is over"
 
     def _until_next(self) -> Iterator[tuple[int, bool]]:
-        """The signals that come until the next look is due; looks that were missed are not made up for."""
+        """The signals that come until the next look is due; looks that were missed are not made up
+        for.
+        """
         self._due = max(self._due, time.monotonic() - self._account.watched.interval_s)
         self._due += self._account.watched.interval_s
         while (left := self._due - time.monotonic()) > 0:
@@ -73,7 +77,8 @@ class Loop:
             if found is not None:
                 late_s = time.monotonic() - self._due
                 if found[0] == signal.SIGCONT and late_s > self._account.watched.interval_s:
-                    self._was_stopped = True  # by a signal that no one can wait for: SIGSTOP, SIGTTIN, SIGTTOU
+                    # by a signal that no one can wait for: SIGSTOP, SIGTTIN, SIGTTOU
+                    self._was_stopped = True
                 yield found
 
     def _tick(self) -> None:

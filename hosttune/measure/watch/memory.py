@@ -1,7 +1,9 @@
-"""The memory of a job's control group: its limit, what is in use, who was killed for it; and the room in /dev/shm.
+"""The memory of a job's control group: its limit, what is in use, who was killed for it; and the
+room in /dev/shm.
 
-Sources: memory.max, memory.current, memory.events (kernel: Documentation/admin-guide/cgroup-v2.rst), memory.oom_control
-of version 1 (cgroup-v1/memory.rst; its line oom_kill since Linux 4.13), oom_kill of /proc/vmstat, tmpfs(5).
+Sources: memory.max, memory.current, memory.events (kernel:
+Documentation/admin-guide/cgroup-v2.rst), memory.oom_control of version 1 (cgroup-v1/memory.rst; its
+line oom_kill since Linux 4.13), oom_kill of /proc/vmstat, tmpfs(5).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from hosttune.measure.watch.limits import name_setter
 from hosttune.measure.watch.parse import parse_counter
 from hosttune.measure.watch.tick import Kills, MemoryTick, ShmRoom
 
-_EARLY, _EVERY = 5, 5  # looks in which the group is looked for anew, and between two such looks later
+# looks in which the group is looked for anew, and between two such looks later
+_EARLY, _EVERY = 5, 5
 
 
 class _MemoryGroup(NamedTuple):
@@ -32,7 +35,9 @@ class _MemoryGroup(NamedTuple):
         return int(word) if word.isdigit() and len(word) < 20 else None
 
     def kills(self) -> dict[str, int]:
-        """By folder, of the group and the one above it, which counts them too once a scope is gone (version 2)."""
+        """By folder, of the group and the one above it, which counts them too once a scope is gone
+        (version 2).
+        """
         name = "memory.oom_control" if self.is_v1 else "memory.events"
         found = {}
         for folder in self.folders[:2]:
@@ -61,14 +66,19 @@ class JobMemory:
         self._find()
 
     def look(self, host_kills: int | None = None, *, has_lost: bool = False) -> MemoryTick | None:
-        """None if no memory limit is known. `host_kills`: the counter of /proc/vmstat, where it has just been read;
-        `has_lost`: a process of the job has ended since the last look. The kernel counts a kill before it is done."""
+        """None if no memory limit is known. `host_kills`: the counter of /proc/vmstat, where it has
+        just been read; `has_lost`: a process of the job has ended since the last look. The kernel
+        counts a kill before it is done.
+        """
         if self._looks < _EARLY or self._looks % _EVERY == 0:
             self._find()
             self._last |= self._group.kills()
         self._looks += 1
         since = max(self._counted, self._host_kills[0])
-        self._host_kills = (self._host_kills[1], self._count_host_kills() if host_kills is None else host_kills)
+        self._host_kills = (
+            self._host_kills[1],
+            self._count_host_kills() if host_kills is None else host_kills,
+        )
         if has_lost:
             self._near += max(0, self._host_kills[1] - since)
             self._counted = self._host_kills[1]
@@ -91,10 +101,14 @@ class JobMemory:
     def kills(self) -> Kills:
         self._last |= self._group.kills()
         own, *above = [*self._group.folders[:2], ""]
-        grown = {folder: count - self._began.get(folder, count) for folder, count in self._last.items()}
+        grown = {
+            folder: count - self._began.get(folder, count) for folder, count in self._last.items()
+        }
         is_gone = not self._group.is_v1 and not os.path.isdir(own)
         group = grown.get(above[0], 0) if is_gone and above else grown.get(own, 0)
-        return Kills(max(0, group), max(0, self._count_host_kills() - self._host_kills[0]), self._near)
+        return Kills(
+            max(0, group), max(0, self._count_host_kills() - self._host_kills[0]), self._near
+        )
 
     def _count_host_kills(self) -> int:
         return parse_counter(content_of(f"{self._proc}/vmstat", 1 << 20) or b"", b"oom_kill") or 0
@@ -107,7 +121,8 @@ class JobMemory:
         with suppress(OSError):
             own, its = (os.readlink(f"{self._proc}/{one}/ns/mnt") for one in ("self", self._root))
             self._is_ours = own == its
-        # Anew at each look: systemd-run sets the limits of a scope while its command starts already.
+        # Anew at each look: systemd-run sets the limits of a scope while its command starts
+        # already.
         limits = memory_limits(self._root)
         self._limit = min(limits.items(), key=lambda one: one[1], default=None)
         if line == self._line:
@@ -116,28 +131,39 @@ class JobMemory:
         paths = parse_groups(line.decode("utf-8", "surrogateescape"))
         is_v1 = "memory" in paths
         mount = f"{self._mount}/memory" if is_v1 else self._mount
-        self._group = _MemoryGroup(tuple(walk_upwards(mount, paths.get("memory", paths.get("", "/")))), is_v1)
+        self._group = _MemoryGroup(
+            tuple(walk_upwards(mount, paths.get("memory", paths.get("", "/")))), is_v1
+        )
         self._last = self._group.kills()
-        # A wrapper's group may have lost processes before this look found it: those that the host counted meanwhile.
+        # A wrapper's group may have lost processes before this look found it: those that the host
+        # counted meanwhile.
         lately = self._count_host_kills() - self._host_began if self._looks <= _EARLY else 0
-        self._began = {folder: count - min(count, max(0, lately)) for folder, count in self._last.items()}
+        self._began = {
+            folder: count - min(count, max(0, lately)) for folder, count in self._last.items()
+        }
 
 
 class Freezer:
-    """Whether the control group of the process `root` is frozen (docker pause, systemctl freeze)."""
+    """Whether the control group of the process `root` is frozen (docker pause, systemctl
+    freeze).
+    """
 
     def __init__(self, root: int, *, proc: str = "/proc", groups: str = GROUPS) -> None:
         self._root, self._proc, self._mount = root, proc, groups
 
     def look(self) -> str:
-        """The folder of the group that is frozen; "" if none is. A group is frozen with each one above it."""
+        """The folder of the group that is frozen; "" if none is. A group is frozen with each one
+        above it.
+        """
         line = content_of(f"{self._proc}/{self._root}/cgroup") or b""
         paths = parse_groups(line.decode("utf-8", "surrogateescape"))
         if "freezer" in paths:
             for folder in walk_upwards(f"{self._mount}/freezer", paths["freezer"]):
                 if (content_of(f"{folder}/freezer.self_freezing") or b"").strip() == b"1":
                     return folder
-        unified = f"{self._mount}/unified" if os.path.isdir(f"{self._mount}/unified") else self._mount
+        unified = (
+            f"{self._mount}/unified" if os.path.isdir(f"{self._mount}/unified") else self._mount
+        )
         for folder in walk_upwards(unified, paths.get("", "/")):
             if (content_of(f"{folder}/cgroup.freeze") or b"").strip() == b"1":
                 return folder

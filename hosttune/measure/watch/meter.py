@@ -20,17 +20,29 @@ class Meter:
 
     def look(self, seconds: float) -> Pressure | None:
         """Since the last look; None at the first one, and where there is no such file."""
-        now = {kind: pressure_totals(content) for kind, file in self._files.items() if (content := file.read())}
+        now = {
+            kind: pressure_totals(content)
+            for kind, file in self._files.items()
+            if (content := file.read())
+        }
         was, self._was = self._was, now
         if not now or not was:
             return None
 
         def percent(kind: str, place: int) -> float | None:
             old, new = was.get(kind, (None, None))[place], now.get(kind, (None, None))[place]
-            return None if old is None or new is None else max(0.0, min(100.0, (new - old) / seconds / 1e4))
+            return (
+                None
+                if old is None or new is None
+                else max(0.0, min(100.0, (new - old) / seconds / 1e4))
+            )
 
         return Pressure(
-            percent("cpu", 0), percent("io", 0), percent("io", 1), percent("memory", 0), percent("memory", 1)
+            percent("cpu", 0),
+            percent("io", 0),
+            percent("io", 1),
+            percent("memory", 0),
+            percent("memory", 1),
         )
 
     def close(self) -> None:

@@ -27,10 +27,12 @@ class MountTable:
         self._servers: dict[str, str] = {}  # of each FUSE mount, looked up once
 
     def of(self, pids: Iterable[int]) -> tuple[Mounted, ...]:
-        """Those of open files, most of them first; where none is open, of files that the command line names, which may
-        be the program's own; else of the working folder."""
+        """Those of open files, most of them first; where none is open, of files that the command
+        line names, which may be the program's own; else of the working folder.
+        """
         table = parse(own_mounts(self._proc))
-        mounts = {mount.target.rstrip("/") + "/": mount for mount in table}  # the later one is above
+        # the later one is above
+        mounts = {mount.target.rstrip("/") + "/": mount for mount in table}
         counts: dict[str, int] = {}
         members = list(pids)[:_MOST_PROCESSES]
         paths = (
@@ -56,8 +58,9 @@ class MountTable:
         )
 
     def list_opened(self, pid: int, *, has_streams: bool = True) -> list[str]:
-        """Absolute paths; none where this user may not see them. Not `has_streams`: without the files that the standard
-        streams were sent to, a log being no data."""
+        """Absolute paths; none where this user may not see them. Not `has_streams`: without the
+        files that the standard streams were sent to, a log being no data.
+        """
         found = []
         folder = f"{self._proc}/{pid}/fd"
         with suppress(OSError):
@@ -69,7 +72,11 @@ class MountTable:
         return _select_data(found)
 
     def _list_named(self, pid: int) -> list[str]:
-        words = (content_in_time(f"{self._proc}/{pid}/cmdline") or b"").decode("utf-8", "surrogateescape").split("\0")
+        words = (
+            (content_in_time(f"{self._proc}/{pid}/cmdline") or b"")
+            .decode("utf-8", "surrogateescape")
+            .split("\0")
+        )
         return _select_data([word.rpartition("=")[2] + "/" for word in words[1:_MOST_WORDS]])
 
     def _folder(self, pid: int) -> str:
@@ -78,7 +85,9 @@ class MountTable:
         return ""
 
     def _server(self, fstype: str, target: str) -> str:
-        """The process that serves a FUSE file system: it holds /dev/fuse, and its command line names the folder."""
+        """The process that serves a FUSE file system: it holds /dev/fuse, and its command line
+        names the folder.
+        """
         if not fstype.startswith("fuse"):
             return ""
         if target not in self._servers:
@@ -101,7 +110,9 @@ class MountTable:
         return holders[0] if len(holders) == 1 else ""
 
     def _has_fuse(self, pid: int, left: int) -> tuple[int, bool]:
-        """What is left of the open files to look at, and whether one of this process is /dev/fuse."""
+        """What is left of the open files to look at, and whether one of this process is
+        /dev/fuse.
+        """
         with suppress(OSError), os.scandir(f"{self._proc}/{pid}/fd") as entries:
             for entry in islice(entries, left):
                 left -= 1
@@ -114,5 +125,7 @@ class MountTable:
 def _select_data(paths: list[str]) -> list[str]:
     """Without devices, the kernel's own, and where programs lie."""
     return [
-        path for path in paths if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/sys/", *_PROGRAMS))
+        path
+        for path in paths
+        if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/sys/", *_PROGRAMS))
     ]

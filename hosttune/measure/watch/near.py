@@ -1,8 +1,8 @@
-"""Which processes of a job are near the GPU that they use: on a machine with several NUMA nodes the others reach it
-through the link between these.
+"""Which processes of a job are near the GPU that they use: on a machine with several NUMA nodes the
+others reach it through the link between these.
 
-Sources: /proc/driver/nvidia/gpus/SLOT/information of the NVIDIA driver (GPU UUID), local_cpulist of the PCI device
-(kernel: Documentation/ABI/testing/sysfs-bus-pci), sched_getaffinity(2).
+Sources: /proc/driver/nvidia/gpus/SLOT/information of the NVIDIA driver (GPU UUID), local_cpulist of
+the PCI device (kernel: Documentation/ABI/testing/sysfs-bus-pci), sched_getaffinity(2).
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class NearCpus:
             for pid in ours.intersection(gpu.pids or ()) if gpu.uuid in known else ():
                 by_process.setdefault(pid, set()).update(known[gpu.uuid])
         masks = {pid: mask for pid in by_process if (mask := _read_mask(pid))}
-        return judge_places({pid: (by_process[pid], masks[pid]) for pid in masks}, len(set(known.values())))
+        return judge_places(
+            {pid: (by_process[pid], masks[pid]) for pid in masks}, len(set(known.values()))
+        )
 
     def _read(self) -> dict[str, frozenset[int]]:
         found = {}
@@ -50,13 +52,17 @@ class NearCpus:
         for slot in slots:
             after = (content_of(f"{self._driver}/{slot}/information") or b"").partition(_UUID)[2]
             uuid = after.partition(b"\n")[0].strip().decode("ascii", "replace")
-            cpus = parse_numbers((content_of(f"{self._devices}/{slot}/local_cpulist") or b"").strip())
+            cpus = parse_numbers(
+                (content_of(f"{self._devices}/{slot}/local_cpulist") or b"").strip()
+            )
             if uuid and cpus:
                 found[uuid] = cpus
         return found
 
 
-def judge_places(processes: Mapping[int, tuple[set[int], frozenset[int]]], domains: int) -> Placement | None:
+def judge_places(
+    processes: Mapping[int, tuple[set[int], frozenset[int]]], domains: int
+) -> Placement | None:
     """`processes`: the CPUs near the GPUs of each, and those that it may use. Pure."""
     if not processes:
         return None
@@ -65,7 +71,10 @@ def judge_places(processes: Mapping[int, tuple[set[int], frozenset[int]]], domai
     example = ""
     if far:
         near, mask = processes[far[0]]
-        example = f"process {far[0]} may use CPUs {number_list_text(mask)}, its GPU is near {number_list_text(near)}"
+        example = (
+            f"process {far[0]} may use CPUs {number_list_text(mask)}, its GPU is near "
+            f"{number_list_text(near)}"
+        )
     unbound = sum(len(mask) >= whole for _, mask in processes.values())
     return Placement(len(processes), unbound, len(far), example, domains)
 

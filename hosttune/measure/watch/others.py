@@ -1,4 +1,6 @@
-"""Who else uses the processors: looked up now and then, because it costs a look at every process."""
+"""Who else uses the processors: looked up now and then, because it costs a look at every
+process.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ STALE_S = 15.0  # between two looks that belong together
 MOST = 5
 LEAST_CORES = 0.1
 GONE = "process that has ended"
-_MPS = "nvidia-cuda-mps"  # nvidia-cuda-mps-server, as far as the kernel keeps names: it computes for the job itself
+# nvidia-cuda-mps-server, as far as the kernel keeps names: it computes for the job itself
+_MPS = "nvidia-cuda-mps"
 
 
 class Others:
@@ -51,9 +54,12 @@ class Others:
         return found
 
 
-def gpu_users(pids: Iterable[int], members: Container[int], proc: str = "/proc") -> tuple[GpuUser, ...]:
-    """Of the processes that hold memory on the job's GPUs those that are no members, by number. One that has ended, and
-    whose memory the driver has not given back, is `GONE`."""
+def gpu_users(
+    pids: Iterable[int], members: Container[int], proc: str = "/proc"
+) -> tuple[GpuUser, ...]:
+    """Of the processes that hold memory on the job's GPUs those that are no members, by number. One
+    that has ended, and whose memory the driver has not given back, is `GONE`.
+    """
     found = []
     for pid in sorted({pid for pid in pids if pid not in members}):
         stat = process_stat(content_of(f"{proc}/{pid}/stat") or b"")
@@ -77,7 +83,11 @@ def is_gone(pid: int) -> bool:
 
 
 def find_busiest(
-    was: dict[int, ProcessStat], now: dict[int, ProcessStat], members: Container[int], seconds: float, hertz: int
+    was: dict[int, ProcessStat],
+    now: dict[int, ProcessStat],
+    members: Container[int],
+    seconds: float,
+    hertz: int,
 ) -> tuple[Other, ...]:
     """Those that used at least a tenth of a core, the busiest first. Pure."""
     found = []

@@ -1,8 +1,10 @@
-"""What the kernel writes into the files of /proc that a watch reads every second, parsed from bytes. Pure.
+"""What the kernel writes into the files of /proc that a watch reads every second, parsed from
+bytes. Pure.
 
-Sources: proc_pid_stat(5), proc_pid_io(5), proc_stat(5), proc_vmstat(5), kernel: Documentation/accounting/psi.rst,
-Documentation/admin-guide/iostats.rst, Documentation/scheduler/sched-stats.rst. Each returns None for what it cannot
-read: counters are never guessed.
+Sources: proc_pid_stat(5), proc_pid_io(5), proc_stat(5), proc_vmstat(5), kernel:
+Documentation/accounting/psi.rst, Documentation/admin-guide/iostats.rst,
+Documentation/scheduler/sched-stats.rst. Each returns None for what it cannot read: counters are
+never guessed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ _IO_NAMES = [b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write
 
 
 class ProcessStat(NamedTuple):
-    """proc_pid_stat(5); times in clock ticks. `ended` is what children took that the process has waited for."""
+    """proc_pid_stat(5); times in clock ticks. `ended` is what children took that the process has
+    waited for.
+    """
 
     name: str
     state: str
@@ -27,7 +31,8 @@ class ProcessStat(NamedTuple):
     threads: int
     started: int
     faults: int = 0  # page faults that had to wait for storage
-    stack: int = 0  # where its stack begins, another one for each program; 0 if this user may not know
+    # where its stack begins, another one for each program; 0 if this user may not know
+    stack: int = 0
 
 
 class ProcessIo(NamedTuple):
@@ -39,7 +44,9 @@ class ProcessIo(NamedTuple):
 
 
 class CpuTimes(NamedTuple):
-    """Of one CPU or of all, in clock ticks; `busy` counts stolen time, which others of the machine below had."""
+    """Of one CPU or of all, in clock ticks; `busy` counts stolen time, which others of the machine
+    below had.
+    """
 
     busy: int
     idle: int
@@ -99,13 +106,17 @@ def _parse_number(word: bytes) -> int | None:
 
 
 def run_delay(content: bytes) -> int | None:
-    """Nanoseconds that a task was ready to run and waited for a CPU: the second field of /proc/PID/schedstat."""
+    """Nanoseconds that a task was ready to run and waited for a CPU: the second field of
+    /proc/PID/schedstat.
+    """
     fields = content.split()
     return _parse_number(fields[1]) if len(fields) >= 2 else None
 
 
 def pressure_totals(content: bytes) -> tuple[int | None, int | None]:
-    """(some, full) in microseconds since the start. The whole host had no `full` for processors before Linux 5.13."""
+    """(some, full) in microseconds since the start. The whole host had no `full` for processors
+    before Linux 5.13.
+    """
     found: dict[bytes, int] = {}
     for line in content.splitlines():
         word, _, rest = line.partition(b" ")
@@ -145,7 +156,9 @@ def host_times(content: bytes, cpus: frozenset[int] | None) -> CpuTimes | None:
 
 
 def parse_counter(content: bytes, name: bytes) -> int | None:
-    """The number behind a name at the start of a line: /proc/vmstat, the line `processes` of /proc/stat."""
+    """The number behind a name at the start of a line: /proc/vmstat, the line `processes` of
+    /proc/stat.
+    """
     at = 0 if content.startswith(name + b" ") else content.find(b"\n" + name + b" ") + 1
     if not at and not content.startswith(name + b" "):
         return None
@@ -160,7 +173,9 @@ def disk_counters(content: bytes, wanted: frozenset[bytes]) -> dict[str, DiskCou
         fields = line.split()
         if len(fields) >= 14 and fields[2] in wanted:
             try:
-                reads, _, sectors, read_ms, writes, _, written, write_ms, _, _, weighted = map(int, fields[3:14])
+                reads, _, sectors, read_ms, writes, _, written, write_ms, _, _, weighted = map(
+                    int, fields[3:14]
+                )
             except ValueError:
                 continue
             found[fields[2].decode("utf-8", "replace")] = DiskCounters(

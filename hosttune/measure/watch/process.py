@@ -18,8 +18,8 @@ class WatchedProcess:
     """`counters` are those of the last look, `cores` what it used before it."""
 
     __slots__ = (
-        "_children", "_delay", "_folder", "_io", "_stat", "are_asleep", "command", "cores", "counters", "did_little",
-        "pid", "turn",
+        "_children", "_delay", "_folder", "_io", "_stat", "are_asleep", "command", "cores",
+        "counters", "did_little", "pid", "turn",
     )  # fmt: skip
 
     def __init__(self, pid: int, proc: str, *, is_kept: bool) -> None:
@@ -43,8 +43,9 @@ class WatchedProcess:
 
     @property
     def shows_its_program(self) -> bool:
-        """Its words are known, and another program would show by its stack, which this user may see: `look` reads them
-        anew then."""
+        """Its words are known, and another program would show by its stack, which this user may
+        see: `look` reads them anew then.
+        """
         return self.command != b"" and self.counters is not None and self.counters.stat.stack > 0
 
     def look(self) -> bool:
@@ -67,7 +68,9 @@ class WatchedProcess:
         return True
 
     def look_at_command(self) -> None:
-        """Its words; a process may become another program, often under the same name (a wrapper of python3)."""
+        """Its words; a process may become another program, often under the same name (a wrapper of
+        python3).
+        """
         self.command = content_in_time(f"{self._folder}/cmdline", COMMAND_BYTES) or b""
 
     def children(self) -> list[int] | None:
@@ -80,7 +83,12 @@ class WatchedProcess:
         found: list[int] = []
         with suppress(OSError):
             for thread in names_in(f"{self._folder}/task", MOST_THREADS)[0]:
-                found += map(int, (content_of(f"{self._folder}/task/{thread}/children", MOST_BYTES) or b"").split())
+                found += map(
+                    int,
+                    (
+                        content_of(f"{self._folder}/task/{thread}/children", MOST_BYTES) or b""
+                    ).split(),
+                )
         return found
 
     def close(self) -> None:

@@ -1,8 +1,10 @@
-"""What a job works with: pictures, film, sound, text, tables, arrays, requests. Advice on decoders is for what decodes.
+"""What a job works with: pictures, film, sound, text, tables, arrays, requests. Advice on decoders
+is for what decodes.
 
-Two signs: the libraries that its busiest processes have mapped (proc_pid_maps(5)), and the suffixes of the data files
-that they have open or mapped. Libraries only show what was imported: PyTorch's vision package brings picture
-decoders into jobs that open no picture. So pictures need a file beside the library: one of their own, or a container.
+Two signs: the libraries that its busiest processes have mapped (proc_pid_maps(5)), and the suffixes
+of the data files that they have open or mapped. Libraries only show what was imported: PyTorch's
+vision package brings picture decoders into jobs that open no picture. So pictures need a file
+beside the library: one of their own, or a container.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Workload(str, Enum):
 
 
 class ThreadPool(str, Enum):
-    """Threads that OMP_NUM_THREADS does not count, by what sets their number. Sources: documents of each library."""
+    """Threads that OMP_NUM_THREADS does not count, by what sets their number. Sources: documents of
+    each library.
+    """
 
     TOKENIZERS = "TOKENIZERS_PARALLELISM=false"
     ONNX = "intra_op_num_threads=1 in the SessionOptions of ONNX Runtime"
@@ -38,55 +42,81 @@ class ThreadPool(str, Enum):
     TENSORFLOW = "TF_NUM_INTRAOP_THREADS=1"
     OPENVINO = "INFERENCE_NUM_THREADS=1 of OpenVINO"
     GGML = "--threads of llama.cpp, num_thread of Ollama"
-    FFMPEG = "num_ffmpeg_threads=1 of torchcodec, num_threads=1 of decord, codec_context.thread_count=1 of PyAV"
+    FFMPEG = (
+        "num_ffmpeg_threads=1 of torchcodec, num_threads=1 of decord, codec_context.thread_count=1 "
+        "of PyAV"
+    )
 
 
 @frozen
 class Signs:
-    """`libraries` are parts of paths, `suffixes` those of data files, `commands` names of programs and modules."""
+    """`libraries` are parts of paths, `suffixes` those of data files, `commands` names of programs
+    and modules.
+    """
 
     libraries: tuple[str, ...]
     suffixes: frozenset[str] = frozenset()
     commands: frozenset[str] = frozenset()
 
 
-# Paths as the packages' wheels and distributions have them (auditwheel puts shared libraries in NAME.libs).
-SIGNS: Mapping[Workload, Signs] = MappingProxyType({
-    Workload.PREPARATION: Signs(()),
-    Workload.REQUESTS: Signs(
-        ("/vllm/_C", "/sgl_kernel/", "/httptools/", "libtritonserver"),
-        commands=frozenset({"vllm", "sglang", "tritonserver", "uvicorn", "gunicorn", "hypercorn", "ollama"}),
-    ),
-    Workload.VIDEO: Signs(
-        ("libavcodec", "/decord/", "/torchcodec/", "libnvcuvid"),
-        frozenset({".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v"}),
-        frozenset({"ffmpeg"}),
-    ),
-    Workload.PICTURES: Signs(
-        ("libjpeg", "libturbojpeg", "libnvjpeg", "/PIL/_imaging", "/cv2", "libopencv_imgcodecs", "/torchvision/image",
-         "libdali", "/simplejpeg/", "libwebp", "libpng16", "/imagecodecs/"),
-        frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2", ".bmp"}),
-    ),
-    Workload.SOUND: Signs(("libsndfile", "/soxr/", "/samplerate/", "libsox.")),
-    Workload.TEXT: Signs(("/tokenizers/", "/sentencepiece/", "libsentencepiece", "/tiktoken/", "/spacy/")),
-    Workload.TABLES: Signs(
-        ("/polars/", "/duckdb", "libarrow", "/pandas/_libs/"),
-        frozenset({".parquet", ".csv", ".feather", ".orc", ".arrow"}),
-    ),
-    Workload.ARRAYS: Signs(("libhdf5",), frozenset({".h5", ".hdf5", ".hdf", ".nc"})),
-})  # fmt: skip
+# Paths as the packages' wheels and distributions have them (auditwheel puts shared libraries in
+# NAME.libs).
+SIGNS: Mapping[Workload, Signs] = MappingProxyType(
+    {
+        Workload.PREPARATION: Signs(()),
+        Workload.REQUESTS: Signs(
+            ("/vllm/_C", "/sgl_kernel/", "/httptools/", "libtritonserver"),
+            commands=frozenset(
+                {"vllm", "sglang", "tritonserver", "uvicorn", "gunicorn", "hypercorn", "ollama"}
+            ),
+        ),
+        Workload.VIDEO: Signs(
+            ("libavcodec", "/decord/", "/torchcodec/", "libnvcuvid"),
+            frozenset({".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v"}),
+            frozenset({"ffmpeg"}),
+        ),
+        Workload.PICTURES: Signs(
+            (
+                "libjpeg",
+                "libturbojpeg",
+                "libnvjpeg",
+                "/PIL/_imaging",
+                "/cv2",
+                "libopencv_imgcodecs",
+                "/torchvision/image",
+                "libdali",
+                "/simplejpeg/",
+                "libwebp",
+                "libpng16",
+                "/imagecodecs/",
+            ),
+            frozenset({".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2", ".bmp"}),
+        ),
+        Workload.SOUND: Signs(("libsndfile", "/soxr/", "/samplerate/", "libsox.")),
+        Workload.TEXT: Signs(
+            ("/tokenizers/", "/sentencepiece/", "libsentencepiece", "/tiktoken/", "/spacy/")
+        ),
+        Workload.TABLES: Signs(
+            ("/polars/", "/duckdb", "libarrow", "/pandas/_libs/"),
+            frozenset({".parquet", ".csv", ".feather", ".orc", ".arrow"}),
+        ),
+        Workload.ARRAYS: Signs(("libhdf5",), frozenset({".h5", ".hdf5", ".hdf", ".nc"})),
+    }
+)
 # What may hold pictures, among other things.
-_CONTAINERS = frozenset({".tar", ".mdb", ".lmdb", ".h5", ".hdf5", ".zip", ".tfrecord", ".rec", ".arrow", ".parquet"})
+_CONTAINERS = frozenset(
+    {".tar", ".mdb", ".lmdb", ".h5", ".hdf5", ".zip", ".tfrecord", ".rec", ".arrow", ".parquet"}
+)
 _POOLS = {
     ThreadPool.TOKENIZERS: ("/tokenizers/",), ThreadPool.ONNX: ("/onnxruntime/", "libonnxruntime"),
-    ThreadPool.POLARS: ("/polars/",), ThreadPool.DUCKDB: ("/duckdb",), ThreadPool.TENSORFLOW: ("libtensorflow",),
-    ThreadPool.OPENVINO: ("libopenvino",), ThreadPool.GGML: ("libggml",),
-    ThreadPool.FFMPEG: ("libavcodec", "/decord/"),
+    ThreadPool.POLARS: ("/polars/",), ThreadPool.DUCKDB: ("/duckdb",),
+    ThreadPool.TENSORFLOW: ("libtensorflow",), ThreadPool.OPENVINO: ("libopenvino",),
+    ThreadPool.GGML: ("libggml",), ThreadPool.FFMPEG: ("libavcodec", "/decord/"),
 }  # fmt: skip
 _BY_LIBRARY = (Workload.REQUESTS, Workload.VIDEO, Workload.SOUND, Workload.TEXT, Workload.TABLES)
 _WITH_FILE = (Workload.VIDEO, Workload.PICTURES, Workload.ARRAYS)
-# datasets.map writes a temporary file beside the Arrow files that it reads (Dataset._map_single), and load_dataset a
-# folder that gets its name at the end (DatasetBuilder.download_and_prepare).
+# datasets.map writes a temporary file beside the Arrow files that it reads (Dataset._map_single),
+# and load_dataset a folder that gets its name at the end (DatasetBuilder.download_and_prepare).
 _TEMPORARY = regex(r"/tmp[a-z0-9_]{8}\Z")
 _UNFINISHED = regex(r"\.incomplete/[^/]+\.arrow\Z")
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -99,7 +129,11 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload,
     suffixes = {_get_suffix(path) for path in files}
     names = {word.rpartition("/")[2].partition(".")[0] for word in commands}
     has_library = {
-        work: any(part in path and not _is_shipped(path, part) for path in files for part in signs.libraries)
+        work: any(
+            part in path and not _is_shipped(path, part)
+            for path in files
+            for part in signs.libraries
+        )
         for work, signs in SIGNS.items()
     }
     has_file = {work: bool(suffixes & signs.suffixes) for work, signs in SIGNS.items()}
@@ -128,7 +162,8 @@ def find_pools(paths: Iterable[str]) -> tuple[ThreadPool, ...]:
 def held_to_one_thread(environment: bytes) -> str:
     """`OMP_NUM_THREADS=1`, of the content of /proc/PID/environ; "" where no variable says so. Pure.
 
-    nproc(1) counts by OMP_NUM_THREADS too, and torchrun sets it to 1 for several ranks (torch/distributed/run.py).
+    nproc(1) counts by OMP_NUM_THREADS too, and torchrun sets it to 1 for several ranks
+    (torch/distributed/run.py).
     """
     entries = set(environment.split(b"\0")[:-1])
     return next((f"{name}=1" for name in _THREAD_COUNTS if f"{name}=1".encode() in entries), "")
@@ -148,7 +183,8 @@ def _is_preparing(files: set[str]) -> bool:
     """Whether datasets of Hugging Face writes its cache."""
     tables = {path.rpartition("/")[0] for path in files if path.endswith(".arrow")}
     return any(
-        (_TEMPORARY.search(path) and path.rpartition("/")[0] in tables) or _UNFINISHED.search(path) for path in files
+        (_TEMPORARY.search(path) and path.rpartition("/")[0] in tables) or _UNFINISHED.search(path)
+        for path in files
     )
 
 

@@ -1,7 +1,8 @@
 """Ticks as lines of JSON: written while they come, read back on any machine.
 
-The first line is the head, `format_version` first; each other line is a tick, and the last one is how the job ended,
-where the watch came to its end. A line that was cut off by a crash is the last one, and is left out.
+The first line is the head, `format_version` first; each other line is a tick, and the last one is
+how the job ended, where the watch came to its end. A line that was cut off by a crash is the last
+one, and is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from hosttune.measure.watch.tick import Kills, Tick, round_tick
 
 KIND: Final = "hosttune watch"
 MOST_LINE: Final = 1 << 20  # bytes
-MOST_AT_ONCE: Final = 256 << 20  # bytes of a record that comes from a pipe, or that a server can hold back
+# bytes of a record that comes from a pipe, or that a server can hold back
+MOST_AT_ONCE: Final = 256 << 20
 MOST: Final = 1e18  # no figure of a tick is larger, in whatever unit
 LEAST: Final = 1e-9  # nor smaller, but for zero
 _MOST_DIGITS: Final = 18
@@ -32,7 +34,9 @@ _END: Final = "end"
 
 @frozen
 class RecordedEnd:
-    """The status of the command, None for a process that was watched, and whom the kernel killed for memory."""
+    """The status of the command, None for a process that was watched, and whom the kernel killed
+    for memory.
+    """
 
     status: int | None = None
     kills: Kills = Kills()
@@ -70,7 +74,9 @@ class Ticks(Iterator[Tick]):
 
 
 class Recorder:
-    """Writes `path`, readable by its owner alone: command lines tell much. Raises HosttuneError where it cannot."""
+    """Writes `path`, readable by its owner alone: command lines tell much. Raises HosttuneError
+    where it cannot.
+    """
 
     def __init__(self, path: str) -> None:
         self.problem = ""  # why it stopped
@@ -113,17 +119,21 @@ def without_unknown(data: Any) -> Any:
 
 
 def replay(path: str) -> tuple[Watched, Ticks]:
-    """The head of a record, and its ticks as they are read. Raises BadInput with file and line, HosttuneError where
-    the file cannot be read.
+    """The head of a record, and its ticks as they are read. Raises BadInput with file and line,
+    HosttuneError where the file cannot be read.
     """
     try:
         file = _open_record(path)
     except OSError as error:
-        raise HosttuneError(f"{path}: {reason_of(error)}", hint="check the name and the rights") from error
+        raise HosttuneError(
+            f"{path}: {reason_of(error)}", hint="check the name and the rights"
+        ) from error
     try:
         head = _parse_object(file.readline(MOST_LINE + 1), path, 1)
         if head.get("kind") != KIND:
-            raise _make_fault(path, 1, "kind", f"expected {KIND!r}: this is not a record of hosttune watch")
+            raise _make_fault(
+                path, 1, "kind", f"expected {KIND!r}: this is not a record of hosttune watch"
+            )
         if wrong := other_format(head):
             raise BadInput([Fault(Where(path, 1, "format_version"), *wrong)])
         body = {key: value for key, value in head.items() if key not in {"kind", "format_version"}}
@@ -135,7 +145,9 @@ def replay(path: str) -> tuple[Watched, Ticks]:
 
 
 def _open_record(path: str) -> BinaryIO:
-    """A file that no one can keep back is read while it is looked at, however long it is. Raises OSError."""
+    """A file that no one can keep back is read while it is looked at, however long it is. Raises
+    OSError.
+    """
     if not can_hang(path) and stat.S_ISREG(os.stat(path).st_mode):
         return os.fdopen(open_named(path), "rb")
     return io.BytesIO(read_named(path, MOST_AT_ONCE))
@@ -145,9 +157,13 @@ def _parse_object(line: bytes, path: str, number: int) -> dict[str, Any]:
     if len(line) > MOST_LINE:
         raise _make_fault(path, number, "", f"the line is longer than {MOST_LINE >> 20} MiB")
     try:
-        data = json.loads(line, parse_constant=_no_constant, parse_float=_parse_number, parse_int=_parse_whole)
+        data = json.loads(
+            line, parse_constant=_no_constant, parse_float=_parse_number, parse_int=_parse_whole
+        )
     except (ValueError, RecursionError) as error:
-        raise _make_fault(path, number, "", f"no JSON: {error}" if line.strip() else "the line is empty") from None
+        raise _make_fault(
+            path, number, "", f"no JSON: {error}" if line.strip() else "the line is empty"
+        ) from None
     if not isinstance(data, dict):
         raise _make_fault(path, number, "", "expected an object")
     return data
@@ -170,4 +186,12 @@ def _no_constant(word: str) -> float:
 
 
 def _make_fault(path: str, line: int, field: str, message: str) -> BadInput:
-    return BadInput([Fault(Where(path, line, field), message, "records are made by: hosttune watch --record FILE")])
+    return BadInput(
+        [
+            Fault(
+                Where(path, line, field),
+                message,
+                "records are made by: hosttune watch --record FILE",
+            )
+        ]
+    )

@@ -19,16 +19,29 @@ from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
 NETWORK_TYPES = (  # beginnings: file systems that a server has
-    "nfs", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "fuse", "9p", "afs", "glusterfs", "virtiofs",
-)  # fmt: skip
+    "nfs",
+    "cifs",
+    "smb3",
+    "ceph",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "fuse",
+    "9p",
+    "afs",
+    "glusterfs",
+    "virtiofs",
+)
 
 
 FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at most by default)
 STARTS = 4  # looks in which new loaders were seen, and generations of them
 MOSTLY = 4
 THREADS_PART = 0.25
-_WITH_LOADERS = 4  # processes of a job at once: its main one, a helper of multiprocessing, two loaders
-UNUSED_S, UNUSED_PART = 10, 0.99  # seconds, and their part in which a GPU that is not used does nothing
+# processes of a job at once: its main one, a helper of multiprocessing, two loaders
+_WITH_LOADERS = 4
+# seconds, and their part in which a GPU that is not used does nothing
+UNUSED_S, UNUSED_PART = 10, 0.99
 TINY_SHM = 256 << 20  # bytes: Docker's and Kubernetes' is 64 MiB
 
 
@@ -46,7 +59,9 @@ class Crowd(NamedTuple):
 
     @property
     def has_threads(self) -> bool:
-        """A part of them are threads beside the first of their process: a process computes in several."""
+        """A part of them are threads beside the first of their process: a process computes in
+        several.
+        """
         return self.tasks - self.processes >= max(1.0, THREADS_PART * self.tasks)
 
     def text(self, *, of_threads: bool) -> str:
@@ -59,12 +74,16 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
     """What to do, what matters most first; also for a second state that held a part of the time."""
     states = [verdict.state] if verdict.state is not None else []
     if states and verdict.outcome is not VerdictKind.IDLE:
-        states += [one.state for one in verdict.shares if one.share >= SECOND and one.state not in states]
+        states += [
+            one.state for one in verdict.shares if one.share >= SECOND and one.state not in states
+        ]
     shares = {one.state: one.share for one in verdict.shares}
     found: dict[str, Advice] = {}
     for state in states:
         is_cold = state is State.DISK and verdict.first_was_cold
-        names = ("cold-cache",) if is_cold else _list_names(state, account, shares.get(state) or 1.0)
+        names = (
+            ("cold-cache",) if is_cold else _list_names(state, account, shares.get(state) or 1.0)
+        )
         for name in names:
             found[name] = _fill_advice(name, account)
     if not states and starts_workers_anew(account):
@@ -73,7 +92,11 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
         found |= {name: _fill_advice(name, account) for name in _of_places(states, account)}
     if (end := _end_advice(ending_of(account), account)) and end not in found:
         copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _had_loaders(account) else ()
-        kept = {name: found[name] for name in found if end not in _OUT_OF_MEMORY or name not in _MORE_MEMORY}
+        kept = {
+            name: found[name]
+            for name in found
+            if end not in _OUT_OF_MEMORY or name not in _MORE_MEMORY
+        }
         found = {**{name: _fill_advice(name, account) for name in (end, *copies)}, **kept}
     if _leaves_gpu_unused(states, account):
         found = {"gpu-unused": _fill_advice("gpu-unused", account), **found}
@@ -83,9 +106,15 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
 
 
 def _leaves_gpu_unused(states: list[State], account: Account) -> bool:
-    """It computes, and no GPU that may be its own did anything at all: it may not have found one."""
+    """It computes, and no GPU that may be its own did anything at all: it may not have found
+    one.
+    """
     computes = bool({State.CPU, State.WORKERS, State.LIMIT, State.FOREIGN} & set(states))
-    return computes and account.counted_s >= UNUSED_S and account.zero_s >= UNUSED_PART * account.counted_s
+    return (
+        computes
+        and account.counted_s >= UNUSED_S
+        and account.zero_s >= UNUSED_PART * account.counted_s
+    )
 
 
 def _of_places(states: list[State], account: Account) -> tuple[str, ...]:
@@ -96,28 +125,32 @@ def _of_places(states: list[State], account: Account) -> tuple[str, ...]:
     if place.far:
         return ("far-gpu",)
     is_free = place.unbound == place.processes >= 2 and place.domains >= 2
-    return ("bind-ranks",) if is_free and {State.WORKERS, State.CPU, State.WAIT} & set(states) else ()
+    return (
+        ("bind-ranks",) if is_free and {State.WORKERS, State.CPU, State.WAIT} & set(states) else ()
+    )
 
 
 _ENDS = {
-    EndKind.GROUP_OOM: "oom-group", EndKind.HOST_OOM: "oom-host", EndKind.SHM: "shm", EndKind.STOPPED: "continue",
-    EndKind.FROZEN: "thaw",
+    EndKind.GROUP_OOM: "oom-group", EndKind.HOST_OOM: "oom-host", EndKind.SHM: "shm",
+    EndKind.STOPPED: "continue", EndKind.FROZEN: "thaw",
 }  # fmt: skip
 _OUT_OF_MEMORY = {"oom-group", "oom-host"}
 _MORE_MEMORY = {"more-workers", "some-workers", "keep-workers", "overlap-waits", "knee"}
 _PREPARED_IN = {State.CPU, State.WORKERS, State.LIMIT, State.DISK}
 _NOT_OF_PREPARATION = {
-    "more-workers", "some-workers", "keep-workers", "fewer-workers", "knee", "pin-memory", "one-thread",
-    "tokenize-once", "launch-bound", "one-slow-worker", "new-workers", "fewer-columns",
+    "more-workers", "some-workers", "keep-workers", "fewer-workers", "knee", "pin-memory",
+    "one-thread", "tokenize-once", "launch-bound", "one-slow-worker", "new-workers",
+    "fewer-columns",
 }  # fmt: skip
-_ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
+# who sent it knows why
+_ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}
 
 
 _USES_GPU = {
-    True: "does python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())' print a version and "
-    "True",
-    False: "does nvidia-smi where it runs list the GPU (docker run --gpus all), does `ollama ps` say 100% GPU, is "
-    "--n-gpu-layers of llama.cpp set",
+    True: "does python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())' "
+    "print a version and True",
+    False: "does nvidia-smi where it runs list the GPU (docker run --gpus all), does `ollama ps` "
+    "say 100% GPU, is --n-gpu-layers of llama.cpp set",
 }
 _LESS_MEMORY = {
     True: "fewer loader workers, a smaller prefetch_factor or batch",
@@ -130,12 +163,15 @@ def _end_advice(ending: Ending | None, account: Account) -> str:
         return "small-shm" if account.status and _may_lack_shm(account) else ""
     if ending.what in _ASKED_FOR:
         return ""
-    return _ENDS.get(ending.kind) or {"SIGKILL": "killed", "SIGBUS": "sigbus"}.get(ending.what, "crashed")
+    return _ENDS.get(ending.kind) or {"SIGKILL": "killed", "SIGBUS": "sigbus"}.get(
+        ending.what, "crashed"
+    )
 
 
 def _may_lack_shm(account: Account) -> bool:
-    """A loader worker that finds no room in /dev/shm dies within a moment, and its main process ends with an ordinary
-    status: no look need have seen it full."""
+    """A loader worker that finds no room in /dev/shm dies within a moment, and its main process
+    ends with an ordinary status: no look need have seen it full.
+    """
     return _has_tiny_shm(account) and _has_loaders(account)
 
 
@@ -153,14 +189,17 @@ def _list_names(state: State, account: Account, share: float) -> tuple[str, ...]
 
 def _of_state(state: State, account: Account) -> tuple[str, ...]:
     ways: Mapping[State, Callable[[Account], tuple[str, ...]]] = {
-        State.MEM: _of_memory, State.DISK: _of_disk, State.WAIT: _of_waits,
+        State.MEM: _of_memory,
+        State.DISK: _of_disk,
+        State.WAIT: _of_waits,
         State.GPU: lambda one: _of_gpu(one, "gpu-limit"),
         State.COLD_GPU: lambda one: _of_gpu(one, "cold-gpu"),
         State.CPU: _of_cpu,
         State.LIMIT: _of_limit,
         State.FOREIGN: lambda one: ("stolen",) if is_stolen(one) else ("foreign", *_of_crowd(one)),
-        State.IDLE: lambda one: () if one.status else ("hang", *_of_forks(one)),  # what failed hangs no more
-    }  # fmt: skip
+        # what failed hangs no more
+        State.IDLE: lambda one: () if one.status else ("hang", *_of_forks(one)),
+    }
     return ways[state](account) if state in ways else ()
 
 
@@ -201,10 +240,15 @@ def starts_workers_anew(account: Account) -> bool:
 
 
 def is_writing(account: Account) -> bool:
-    """Whether what it waits for at a disk are its own writes: fsync(2), checkpoints, logs. A program that starts reads
-    a lot in a moment; while it waits for what it has written it reads nothing."""
+    """Whether what it waits for at a disk are its own writes: fsync(2), checkpoints, logs. A
+    program that starts reads a lot in a moment; while it waits for what it has written it reads
+    nothing.
+    """
     written, read = account.totals["written_bytes"] or 0.0, account.totals["device_bytes"] or 0.0
-    if account.unread_s > 0.5 * account.storage_s and written >= LIMITS.reading_bytes * account.seconds:
+    if (
+        account.unread_s > 0.5 * account.storage_s
+        and written >= LIMITS.reading_bytes * account.seconds
+    ):
         return True
     return written >= LIMITS.reading_bytes and written > MOSTLY * read
 
@@ -217,11 +261,19 @@ def _of_disk(account: Account) -> tuple[str, ...]:
         return ("memory-limit", "fits-memory", *_of_storage(account))
     if maps_its_files(account):
         return ("mapped", *_of_storage(account))
-    return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
+    return (
+        *(("fits-memory", "shards") if _is_python(account) else ()),
+        *_of_storage(account),
+        "what-disk-gives",
+    )
 
 
 def _of_gpu(account: Account, own: str) -> tuple[str, ...]:
-    found = ("throttled",) if any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values()) else ()
+    found = (
+        ("throttled",)
+        if any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values())
+        else ()
+    )
     if hold_of_clock(account) and not account.gpu_neighbours:
         return found  # what the script does is not why it is slow, or cold
     if account.gpu_neighbours:
@@ -231,8 +283,14 @@ def _of_gpu(account: Account, own: str) -> tuple[str, ...]:
 
 
 def hold_of_clock(account: Account) -> str:
-    """What held the clock of a GPU of the job down half of the time, heat or its power supply; "" if nothing did."""
-    kept = [(gpu.reasons[reason], reason) for gpu in account.gpus.values() for reason in HELD_BACK & gpu.reasons.keys()]
+    """What held the clock of a GPU of the job down half of the time, heat or its power supply; ""
+    if nothing did.
+    """
+    kept = [
+        (gpu.reasons[reason], reason)
+        for gpu in account.gpus.values()
+        for reason in HELD_BACK & gpu.reasons.keys()
+    ]
     seconds, reason = max(kept, default=(0.0, ""))
     return reason if seconds >= 0.5 * account.counted_s > 0 else ""
 
@@ -243,9 +301,19 @@ def is_power_capped(account: Account) -> bool:
 
 
 def crowd_of(account: Account) -> Crowd | None:
-    """The tasks that want a CPU, against the CPUs that the job may use. None if these are enough, or not known."""
-    tasks, processes, cpus = (account.means[name].value for name in ("wanting", "wanting_processes", "cpus"))
-    if tasks is None or processes is None or not cpus or tasks <= LIMITS.crowded * cpus or tasks < cpus + 1:
+    """The tasks that want a CPU, against the CPUs that the job may use. None if these are enough,
+    or not known.
+    """
+    tasks, processes, cpus = (
+        account.means[name].value for name in ("wanting", "wanting_processes", "cpus")
+    )
+    if (
+        tasks is None
+        or processes is None
+        or not cpus
+        or tasks <= LIMITS.crowded * cpus
+        or tasks < cpus + 1
+    ):
         return None
     if tasks < LIMITS.crowded * processes and processes < max(1.0, cpus) + 1:
         return None
@@ -272,15 +340,25 @@ def _of_work(account: Account) -> tuple[str, ...]:
         return ("all-cpus",)
     on_gpu = _has_gpu(account)
     for_work = {
-        Workload.REQUESTS: ("server",) if (account.means["main_cores"].value or 0.0) < 1 + LIMITS.whole else (),
+        Workload.REQUESTS: ("server",)
+        if (account.means["main_cores"].value or 0.0) < 1 + LIMITS.whole
+        else (),
         Workload.VIDEO: ("video", *(("video-on-gpu",) if on_gpu else ())),
-        Workload.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
+        Workload.PICTURES: (
+            "draft",
+            *(("gpu-decode",) if on_gpu else ()),
+            "raw-format",
+            "knee",
+            "pillow-simd",
+        ),
         Workload.SOUND: ("sound",),
         Workload.TEXT: ("tokenize-once",),
         Workload.TABLES: ("fewer-columns",),
         Workload.ARRAYS: ("chunks",),
     }
-    found = [name for work, names in for_work.items() if work in account.works_with for name in names]
+    found = [
+        name for work, names in for_work.items() if work in account.works_with for name in names
+    ]
     return (*found, *(("profile",) if Workload.PICTURES not in account.works_with else ()))
 
 
@@ -290,23 +368,31 @@ def is_stolen(account: Account) -> bool:
 
 
 def _has_loaders(account: Account) -> bool:
-    last = account.last.tree.children if account.last is not None and account.last.tree is not None else 0
+    last = (
+        account.last.tree.children
+        if account.last is not None and account.last.tree is not None
+        else 0
+    )
     children = account.means["children"].value
     return _is_python(account) and (last if children is None else children) >= 1.5
 
 
 def _had_loaders(account: Account) -> bool:
     """The kernel may have killed them one after the other, before they counted."""
-    return _has_loaders(account) or (_is_python(account) and account.most_processes >= _WITH_LOADERS)
+    return _has_loaders(account) or (
+        _is_python(account) and account.most_processes >= _WITH_LOADERS
+    )
 
 
 def maps_its_files(account: Account) -> bool:
-    """Whether it reads files by touching mapped pages, more than by read(2). A page that is read ahead, and that it has
-    to wait for all the same, counts as no major fault."""
+    """Whether it reads files by touching mapped pages, more than by read(2). A page that is read
+    ahead, and that it has to wait for all the same, counts as no major fault.
+    """
     if account.page_waits_s > 0.5 * account.waited_s:
         return True
     faults, read = account.means["faults"].value or 0.0, account.means["read_bytes"].value or 0.0
-    least = 1.0 if waits_for_files(account) else LIMITS.many_faults  # a second: a server may take long for each
+    # a second: a server may take long for each
+    least = 1.0 if waits_for_files(account) else LIMITS.many_faults
     return faults >= least and faults * FAULT_BYTES > read
 
 
@@ -322,11 +408,15 @@ def _has_gpu(account: Account) -> bool:
 def _is_python(account: Account) -> bool:
     """Whether Python does most of the work: advice on loaders is for that."""
     known = account.programs
-    return not known or max(known, key=lambda name: known[name]).startswith(("python", "pt_", "ray", "torchrun"))
+    return not known or max(known, key=lambda name: known[name]).startswith(
+        ("python", "pt_", "ray", "torchrun")
+    )
 
 
 def _of_workers(account: Account, share: float) -> tuple[str, ...]:
-    """`share`: the part of the time in which loaders were what it waited for; outside of it none is at its limit."""
+    """`share`: the part of the time in which loaders were what it waited for; outside of it none is
+    at its limit.
+    """
     mean = {name: kept.value for name, kept in account.means.items()}
     active, saturated = mean["active_children"] or 0.0, (mean["saturated_children"] or 0.0) / share
     if starts_workers_anew(account):
@@ -344,12 +434,24 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         full = _of_full_main(account)
         if round(active) >= 1 or (mean["children"] or 0.0) >= 1.5:  # it has loaders, and they rest
             return (*chunks, *full, "profile")
-        return (*chunks, *(("some-workers", *full) if _has_gpu(account) else (*full, "some-workers")), "profile")
-    return (*chunks, "more-workers", "keep-workers", *(("pin-memory",) if _has_gpu(account) else ()), "knee")
+        return (
+            *chunks,
+            *(("some-workers", *full) if _has_gpu(account) else (*full, "some-workers")),
+            "profile",
+        )
+    return (
+        *chunks,
+        "more-workers",
+        "keep-workers",
+        *(("pin-memory",) if _has_gpu(account) else ()),
+        "knee",
+    )
 
 
 def _of_full_main(account: Account) -> tuple[str, ...]:
-    """Of a main process at the limit of one core. Beside a GPU the kernels that it starts come first."""
+    """Of a main process at the limit of one core. Beside a GPU the kernels that it starts come
+    first.
+    """
     is_held = bool(account.one_thread) and (account.means["cpus"].value or 0.0) >= LIMITS.main_most
     held = ("held-to-one-thread",) if is_held else ()
     return ("launch-bound", *held) if _has_gpu(account) else (*held, "one-thread")
@@ -358,11 +460,17 @@ def _of_full_main(account: Account) -> tuple[str, ...]:
 def is_one_of_several(account: Account, share: float = 1.0) -> bool:
     """One child process is at its limit, and the others wait: for it, or for what it holds."""
     mean = {name: kept.value or 0.0 for name, kept in account.means.items()}
-    return mean["children"] >= 2 and mean["active_children"] < 1.5 and mean["saturated_children"] >= 0.5 * share
+    return (
+        mean["children"] >= 2
+        and mean["active_children"] < 1.5
+        and mean["saturated_children"] >= 0.5 * share
+    )
 
 
 def takes_turns(account: Account) -> bool:
-    """Several child processes compute, and together they use one core: something lets one of them work at a time."""
+    """Several child processes compute, and together they use one core: something lets one of them
+    work at a time.
+    """
     mean = {name: kept.value or 0.0 for name, kept in account.means.items()}
     is_theirs = mean["main_cores"] < LIMITS.tree_share * mean["tree_cores"]
     return is_theirs and mean["active_children"] >= 1.5 and mean["tree_cores"] < 1 + LIMITS.whole
@@ -373,20 +481,32 @@ def _of_waits(account: Account) -> tuple[str, ...]:
         return ("allowance", "store")
     if account.waits_for is Want.NETWORK and _waited_most(account, is_unanswered):
         return ("unanswered",)
-    if account.waits_for is Want.NETWORK and is_sending(account) and Workload.REQUESTS not in account.works_with:
+    if (
+        account.waits_for is Want.NETWORK
+        and is_sending(account)
+        and Workload.REQUESTS not in account.works_with
+    ):
         return ("uploads",)
-    network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _list_types(account)) else ()
+    network = (
+        ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _list_types(account)) else ()
+    )
     kind, is_served = account.waits_for, waits_for_files(account)
     server = ("peer",) if is_served and kind is Want.PEER else ()
     if (kind is Want.NETWORK or is_served) and maps_its_files(account):
         return ("mapped", *network, *server)
     read = account.means["read_bytes"].value
     if is_served and read is not None and read < LIMITS.reading_bytes:
-        written = (account.totals["written_bytes"] or 0.0) / max(1.0, account.seconds)  # a log is a trickle beside it
+        # a log is a trickle beside it
+        written = (account.totals["written_bytes"] or 0.0) / max(1.0, account.seconds)
         return ("writes" if written >= LIMITS.reading_bytes else "names", *server)
     if kind is Want.NETWORK or is_served:
         return ("store", *network, *(("overlap-waits",) if _is_python(account) else ()), *server)
-    named = {Want.LOCK: "lock", Want.PEER: "peer", Want.EACH_OTHER: "each-other", Want.TIMER: "timer"}
+    named = {
+        Want.LOCK: "lock",
+        Want.PEER: "peer",
+        Want.EACH_OTHER: "each-other",
+        Want.TIMER: "timer",
+    }
     if kind is not None:
         forked = _of_forks(account) if kind is Want.EACH_OTHER else ()
         return (named[kind], *forked)
@@ -394,8 +514,9 @@ def _of_waits(account: Account) -> tuple[str, ...]:
 
 
 def is_sending(account: Account) -> bool:
-    """Whether it sends what it makes (a checkpoint, results), and receives little. Ranks that hand each other gradients
-    receive as much as they send."""
+    """Whether it sends what it makes (a checkpoint, results), and receives little. Ranks that hand
+    each other gradients receive as much as they send.
+    """
     sent, received = account.totals["sent_bytes"] or 0.0, account.totals["received_bytes"] or 0.0
     return sent >= LIMITS.reading_bytes * account.seconds and sent > MOSTLY * received
 
@@ -424,11 +545,18 @@ def _of_storage(account: Account) -> tuple[str, ...]:
 
 def limit_source(limit: CpuLimit) -> str:
     """Who set a limit, and where it is changed."""
-    where = f"{limit.path} sets it" if limit.path else "the process itself or who started it chose the CPUs"
+    where = (
+        f"{limit.path} sets it"
+        if limit.path
+        else "the process itself or who started it chose the CPUs"
+    )
     if limit.by:
         return f"{where} ({limit.by})"
     if limit.kind is LimitKind.AFFINITY:
-        return f"{where} (taskset, numactl, sched_setaffinity, srun --cpu-bind, a library that pins its threads)"
+        return (
+            f"{where} (taskset, numactl, sched_setaffinity, srun --cpu-bind, a library that pins "
+            "its threads)"
+        )
     return where
 
 
@@ -438,12 +566,18 @@ def _fill_advice(name: str, account: Account) -> Advice:
     if name == "more-workers" and cpus is not None:
         ranks = max(1, round(account.means["mains"].value or 1))
         now = max(1, round((account.means["active_children"].value or 1) / ranks))
-        start = start_workers(Cpus(cpus, account.watched.cpus_evidence or "usable CPUs"), gpu_processes=ranks).start
+        start = start_workers(
+            Cpus(cpus, account.watched.cpus_evidence or "usable CPUs"), gpu_processes=ranks
+        ).start
         if start > now:
             return replace(
-                advice, text=f"more loader workers for each GPU process: num_workers={start} instead of {now}"
+                advice,
+                text=f"more loader workers for each GPU process: num_workers={start} instead of "
+                f"{now}",
             )
-        return replace(advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more")
+        return replace(
+            advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more"
+        )
     if "{" in advice.text:
         return replace(advice, text=advice.text.format(**_fill_words(name, account)))
     if name == "limit" and account.limit is not None:
@@ -462,9 +596,13 @@ def _name_pools(account: Account) -> str:
 def _name_own_threads(account: Account, most: int) -> str:
     """What sets the number of threads of a program that is no Python."""
     named = [
-        pool.value.replace("= 1", f"= {most}").replace("=1", f"={most}") for pool in ThreadPool if pool in account.pools
+        pool.value.replace("= 1", f"= {most}").replace("=1", f"={most}")
+        for pool in ThreadPool
+        if pool in account.pools
     ]
-    return ", ".join(named) or f"its own option for them, or OMP_NUM_THREADS={most} if it uses OpenMP"
+    return (
+        ", ".join(named) or f"its own option for them, or OMP_NUM_THREADS={most} if it uses OpenMP"
+    )
 
 
 def _fill_words(name: str, account: Account) -> dict[str, object]:
@@ -482,7 +620,9 @@ def _fill_words(name: str, account: Account) -> dict[str, object]:
         "most": most,
         "own": _name_own_threads(account, most),
         "look": _USES_GPU[_is_python(account)],
-        "smaller": "fewer loader workers" if _is_python(account) else "a smaller model, fewer data at once",
+        "smaller": "fewer loader workers"
+        if _is_python(account)
+        else "a smaller model, fewer data at once",
         "less": _LESS_MEMORY[_had_loaders(account)],
         "variable": account.one_thread,
         "size": shm.size_bytes >> 20 if shm is not None else 0,

@@ -24,8 +24,9 @@ WARM_AGE_S = 120.0  # a process that has run this long needs no warm-up
 
 @frozen
 class WatchOptions:
-    """How to watch. `warm_up_s` None: until the GPU first works. `trace` is a GPU trace to replay instead of asking
-    for GPUs."""
+    """How to watch. `warm_up_s` None: until the GPU first works. `trace` is a GPU trace to replay
+    instead of asking for GPUs.
+    """
 
     interval_s: float = 1.0
     warm_up_s: float | None = None
@@ -37,7 +38,9 @@ class WatchOptions:
 
 @frozen
 class WatchEnd:
-    """What a watch came to. `ended` says why it ended; `notes` are sentences on what went wrong beside it."""
+    """What a watch came to. `ended` says why it ended; `notes` are sentences on what went wrong
+    beside it.
+    """
 
     account: Account
     ended: str
@@ -58,9 +61,11 @@ class Show:
 
 
 def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> WatchEnd:
-    """Run the command and watch it. Whatever fails in watching, the command goes on and its status is reported.
+    """Run the command and watch it. Whatever fails in watching, the command goes on and its status
+    is reported.
 
-    Raises NotStarted where it cannot be started, HosttuneError where a wish cannot be granted; then it is not started.
+    Raises NotStarted where it cannot be started, HosttuneError where a wish cannot be granted; then
+    it is not started.
     """
     command = put_in_scope(argv) if wish.has_scope else argv
     recorder = Recorder(wish.record) if wish.record else None
@@ -104,12 +109,16 @@ def _follow_child(
 ) -> WatchEnd:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        looks = Looks(child.pid, sampler, time.monotonic(), visible=visible, are_named=bool(wish.gpus))
+        looks = Looks(
+            child.pid, sampler, time.monotonic(), visible=visible, are_named=bool(wish.gpus)
+        )
     except ProcessLookupError:  # it was over before we looked
         account.status = child.wait()
         return WatchEnd(account, "the command has ended")
     try:
-        account.watched = replace(account.watched, cpus_evidence=looks.limits.reason, governor=read_governor())
+        account.watched = replace(
+            account.watched, cpus_evidence=looks.limits.reason, governor=read_governor()
+        )
         if recorder is not None:
             recorder.begin(account.watched)
         account.status = _run_loop(looks, account, signals, recorder, show).follow(child)
@@ -118,7 +127,9 @@ def _follow_child(
         looks.close()
 
 
-def watch_process(target: Target, wish: WatchOptions, show: Show, seconds: float | None) -> WatchEnd:
+def watch_process(
+    target: Target, wish: WatchOptions, show: Show, seconds: float | None
+) -> WatchEnd:
     """Watch a process that runs already, until it ends, a signal comes, or `seconds` are over."""
     recorder = Recorder(wish.record) if wish.record else None
     sampler = _open_sampler(wish)
@@ -179,7 +190,9 @@ def _open_sampler(wish: WatchOptions) -> GpuSampler:
     return open_sampler(wish.gpus)
 
 
-def _run_loop(looks: Looks, account: Account, signals: Signals, recorder: Recorder | None, show: Show) -> Loop:
+def _run_loop(
+    looks: Looks, account: Account, signals: Signals, recorder: Recorder | None, show: Show
+) -> Loop:
     def on_tick(tick: Tick) -> None:
         if recorder is not None:
             recorder.add(tick)

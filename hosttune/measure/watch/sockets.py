@@ -1,9 +1,10 @@
-"""Sockets of this network namespace as the kernel lists them: who is at the other end, and what has come in.
+"""Sockets of this network namespace as the kernel lists them: who is at the other end, and what has
+come in.
 
-A question over netlink that anybody may ask (sock_diag(7); tcp_info of include/uapi/linux/tcp.h). /proc/PID/io counts
-only read(2), not recv(2), so what came over the network is counted here: bytes that TCP has received and sent, of each
-socket. Other network namespaces are not listed, and of a connection that came and went between two looks nothing is
-known: what is counted is a lower bound.
+A question over netlink that anybody may ask (sock_diag(7); tcp_info of include/uapi/linux/tcp.h).
+/proc/PID/io counts only read(2), not recv(2), so what came over the network is counted here: bytes
+that TCP has received and sent, of each socket. Other network namespaces are not listed, and of a
+connection that came and went between two looks nothing is known: what is counted is a lower bound.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ _PATIENCE_S: Final = 0.5
 
 @frozen
 class OpenSocket:
-    """One end. `local` and `remote` are ADDRESS:PORT, "" of a UNIX socket; `peer` is that one's inode, 0 where it is
-    not known. `received` and `sent` (and acknowledged) None: the kernel does not tell."""
+    """One end. `local` and `remote` are ADDRESS:PORT, "" of a UNIX socket; `peer` is that one's
+    inode, 0 where it is not known. `received` and `sent` (and acknowledged) None: the kernel does
+    not tell.
+    """
 
     inode: int
     local: str = ""
@@ -61,11 +64,15 @@ def tcp_sockets() -> dict[int, OpenSocket]:
 def unix_sockets() -> dict[int, OpenSocket]:
     """By inode; none where this kernel does not list them (CONFIG_UNIX_DIAG)."""
     found = {}
-    for body in _dump_sockets(struct.pack("=BBxxIII8x", socket.AF_UNIX, 0, 0xFFFFFFFF, 0, _SHOW_PEER)):
+    for body in _dump_sockets(
+        struct.pack("=BBxxIII8x", socket.AF_UNIX, 0, 0xFFFFFFFF, 0, _SHOW_PEER)
+    ):
         if len(body) >= 16:
             inode = struct.unpack_from("=I", body, 4)[0]
             peer = _parse_attributes(body[16:]).get(_PEER, b"")
-            found[inode] = OpenSocket(inode, peer=struct.unpack("=I", peer[:4])[0] if len(peer) >= 4 else 0)
+            found[inode] = OpenSocket(
+                inode, peer=struct.unpack("=I", peer[:4])[0] if len(peer) >= 4 else 0
+            )
     return found
 
 
@@ -78,12 +85,20 @@ def tcp_socket(body: bytes) -> OpenSocket | None:
     size = 4 if family == socket.AF_INET else 16
     local, remote = (_format_address(body[start : start + size]) for start in (8, 24))
     info = _parse_attributes(body[72:]).get(_INFO, b"")
-    sent, received = struct.unpack_from("=QQ", info, _ACKED_AT) if len(info) >= _ACKED_AT + 16 else (None, None)
+    sent, received = (
+        struct.unpack_from("=QQ", info, _ACKED_AT) if len(info) >= _ACKED_AT + 16 else (None, None)
+    )
     inode = struct.unpack_from("=I", body, 68)[0]
     return OpenSocket(
-        inode, f"{local}:{local_port}", f"{remote}:{remote_port}", 0, received, sent, state == _LISTEN,
+        inode,
+        f"{local}:{local_port}",
+        f"{remote}:{remote_port}",
+        0,
+        received,
+        sent,
+        state == _LISTEN,
         state == _SYN_SENT,
-    )  # fmt: skip
+    )
 
 
 def _format_address(packed: bytes) -> str:
@@ -105,15 +120,23 @@ def _parse_attributes(content: bytes) -> dict[int, bytes]:
 
 
 def _dump_sockets(request: bytes) -> Iterator[bytes]:
-    """The bodies of the answers; it ends early where the kernel refuses, or answers nothing in time."""
+    """The bodies of the answers; it ends early where the kernel refuses, or answers nothing in
+    time.
+    """
     try:
-        line = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
+        line = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
+        )
     except OSError:
         return
     with line:
         try:
             line.settimeout(_PATIENCE_S)
-            line.sendto(_HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _REQUEST_DUMP, 1, 0) + request, (0, 0))
+            line.sendto(
+                _HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _REQUEST_DUMP, 1, 0)
+                + request,
+                (0, 0),
+            )
             read = 0
             while read < _MOST_BYTES:
                 content = line.recv(1 << 16)
@@ -129,8 +152,9 @@ def _dump_sockets(request: bytes) -> Iterator[bytes]:
 
 
 def inode_of(link: str) -> tuple[str, int] | None:
-    """`socket:[4711]` and `pipe:[4711]` as ("socket", 4711), the writing end of a pipe (`pipe:[4711]>`, links_of) as
-    ("pipe>", 4711); None for another file."""
+    """`socket:[4711]` and `pipe:[4711]` as ("socket", 4711), the writing end of a pipe
+    (`pipe:[4711]>`, links_of) as ("pipe>", 4711); None for another file.
+    """
     if link.endswith("]>"):
         link = f"{link[:4]}>{link[4:-1]}"
     kind, _, rest = link.partition(":[")
@@ -148,14 +172,18 @@ def is_local(address: str) -> bool:
 
 
 def links_of(folder: str) -> dict[int, str]:
-    """The open files of a process: number -> what it is, a writing end of a pipe with `>` behind it; none where this
-    user may not see them. A link of /proc/PID/fd has the rights with which the file was opened (proc_pid_fd(5))."""
+    """The open files of a process: number -> what it is, a writing end of a pipe with `>` behind
+    it; none where this user may not see them. A link of /proc/PID/fd has the rights with which the
+    file was opened (proc_pid_fd(5)).
+    """
     found: dict[int, str] = {}
     try:
         for name in names_in(folder, 256)[0]:
             try:
                 link = os.readlink(f"{folder}/{name}")
-                is_writing = link.startswith("pipe:") and os.lstat(f"{folder}/{name}").st_mode & 0o200
+                is_writing = (
+                    link.startswith("pipe:") and os.lstat(f"{folder}/{name}").st_mode & 0o200
+                )
                 found[int(name)] = f"{link}>" if is_writing else link
             except (OSError, ValueError):
                 continue

@@ -1,8 +1,8 @@
 """What the job waited for in one tick: a pure function of the ticks.
 
-The states are tried in order, and the first that fits wins. One that was entered stays until its leaving condition
-holds, so that a value near a threshold does not flicker. A state whose evidence is thin is not entered: what fits
-nothing is `unknown`, and says so.
+The states are tried in order, and the first that fits wins. One that was entered stays until its
+leaving condition holds, so that a value near a threshold does not flicker. A state whose evidence
+is thin is not entered: what fits nothing is `unknown`, and says so.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ class Trust(int, Enum):
 
 @frozen
 class Limits:
-    """Percent if not noted otherwise. Fixed before the held-out half of the scenarios of the live ring was written.
+    """Percent if not noted otherwise. Fixed before the held-out half of the scenarios of the live
+    ring was written.
 
-    Behind them: TraceML warns at 10 and 20 % of input wait and calls 70 % utilization healthy; MLPerf Storage asks
-    for 70 to 90 %; SageMaker's debugger takes 10, 50 and 90 %; systemd-oomd kills at 60 % of memory pressure for 30 s.
+    Behind them: TraceML warns at 10 and 20 % of input wait and calls 70 % utilization healthy;
+    MLPerf Storage asks for 70 to 90 %; SageMaker's debugger takes 10, 50 and 90 %; systemd-oomd
+    kills at 60 % of memory pressure for 30 s.
     """
 
     memory_enter: float = 10
@@ -91,7 +93,8 @@ class Limits:
     delay_share: float = 0.25  # of the cores it got
     delay_cores: float = 0.1
     runnable: float = 0.5  # cores that the busiest process got and waited for, together
-    crowded: float = 1.5  # tasks for each CPU that want one: more take turns, and wait for each other
+    # tasks for each CPU that want one: more take turns, and wait for each other
+    crowded: float = 1.5
     got_share: float = 0.45  # of the CPUs that its tasks want
     saturated_enter: float = 0.85  # cores
     saturated_leave: float = 0.70
@@ -112,7 +115,9 @@ LIMITS = Limits()
 
 @frozen
 class HeldState:
-    """The state that the ticks so far have led to, and for how many ticks its leaving condition has held."""
+    """The state that the ticks so far have led to, and for how many ticks its leaving condition has
+    held.
+    """
 
     state: State = State.UNKNOWN
     leaving: int = 0
@@ -148,15 +153,23 @@ def _is_gpu(tick: Tick, *, held: bool) -> bool:
 
 def _is_cold(tick: Tick, *, held: bool) -> bool:
     power = power_percent(tick)
-    return _is_gpu(tick, held=held) and power is not None and power < (LIMITS.cold_leave if held else LIMITS.cold_enter)
+    return (
+        _is_gpu(tick, held=held)
+        and power is not None
+        and power < (LIMITS.cold_leave if held else LIMITS.cold_enter)
+    )
 
 
 def _is_disk(tick: Tick, *, held: bool) -> bool:
-    """Pressure of the host counts where the job itself touches devices: others may wait for a disk of theirs."""
+    """Pressure of the host counts where the job itself touches devices: others may wait for a disk
+    of theirs.
+    """
     if _waits_for_pages(tick):
         return True
     if _has_io_pressure(tick, held=held):
-        return tick.job is not None or (_touches_devices(tick) is not False and not _always_runs(tick))
+        return tick.job is not None or (
+            _touches_devices(tick) is not False and not _always_runs(tick)
+        )
     seen = find_pressure(tick)
     if seen is None or (seen.io_full is None and seen.io_some is None):
         return _is_blocked(tick, held=held) and bool(_touches_devices(tick))
@@ -165,32 +178,47 @@ def _is_disk(tick: Tick, *, held: bool) -> bool:
 
 def _has_io_pressure(tick: Tick, *, held: bool) -> bool:
     seen = find_pressure(tick)
-    full, some = (LIMITS.io_full_leave, LIMITS.io_some_leave) if held else (LIMITS.io_full_enter, LIMITS.io_some_enter)
+    full, some = (
+        (LIMITS.io_full_leave, LIMITS.io_some_leave)
+        if held
+        else (LIMITS.io_full_enter, LIMITS.io_some_enter)
+    )
     return seen is not None and (_at_least(seen.io_full, full) or _at_least(seen.io_some, some))
 
 
 def _always_runs(tick: Tick) -> bool:
-    """A process of the job runs or queues for a CPU nearly all the time, and none was seen in uninterruptible sleep:
-    what the job writes goes to the page cache, and those who wait for a disk are others."""
+    """A process of the job runs or queues for a CPU nearly all the time, and none was seen in
+    uninterruptible sleep: what the job writes goes to the page cache, and those who wait for a disk
+    are others.
+    """
     tree = tick.tree
-    return tree is not None and tree.blocked == 0 and _at_least(tree.most_runnable, LIMITS.saturated_enter)
+    return (
+        tree is not None
+        and tree.blocked == 0
+        and _at_least(tree.most_runnable, LIMITS.saturated_enter)
+    )
 
 
 def _waits_for_pages(tick: Tick) -> bool:
-    """Mapped files are read by page faults, and between them no process computes or queues for half of the time."""
+    """Mapped files are read by page faults, and between them no process computes or queues for half
+    of the time.
+    """
     tree = tick.tree
     if tree is None or tree.faults is None or tree.most_runnable is None:
         return False
     if tick.wait is not None and not tree.blocked:
         return False  # it sleeps on something else
     swapped = (tick.host.swapped_in_pages if tick.host is not None else None) or 0.0
-    return tree.faults >= max(LIMITS.many_faults, 2 * swapped) and tree.most_runnable < LIMITS.runnable
+    return (
+        tree.faults >= max(LIMITS.many_faults, 2 * swapped) and tree.most_runnable < LIMITS.runnable
+    )
 
 
 def _waits_for_writes(tick: Tick, *, held: bool) -> bool:
-    """fsync(2), a journal's commit, metadata: tasks are in uninterruptible sleep for something that the job writes, and
-    the kernel counts a part of that as no pressure. A look is one moment: once that was seen, a job that writes on, and
-    neither runs nor queues for half of the time nor sleeps on anything else, waits on.
+    """fsync(2), a journal's commit, metadata: tasks are in uninterruptible sleep for something that
+    the job writes, and the kernel counts a part of that as no pressure. A look is one moment: once
+    that was seen, a job that writes on, and neither runs nor queues for half of the time nor sleeps
+    on anything else, waits on.
     """
     tree = tick.tree
     is_served = tick.wait is not None and tick.wait.kind in {Want.NETWORK, Want.PEER}
@@ -208,18 +236,28 @@ def _touches_devices(tick: Tick) -> bool | None:
 
 
 def _is_blocked(tick: Tick, *, held: bool) -> bool:
-    """Half of the processes that do anything stand in uninterruptible sleep: the sign that is left without PSI."""
+    """Half of the processes that do anything stand in uninterruptible sleep: the sign that is left
+    without PSI.
+    """
     tree = tick.tree
     if tree is None or not tree.blocked:
         return False
-    active = sum(cores >= LIMITS.active_cores for cores in (tree.main_cores or 0, *tree.child_cores))
-    return tree.blocked / max(active, tree.blocked) >= (LIMITS.blocked_leave if held else LIMITS.blocked_enter)
+    active = sum(
+        cores >= LIMITS.active_cores for cores in (tree.main_cores or 0, *tree.child_cores)
+    )
+    return tree.blocked / max(active, tree.blocked) >= (
+        LIMITS.blocked_leave if held else LIMITS.blocked_enter
+    )
 
 
 def _is_short_of_cpu(tick: Tick, *, held: bool) -> bool:
-    """The job's own pressure decides. That the host has no CPU free counts only for a job that needs one."""
+    """The job's own pressure decides. That the host has no CPU free counts only for a job that
+    needs one.
+    """
     seen, room = find_pressure(tick), room_percent(tick)
-    is_pressed = _at_least(seen.cpu_some if seen else None, LIMITS.cpu_leave if held else LIMITS.cpu_enter)
+    is_pressed = _at_least(
+        seen.cpu_some if seen else None, LIMITS.cpu_leave if held else LIMITS.cpu_enter
+    )
     if is_pressed and tick.job is not None:
         return True
     is_full = room is not None and room < (LIMITS.room_some if held else LIMITS.room_none)
@@ -241,7 +279,9 @@ def _fills_its_cpus(tick: Tick, *, held: bool) -> bool:
 def fills_them_itself(tick: Tick) -> bool:
     """Whether the job would have its CPUs full without those who use a part of them."""
     wanting = tick.tree.wanting if tick.tree is not None else None
-    is_crowded = wanting is not None and bool(tick.cpus) and wanting >= LIMITS.crowded * (tick.cpus or 1)
+    is_crowded = (
+        wanting is not None and bool(tick.cpus) and wanting >= LIMITS.crowded * (tick.cpus or 1)
+    )
     return is_crowded or _fills_its_cpus(tick, held=True) or _others_have_them(tick) is not True
 
 
@@ -252,13 +292,21 @@ def _has_room(tick: Tick) -> bool:
 
 
 def _is_limit(tick: Tick, *, held: bool) -> bool:
-    """Its quota holds it back; or it fills the CPUs that it may use, and others of the host are free, or are used by
-    others and at least as many: those it would share."""
+    """Its quota holds it back; or it fills the CPUs that it may use, and others of the host are
+    free, or are used by others and at least as many: those it would share.
+    """
     if tick.limit is None:
         return False
-    if _at_least(tick.throttled_percent, LIMITS.throttled_leave if held else LIMITS.throttled_enter):
+    if _at_least(
+        tick.throttled_percent, LIMITS.throttled_leave if held else LIMITS.throttled_enter
+    ):
         return True
-    if tick.tree is None or tick.tree.cores is None or tick.host is None or tick.host.busy_cores is None:
+    if (
+        tick.tree is None
+        or tick.tree.cores is None
+        or tick.host is None
+        or tick.host.busy_cores is None
+    ):
         return False
     share = LIMITS.limit_leave if held else LIMITS.limit_enter
     may_share = tick.limit.kind is not LimitKind.QUOTA and 2 * tick.limit.cpus <= tick.limit.of
@@ -268,7 +316,9 @@ def _is_limit(tick: Tick, *, held: bool) -> bool:
 def has_free_outside(tick: Tick) -> bool:
     """Whether CPUs of the host are free beyond the limit."""
     busy = tick.host.busy_cores if tick.host is not None else None
-    return tick.limit is not None and busy is not None and tick.limit.of - busy >= LIMITS.free_outside
+    return (
+        tick.limit is not None and busy is not None and tick.limit.of - busy >= LIMITS.free_outside
+    )
 
 
 def _uses_its_half(tick: Tick) -> bool | None:
@@ -286,7 +336,11 @@ def _is_stolen(tick: Tick, *, held: bool) -> bool:
 
 
 def _is_cpu(tick: Tick, *, held: bool) -> bool:
-    return not _is_stolen(tick, held=held) and _is_short_of_cpu(tick, held=held) and _uses_its_half(tick) is True
+    return (
+        not _is_stolen(tick, held=held)
+        and _is_short_of_cpu(tick, held=held)
+        and _uses_its_half(tick) is True
+    )
 
 
 def _is_foreign(tick: Tick, *, held: bool) -> bool:
@@ -299,7 +353,9 @@ def _is_foreign(tick: Tick, *, held: bool) -> bool:
 
 
 def _others_have_them(tick: Tick) -> bool | None:
-    """Others use CPUs, and few of those that the job may use are free. None where the host does not tell."""
+    """Others use CPUs, and few of those that the job may use are free. None where the host does not
+    tell.
+    """
     others, host = others_cores(tick), tick.host
     if others is None or host is None or host.idle_percent is None:
         return None
@@ -307,15 +363,25 @@ def _others_have_them(tick: Tick) -> bool | None:
 
 
 def is_kept_waiting(tick: Tick) -> bool | None:
-    """Whether the job's own tasks queue for a CPU; that others do says nothing about it. A task that mostly sleeps
-    queues on a busy host too, each time it wakes, and is not slowed much by that."""
+    """Whether the job's own tasks queue for a CPU; that others do says nothing about it. A task
+    that mostly sleeps queues on a busy host too, each time it wakes, and is not slowed much by
+    that.
+    """
     if _is_line_without_delay(tick):
         return None
     if _threads_queue(tick):
         return True
-    if tick.tree is not None and tick.tree.most_runnable is not None and tick.tree.most_runnable < LIMITS.runnable:
+    if (
+        tick.tree is not None
+        and tick.tree.most_runnable is not None
+        and tick.tree.most_runnable < LIMITS.runnable
+    ):
         return False
-    if tick.job is not None and tick.job.cpu_some is not None and tick.job.cpu_some >= LIMITS.cpu_leave:
+    if (
+        tick.job is not None
+        and tick.job.cpu_some is not None
+        and tick.job.cpu_some >= LIMITS.cpu_leave
+    ):
         return True
     tree = tick.tree
     if tree is not None and tree.run_delay_cores is not None and tree.cores is not None:
@@ -324,20 +390,33 @@ def is_kept_waiting(tick: Tick) -> bool | None:
 
 
 def _threads_queue(tick: Tick) -> bool:
-    """The main thread sleeps on a lock in memory, as for the end of others, and these want much more CPU time at the
-    moment of the look than the job got: the delay that the kernel adds up for a process is that of its main thread."""
+    """The main thread sleeps on a lock in memory, as for the end of others, and these want much
+    more CPU time at the moment of the look than the job got: the delay that the kernel adds up for
+    a process is that of its main thread.
+    """
     tree = tick.tree
-    if tree is None or tree.cores is None or tree.wanting is None or tree.cores < LIMITS.active_cores:
+    if (
+        tree is None
+        or tree.cores is None
+        or tree.wanting is None
+        or tree.cores < LIMITS.active_cores
+    ):
         return False
     sleeps = tick.wait is not None and tick.wait.kind in {Want.LOCK, Want.EACH_OTHER}
     return sleeps and tree.cores < LIMITS.got_share * tree.wanting
 
 
 def _is_line_without_delay(tick: Tick) -> bool:
-    """Processes that come and go do most of the work, so that no one adds up their delay, and none of them waits for
-    what is outside of the job."""
+    """Processes that come and go do most of the work, so that no one adds up their delay, and none
+    of them waits for what is outside of the job.
+    """
     tree, host = tick.tree, tick.host_pressure
-    if tree is None or tree.cores is None or tree.line_cores is None or tree.cores < LIMITS.active_cores:
+    if (
+        tree is None
+        or tree.cores is None
+        or tree.line_cores is None
+        or tree.cores < LIMITS.active_cores
+    ):
         return False
     waits_inside = tick.wait is None or tick.wait.kind in {Want.EACH_OTHER, Want.LOCK}
     queued = host is not None and _at_least(host.cpu_some, LIMITS.cpu_enter)
@@ -345,7 +424,9 @@ def _is_line_without_delay(tick: Tick) -> bool:
 
 
 def _is_hungry(tick: Tick) -> bool | None:
-    """Whether the GPU has too little to do. Where the machine has none, whatever computes is always hungry."""
+    """Whether the GPU has too little to do. Where the machine has none, whatever computes is always
+    hungry.
+    """
     if tick.gpus == ():
         return True
     percent = gpu_percent(tick)
@@ -366,20 +447,31 @@ def _is_workers(tick: Tick, *, held: bool) -> bool:
 
 
 def _main_leads(tick: Tick) -> bool:
-    """Beside a GPU that has too little to do the main process, which has no loaders, computes in half of the time in
-    which the GPU rests, and was seen to sleep on nothing from outside: in turns with the GPU."""
+    """Beside a GPU that has too little to do the main process, which has no loaders, computes in
+    half of the time in which the GPU rests, and was seen to sleep on nothing from outside: in turns
+    with the GPU.
+    """
     tree = tick.tree
     if not tick.gpus or tree is None or tree.main_cores is None or tree.children or tree.blocked:
         return False
     is_outside = tick.wait is not None and tick.wait.kind in _OUTSIDE
     busy = (gpu_percent(tick) or 0) / 100
-    return not is_outside and LIMITS.runnable * (1 - busy) <= tree.main_cores - busy <= LIMITS.main_most
+    return (
+        not is_outside
+        and LIMITS.runnable * (1 - busy) <= tree.main_cores - busy <= LIMITS.main_most
+    )
 
 
 def is_in_line(tick: Tick, *, held: bool = False) -> bool:
-    """One process after the other, or processes that take turns: together they use a whole number of cores."""
+    """One process after the other, or processes that take turns: together they use a whole number
+    of cores.
+    """
     tree = tick.tree
-    if tree is None or tree.cores is None or tree.cores < (LIMITS.saturated_leave if held else LIMITS.saturated_enter):
+    if (
+        tree is None
+        or tree.cores is None
+        or tree.cores < (LIMITS.saturated_leave if held else LIMITS.saturated_enter)
+    ):
         return False
     is_line = tree.line_cores is not None and tree.line_cores >= LIMITS.line_share * tree.cores
     if is_line and tree.new_workers:
@@ -388,7 +480,11 @@ def is_in_line(tick: Tick, *, held: bool = False) -> bool:
         return False
     if is_line:
         return True
-    return tick.wait is not None and tick.wait.kind in {Want.LOCK, Want.EACH_OTHER} and tree.cores < 1 + LIMITS.whole
+    return (
+        tick.wait is not None
+        and tick.wait.kind in {Want.LOCK, Want.EACH_OTHER}
+        and tree.cores < 1 + LIMITS.whole
+    )
 
 
 def gpu_percent_known_or_absent(tick: Tick) -> bool:
@@ -406,13 +502,17 @@ def loaders_saturated(tick: Tick, *, held: bool = False) -> bool:
 
 
 def main_saturated(tick: Tick, *, held: bool = False) -> bool:
-    """The main process is at the limit of one core. One that uses many has threads, and no limit that a tick shows."""
+    """The main process is at the limit of one core. One that uses many has threads, and no limit
+    that a tick shows.
+    """
     cores = tick.tree.main_cores if tick.tree is not None else None
     return main_computes(tick, held=held) and cores is not None and cores <= LIMITS.main_most
 
 
 def main_computes(tick: Tick, *, held: bool = False) -> bool:
-    """The main process computes in nearly all of the time in which the GPU rests: while the GPU works it may spin."""
+    """The main process computes in nearly all of the time in which the GPU rests: while the GPU
+    works it may spin.
+    """
     if tick.tree is None or tick.tree.main_cores is None:
         return False
     line = LIMITS.saturated_leave if held else LIMITS.saturated_enter
@@ -440,16 +540,25 @@ _OUTSIDE = frozenset({Want.NETWORK, Want.LOCK, Want.PEER})
 
 
 def _is_wait(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighbours
-    """Hungry, and neither processors nor disks nor memory are short: all of it known, else it is `unknown`."""
+    """Hungry, and neither processors nor disks nor memory are short: all of it known, else it is
+    `unknown`.
+    """
     room = room_percent(tick)
     if _is_hungry(tick) is not True or room is None:
         return False
     tree = tick.tree
-    if tree is None or tree.cores is None or loaders_saturated(tick, held=True) or main_computes(tick, held=True):
+    if (
+        tree is None
+        or tree.cores is None
+        or loaders_saturated(tick, held=True)
+        or main_computes(tick, held=True)
+    ):
         return False
     if is_in_line(tick, held=True) or _works_in_turns(tick):
         return False
-    is_known = tick.wait is not None and (tick.wait.kind in _OUTSIDE or tree.cores < LIMITS.idle_cores)
+    is_known = tick.wait is not None and (
+        tick.wait.kind in _OUTSIDE or tree.cores < LIMITS.idle_cores
+    )
     if is_known and is_kept_waiting(tick) is False:
         return True  # it was seen to wait for that; the CPUs that others use it does not miss
     if room < LIMITS.room_some:
@@ -468,7 +577,11 @@ def _is_wait(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighb
 def _works_in_turns(tick: Tick) -> bool:
     """What sleeps waits for other tasks of the job, and these compute: no hand-over got lost."""
     cores = tick.tree.cores if tick.tree is not None else None
-    return tick.wait is not None and tick.wait.kind is Want.EACH_OTHER and _at_least(cores, LIMITS.handed_cores)
+    return (
+        tick.wait is not None
+        and tick.wait.kind is Want.EACH_OTHER
+        and _at_least(cores, LIMITS.handed_cores)
+    )
 
 
 class Fits(Protocol):
@@ -494,15 +607,19 @@ FITS: Mapping[State, Fits] = MappingProxyType(
 
 
 def trust(state: State, tick: Tick) -> Trust:
-    """High: the pressure of the job's own control group. Medium: the host's, and the job's processes. Low: neither."""
+    """High: the pressure of the job's own control group. Medium: the host's, and the job's
+    processes. Low: neither.
+    """
     tree_known = tick.tree is not None and tick.tree.cores is not None
     if state in {State.GPU, State.COLD_GPU}:
         is_held = not tick.gpus_are_its and any(gpu.pids for gpu in tick.gpus or ())
         if is_held or tick.gpu_others:
-            return Trust.LOW  # someone is on them, as far as is known not the job, or not alone: whose kernels ran?
+            # someone is on them, as far as is known not the job, or not alone: whose kernels ran?
+            return Trust.LOW
         # Utilization alone says that some kernel ran; power beside it says that it worked.
         return Trust.HIGH if tick.gpus_are_its and power_percent(tick) is not None else Trust.MEDIUM
-    if state is State.LIMIT:  # the kernel counts what a quota took; what an affinity took follows from who is busy
+    # the kernel counts what a quota took; what an affinity took follows from who is busy
+    if state is State.LIMIT:
         is_counted = _at_least(tick.throttled_percent, LIMITS.throttled_leave)
         return Trust.HIGH if is_counted else Trust.MEDIUM if has_free_outside(tick) else Trust.LOW
     level = Trust.LOW
@@ -514,7 +631,9 @@ def trust(state: State, tick: Tick) -> Trust:
         level = min(level, Trust.LOW if _touches_devices(tick) is None else Trust.MEDIUM)
     if state is State.FOREIGN and _is_stolen(tick, held=True):
         return min(level, Trust.MEDIUM)
-    is_in_turns = state is State.WORKERS and _main_leads(tick) and not main_saturated(tick, held=True)
+    is_in_turns = (
+        state is State.WORKERS and _main_leads(tick) and not main_saturated(tick, held=True)
+    )
     if is_in_turns or _is_guess(state, tick):
         return Trust.LOW
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:
@@ -526,9 +645,12 @@ def trust(state: State, tick: Tick) -> Trust:
 
 
 def _is_guess(state: State, tick: Tick) -> bool:
-    """Whether it is not known who has the CPU time. A quota that is not visible looks as others do: tasks queue, and
-    get less than there is."""
-    is_known = is_kept_waiting(tick) is not None if state is State.FOREIGN else fills_them_itself(tick)
+    """Whether it is not known who has the CPU time. A quota that is not visible looks as others do:
+    tasks queue, and get less than there is.
+    """
+    is_known = (
+        is_kept_waiting(tick) is not None if state is State.FOREIGN else fills_them_itself(tick)
+    )
     is_hidden = tick.are_limits_hidden and not _fills_its_cpus(tick, held=False)
     return state in {State.CPU, State.FOREIGN} and (is_hidden or not is_known)
 

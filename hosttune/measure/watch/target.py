@@ -20,7 +20,9 @@ _KTHREADD = 2
 
 @frozen
 class Target:
-    """`age_s` is how long it has been running; `note` what keeps us from seeing all of it, "" where nothing does."""
+    """`age_s` is how long it has been running; `note` what keeps us from seeing all of it, "" where
+    nothing does.
+    """
 
     pid: int
     command: tuple[str, ...]  # masked
@@ -39,22 +41,34 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
         raise HosttuneError("that is this very process", hint="name the process of the job")
     words = _read_words(f"{proc}/{pid}/cmdline")
     if _KTHREADD in {pid, stat.parent} and not words:
-        raise HosttuneError(f"{pid} ({stat.name}) is a thread of the kernel", hint="name the process of the job")
+        raise HosttuneError(
+            f"{pid} ({stat.name}) is a thread of the kernel", hint="name the process of the job"
+        )
     status = (content_of(f"{proc}/{pid}/status") or b"").decode("utf-8", "replace")
     fields = dict(line.split(":", 1) for line in status.split("\n") if ":" in line)
     group = int(fields.get("Tgid", pid))
     if group != pid:
-        raise HosttuneError(f"{pid} is a thread of process {group}", hint=f"watch that one: --pid {group}")
+        raise HosttuneError(
+            f"{pid} is a thread of process {group}", hint=f"watch that one: --pid {group}"
+        )
     if stat.state in "ZX":
-        raise HosttuneError(f"{pid} ({stat.name}) has ended and only waits for its parent to notice")
+        raise HosttuneError(
+            f"{pid} ({stat.name}) has ended and only waits for its parent to notice"
+        )
     environment = _read_environment(f"{proc}/{pid}/environ")
     uptime = float((content_of(f"{proc}/uptime") or b"0").split()[0])
     note = ""
     if content_in_time(f"{proc}/{pid}/io") is None:
         owner = _name_user(int(fields.get("Uid", "0").split()[0]))
-        note = f"it runs as {owner}: what it reads is not visible" + ("; sudo shows it" if os.geteuid() else " here")
-    elif words and _read_words(f"{proc}/{stat.parent}/cmdline") == words:  # forked, as workers of loaders are
-        note = f"process {stat.parent} with the same command line started it: to watch both, --pid {stat.parent}"
+        note = f"it runs as {owner}: what it reads is not visible" + (
+            "; sudo shows it" if os.geteuid() else " here"
+        )
+    # forked, as workers of loaders are
+    elif words and _read_words(f"{proc}/{stat.parent}/cmdline") == words:
+        note = (
+            f"process {stat.parent} with the same command line started it: to watch both, --pid "
+            f"{stat.parent}"
+        )
     return Target(
         pid,
         mask_command(tuple(words)),
@@ -108,15 +122,20 @@ def _find_visible(environment: bytes | None) -> str | None:
 
 
 def put_in_scope(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The command in a transient scope of systemd's: a control group of its own, so that its pressure is its own.
+    """The command in a transient scope of systemd's: a control group of its own, so that its
+    pressure is its own.
 
-    systemd-run --scope becomes the command, so process, input and output stay ours (systemd-run(1)). Raises
-    HosttuneError where no systemd runs.
+    systemd-run --scope becomes the command, so process, input and output stay ours
+    (systemd-run(1)). Raises HosttuneError where no systemd runs.
     """
     program = locate("systemd-run")
     if not os.path.isdir("/run/systemd/system") or isinstance(program, Absent):  # sd_booted(3)
-        raise HosttuneError("--scope needs systemd, which does not run here", hint="leave --scope out")
+        raise HosttuneError(
+            "--scope needs systemd, which does not run here", hint="leave --scope out"
+        )
     user = () if os.geteuid() == 0 else ("--user",)
     if user and not os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
-        raise HosttuneError("--scope needs a systemd of this user's (a login session)", hint="leave --scope out")
+        raise HosttuneError(
+            "--scope needs a systemd of this user's (a login session)", hint="leave --scope out"
+        )
     return (program, *user, "--scope", "--quiet", "--collect", "--", *argv)

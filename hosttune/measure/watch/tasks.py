@@ -1,8 +1,10 @@
-"""The tasks of a job at one moment: how many want a CPU, and which processes wait for storage in one of their threads.
+"""The tasks of a job at one moment: how many want a CPU, and which processes wait for storage in
+one of their threads.
 
-/proc/PID/stat has the state of the main thread only; each thread has its own in /proc/PID/task/TID/stat
-(proc_pid_stat(5)). Of a process with many threads an even sample is read, and counts for all of them; a small one, of
-other threads in each look, where all were asleep and the process did next to nothing since.
+/proc/PID/stat has the state of the main thread only; each thread has its own in
+/proc/PID/task/TID/stat (proc_pid_stat(5)). Of a process with many threads an even sample is read,
+and counts for all of them; a small one, of other threads in each look, where all were asleep and
+the process did next to nothing since.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ _OF_ASLEEP = 12  # of a process that does next to nothing
 
 
 class TaskStates(NamedTuple):
-    """`wanting`: tasks that run or queue for a CPU; `processes`: those with such a task; `blocked`: those with a task
-    in uninterruptible sleep, and none that runs beside it."""
+    """`wanting`: tasks that run or queue for a CPU; `processes`: those with such a task; `blocked`:
+    those with a task in uninterruptible sleep, and none that runs beside it.
+    """
 
     wanting: float
     processes: int
@@ -31,7 +34,9 @@ class TaskStates(NamedTuple):
 
 
 def look_at_tasks(alive: Iterable[WatchedProcess], proc: str = "/proc") -> TaskStates:
-    """The busiest processes are looked into first; of those that are left over only the main thread counts."""
+    """The busiest processes are looked into first; of those that are left over only the main thread
+    counts.
+    """
     wanting, processes, blocked, left = 0.0, 0, 0, MOST_READ
     ordered = sorted(alive, key=lambda one: (-one.cores, one.pid))
     pools = sum(one.counters is not None and one.counters.stat.threads > 1 for one in ordered)
@@ -53,8 +58,9 @@ def look_at_tasks(alive: Iterable[WatchedProcess], proc: str = "/proc") -> TaskS
 
 
 def _list_states(one: WatchedProcess, state: str, most: int, proc: str) -> list[str]:
-    """Those of some threads, evenly over those that are listed; none if the process has just ended. That of the main
-    thread need not be read: the process itself has told it."""
+    """Those of some threads, evenly over those that are listed; none if the process has just ended.
+    That of the main thread need not be read: the process itself has told it.
+    """
     folder = f"{proc}/{one.pid}/task"
     names: list[str] = []
     with suppress(OSError):

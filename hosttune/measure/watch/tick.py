@@ -1,6 +1,8 @@
-"""One look at a job and its host: what went on since the look before. Every field may be unknown: None, never 0.
+"""One look at a job and its host: what went on since the look before. Every field may be unknown:
+None, never 0.
 
-Rates are per second of the interval. Shares are percent. Cores are CPU seconds per second. Bytes are bytes.
+Rates are per second of the interval. Shares are percent. Cores are CPU seconds per second. Bytes
+are bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +29,16 @@ class Want(str, Enum):
 
 FILE_SERVER = "a file system's server"  # what a wait for one is for
 FUSE_SERVER = "the server of a FUSE file system"
-NO_ANSWER = ", which does not answer"  # the end of the name of an address that no connection is made to
+# the end of the name of an address that no connection is made to
+NO_ANSWER = ", which does not answer"
 THROUGH_FUSE = ", through FUSE"  # the end of what is waited for, where the file is known
 
 
 @frozen
 class Wait:
-    """What the job slept on at the moment of a look; `what` is the address, file or pipe, "" where it is not known."""
+    """What the job slept on at the moment of a look; `what` is the address, file or pipe, "" where
+    it is not known.
+    """
 
     kind: Want
     what: str = ""
@@ -50,8 +55,9 @@ class LimitKind(str, Enum):
 
 @frozen
 class CpuLimit:
-    """`cpus` of the `of` CPUs of the host; `path` is the file that says so, `by` who set it and where it is changed, ""
-    where that is not known."""
+    """`cpus` of the `of` CPUs of the host; `path` is the file that says so, `by` who set it and
+    where it is changed, "" where that is not known.
+    """
 
     kind: LimitKind
     cpus: float
@@ -62,7 +68,9 @@ class CpuLimit:
 
 @frozen
 class Mounted:
-    """A file system on which files of the job lie. `source` is a device, or what is mounted: a server's export."""
+    """A file system on which files of the job lie. `source` is a device, or what is mounted: a
+    server's export.
+    """
 
     target: str
     fstype: str
@@ -72,10 +80,11 @@ class Mounted:
 
 @frozen
 class Pressure:
-    """Percent of the interval in which work stood still for want of one thing, from the kernel's `total=` counters.
+    """Percent of the interval in which work stood still for want of one thing, from the kernel's
+    `total=` counters.
 
-    `some`: at least one task waited; `full`: all tasks that were not idle did (kernel: accounting/psi.rst). For the
-    processor both count contention, not use.
+    `some`: at least one task waited; `full`: all tasks that were not idle did (kernel:
+    accounting/psi.rst). For the processor both count contention, not use.
     """
 
     cpu_some: float | None = None
@@ -87,8 +96,10 @@ class Pressure:
 
 @frozen
 class MemoryTick:
-    """The tightest memory limit of the job's control groups: `path` is its file, `by` who set it and where it is
-    changed, "" if that is not known. The page cache of the job's files is in `used_bytes`."""
+    """The tightest memory limit of the job's control groups: `path` is its file, `by` who set it
+    and where it is changed, "" if that is not known. The page cache of the job's files is in
+    `used_bytes`.
+    """
 
     limit_bytes: int
     path: str
@@ -106,8 +117,9 @@ class ShmRoom:
 
 @frozen
 class HeldBack:
-    """Packets that a cloud queued or dropped since the last look. `name` is a card and its counter: `eth0
-    bw_in_allowance_exceeded`."""
+    """Packets that a cloud queued or dropped since the last look. `name` is a card and its counter:
+    `eth0 bw_in_allowance_exceeded`.
+    """
 
     name: str
     packets: int
@@ -115,8 +127,10 @@ class HeldBack:
 
 @frozen
 class Kills:
-    """Processes that the kernel has killed for memory: `group` in the job's control group since the watch began, `host`
-    everywhere since the last looks, `near` everywhere at looks that missed a process of the job."""
+    """Processes that the kernel has killed for memory: `group` in the job's control group since the
+    watch began, `host` everywhere since the last looks, `near` everywhere at looks that missed a
+    process of the job.
+    """
 
     group: int = 0
     host: int = 0
@@ -125,7 +139,9 @@ class Kills:
 
 @frozen
 class HostTick:
-    """The whole host. `idle_percent` is that of the CPUs that the job may use; waiting for a disk counts as idle."""
+    """The whole host. `idle_percent` is that of the CPUs that the job may use; waiting for a disk
+    counts as idle.
+    """
 
     idle_percent: float | None = None
     iowait_percent: float | None = None  # shown, never judged by: proc_stat(5) calls it unreliable
@@ -133,7 +149,8 @@ class HostTick:
     swapped_in_pages: float | None = None
     swapped_out_pages: float | None = None
     refaults: float | None = None  # pages of files that were dropped and had to be read again
-    stolen_percent: float | None = None  # of the CPUs that the job may use: the hypervisor gave it to other machines
+    # of the CPUs that the job may use: the hypervisor gave it to other machines
+    stolen_percent: float | None = None
 
 
 @frozen
@@ -143,7 +160,8 @@ class DiskTick:
     name: str
     read_bytes: float
     written_bytes: float
-    read_await_ms: float | None = None  # of the requests that ended in the interval; None where none did
+    # of the requests that ended in the interval; None where none did
+    read_await_ms: float | None = None
     in_flight: float | None = None
 
 
@@ -151,8 +169,8 @@ class DiskTick:
 class TreeTick:
     """The job's processes: all that descend from the one that was started or named.
 
-    `mains` feed the GPUs: those that hold GPU memory, or that load and compute; what only started them is neither main
-    nor child.
+    `mains` feed the GPUs: those that hold GPU memory, or that load and compute; what only started
+    them is neither main nor child.
     """
 
     processes: int
@@ -160,22 +178,30 @@ class TreeTick:
     main_cores: float | None = None  # of one of them, the mean of those that do anything
     children: int = 0  # all other processes: loaders, helpers
     child_cores: tuple[float, ...] = ()  # of each of them, the busiest first, at most 64
-    cores: float | None = None  # all together, those that ended in the interval included as far as they were seen
-    run_delay_cores: float | None = None  # waiting for a CPU while ready to run, main threads of the processes alone
-    most_runnable: float | None = None  # of one process, the largest: the share of its time on a CPU or waiting for one
-    line_cores: float | None = None  # of `cores`, those of processes that came or went within the interval
+    # all together, those that ended in the interval included as far as they were seen
+    cores: float | None = None
+    # waiting for a CPU while ready to run, main threads of the processes alone
+    run_delay_cores: float | None = None
+    # of one process, the largest: the share of its time on a CPU or waiting for one
+    most_runnable: float | None = None
+    # of `cores`, those of processes that came or went within the interval
+    line_cores: float | None = None
     program: str = ""  # the name of the busiest process
     blocked: int | None = None  # with a task in uninterruptible sleep at the moment of the look
     is_stopped: bool = False  # all of them, by a signal
-    read_bytes: float | None = None  # what read(2) and its kin returned, the page cache and pipes included (rchar)
-    device_bytes: float | None = None  # what had to come from a device (read_bytes of proc_pid_io(5))
+    # what read(2) and its kin returned, the page cache and pipes included (rchar)
+    read_bytes: float | None = None
+    # what had to come from a device (read_bytes of proc_pid_io(5))
+    device_bytes: float | None = None
     written_bytes: float | None = None
     received_bytes: float | None = None  # over TCP, of sockets that were seen: a lower bound
     sent_bytes: float | None = None  # the same
     is_partial: bool = False  # something of it may not be seen by this user
     wanting: float | None = None  # tasks that ran or queued for a CPU at the moment of the look
-    faults: float | None = None  # page faults that waited for storage, a second: of mapped files, or of swap
-    new_workers: int = 0  # processes that were forked within the interval to work for another one of the job
+    # page faults that waited for storage, a second: of mapped files, or of swap
+    faults: float | None = None
+    # processes that were forked within the interval to work for another one of the job
+    new_workers: int = 0
     wanting_processes: int | None = None  # processes with such a task
 
 
@@ -198,9 +224,10 @@ class GpuUser:
 
 @frozen
 class Placement:
-    """Of the job's processes on GPUs: `processes` are looked at, `unbound` may run on every CPU, `far` on none near any
-    of their GPUs. `example` names one of those: `python (42): CPUs 0-31, its GPU is near 32-63`. `domains`: groups of
-    CPUs that are near a GPU."""
+    """Of the job's processes on GPUs: `processes` are looked at, `unbound` may run on every CPU,
+    `far` on none near any of their GPUs. `example` names one of those: `python (42): CPUs 0-31, its
+    GPU is near 32-63`. `domains`: groups of CPUs that are near a GPU.
+    """
 
     processes: int
     unbound: int = 0
@@ -216,19 +243,24 @@ class Tick:
     at_s: float
     seconds: float
     cpus: float | None = None  # that the job can keep busy: affinity and quota of its control group
-    job: Pressure | None = None  # of the job's own control group; None where others share it, or there is none
+    # of the job's own control group; None where others share it, or there is none
+    job: Pressure | None = None
     host_pressure: Pressure | None = None
     host: HostTick | None = None
     tree: TreeTick | None = None
     disks: tuple[DiskTick, ...] | None = None
-    gpus: tuple[GpuSample, ...] | None = None  # the job's; () where the machine has none, None where none is visible
-    gpus_are_its: bool = False  # its processes hold memory there, or an option says so; else all are shown
+    # the job's; () where the machine has none, None where none is visible
+    gpus: tuple[GpuSample, ...] | None = None
+    # its processes hold memory there, or an option says so; else all are shown
+    gpus_are_its: bool = False
     gpu_others: tuple[GpuUser, ...] = ()  # who else is on them, as far as this is known
-    others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
+    # the busiest processes that are not the job's; looked up now and then
+    others: tuple[Other, ...] | None = None
     mounts: tuple[Mounted, ...] | None = None  # that its open files lie on; looked up now and then
     limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host
     are_limits_hidden: bool = False  # quotas above this container cannot be seen
-    throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
+    # of the time, in periods in which the quota held it back
+    throttled_percent: float | None = None
     placement: Placement | None = None  # of its processes on GPUs; looked up now and then
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
     memory: MemoryTick | None = None  # None if there is no limit
@@ -239,7 +271,8 @@ class Tick:
     pools: tuple[
         ThreadPool, ...
     ] = ()  # threads that the libraries of its busiest processes have; looked up now and then
-    one_thread: str = ""  # OMP_NUM_THREADS=1, as the environment of the busiest process has it; looked up now and then
+    # OMP_NUM_THREADS=1, as the environment of the busiest process has it; looked up now and then
+    one_thread: str = ""
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 
 
@@ -247,7 +280,9 @@ T = TypeVar("T")
 
 
 def round_tick(value: T) -> T:
-    """A tick, or a part of it, with figures of at most three decimals: what is judged is what a record holds."""
+    """A tick, or a part of it, with figures of at most three decimals: what is judged is what a
+    record holds.
+    """
     return cast("T", _round_value(value))
 
 
@@ -283,7 +318,9 @@ def power_percent(tick: Tick) -> float | None:
 
 
 def room_percent(tick: Tick) -> float | None:
-    """The share of the CPUs the job may use that it could still have: idle ones, within its quota."""
+    """The share of the CPUs the job may use that it could still have: idle ones, within its
+    quota.
+    """
     rooms = []
     if tick.host is not None and tick.host.idle_percent is not None:
         rooms.append(tick.host.idle_percent)
@@ -294,13 +331,20 @@ def room_percent(tick: Tick) -> float | None:
 
 def others_cores(tick: Tick) -> float | None:
     """What everybody else uses of the host's CPUs."""
-    if tick.host is None or tick.host.busy_cores is None or tick.tree is None or tick.tree.cores is None:
+    if (
+        tick.host is None
+        or tick.host.busy_cores is None
+        or tick.tree is None
+        or tick.tree.cores is None
+    ):
         return None
     return max(0.0, tick.host.busy_cores - tick.tree.cores)
 
 
 def is_file_server(what: str) -> bool:
-    """Whether what was waited for is the server of a file system, in the kernel's client or through FUSE."""
+    """Whether what was waited for is the server of a file system, in the kernel's client or through
+    FUSE.
+    """
     return what in {FILE_SERVER, FUSE_SERVER} or what.endswith(THROUGH_FUSE)
 
 

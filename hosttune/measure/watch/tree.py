@@ -1,7 +1,8 @@
 """The processes of a job: found by their parents, kept by what they are.
 
-A process belongs to the job once it was seen as a child of a member, also after its parent has ended and another has
-adopted it. With `follows_group` so does whatever is in the process group or the session that the main process leads.
+A process belongs to the job once it was seen as a child of a member, also after its parent has
+ended and another has adopted it. With `follows_group` so does whatever is in the process group or
+the session that the main process leads.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from hosttune.measure.watch.tick import TreeTick
 
 MOST_MEMBERS = 1 << 15
 MOST_CHILDREN = 64  # whose cores a tick keeps
-FULL_EVERY = 10  # looks between two searches that cost more: children of all threads, the process group
-COMMAND_EVERY = 60  # looks between two at the words of a process that has not become another program
+# looks between two searches that cost more: children of all threads, the process group
+FULL_EVERY = 10
+# looks between two at the words of a process that has not become another program
+COMMAND_EVERY = 60
 WORKING_CORES = 0.1  # a process that uses less only waits for the others
 FIRST_LOOKS = 3  # in which what was started may still become another program
 _SPARE_FILES = 128
@@ -45,7 +48,9 @@ class Tree:
         self._looks = 0
         self._last_look = _read_now()
         self._known: frozenset[int] = frozenset()  # at the last look
-        self._most_kept = max(8, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES) // FILES)
+        self._most_kept = max(
+            8, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES) // FILES
+        )
         self._has_lists = True
         self.has_lost = False  # a process that was no short one has ended since the last look
         if self._adopt(root):
@@ -56,18 +61,22 @@ class Tree:
         """The main process runs."""
         return self.root in self.members and self.members[self.root].is_alive
 
-    def look(self, seconds: float, *, is_new: bool = True, on_gpu: frozenset[int] = frozenset()) -> TreeTick | None:
+    def look(
+        self, seconds: float, *, is_new: bool = True, on_gpu: frozenset[int] = frozenset()
+    ) -> TreeTick | None:
         """What it did in the `seconds` since the last look; None once nothing of it is left.
 
-        `is_new`: a process was started somewhere since then, so new children are looked for. `on_gpu`: the processes
-        that hold memory of a GPU.
+        `is_new`: a process was started somewhere since then, so new children are looked for.
+        `on_gpu`: the processes that hold memory of a GPU.
         """
         before = {pid: one.counters for pid, one in self.members.items() if one.counters}
         last_look, self._last_look = self._last_look, _read_now()
         for pid in [pid for pid, one in self.members.items() if not one.look()]:
             del self.members[pid]
         self._known = frozenset(self.members)
-        self.has_lost = any(self._has_ended(pid, old.stat, last_look) for pid, old in before.items())
+        self.has_lost = any(
+            self._has_ended(pid, old.stat, last_look) for pid, old in before.items()
+        )
         self._looks += 1
         is_full = self._looks % FULL_EVERY == 0
         for one in self.members.values():
@@ -88,7 +97,9 @@ class Tree:
     def _has_ended(self, pid: int, stat: ProcessStat, last_look: int) -> bool:
         is_alive = pid in self.members and self.members[pid].is_alive
         return (
-            not is_alive and stat.state not in "ZX" and last_look - stat.started >= _SHORT_S * os.sysconf("SC_CLK_TCK")
+            not is_alive
+            and stat.state not in "ZX"
+            and last_look - stat.started >= _SHORT_S * os.sysconf("SC_CLK_TCK")
         )
 
     def _adopt(self, pid: int) -> bool:
@@ -112,12 +123,16 @@ class Tree:
                 continue
             if is_full and one.counters is not None and one.counters.stat.threads > 1:
                 found += one.children_of_threads()
-            waiting += [self.members[pid] for pid in found if pid not in self.members and self._adopt(pid)]
+            waiting += [
+                self.members[pid] for pid in found if pid not in self.members and self._adopt(pid)
+            ]
         if not self._has_lists or (is_full and self._follows_group):
             self._scan()
 
     def _scan(self) -> None:
-        """Looks for members among all processes of the host: by parent, and by the group or session that is led."""
+        """Looks for members among all processes of the host: by parent, and by the group or session
+        that is led.
+        """
         seen = dict(self._all())
         root = self.members[self.root].counters if self.root in self.members else None
         leads_group = self._follows_group and root is not None and root.stat.group == self.root
@@ -126,7 +141,9 @@ class Tree:
         led = []
         for pid, stat in seen.items():
             children.setdefault(stat.parent, []).append(pid)
-            if (leads_group and stat.group == self.root) or (leads_session and stat.session == self.root):
+            if (leads_group and stat.group == self.root) or (
+                leads_session and stat.session == self.root
+            ):
                 led.append(pid)
         waiting = [*led, *(pid for member in self.members for pid in children.get(member, ()))]
         while waiting:
@@ -147,7 +164,11 @@ class Tree:
         alive = [one for one in self.members.values() if one.is_alive]
         for one in alive:
             one.cores = done.own.get(one.pid, 0) / hertz / seconds
-        who = [Member(one.pid, one.counters.stat.parent, one.command, one.cores) for one in alive if one.counters]
+        who = [
+            Member(one.pid, one.counters.stat.parent, one.command, one.cores)
+            for one in alive
+            if one.counters
+        ]
         self.family = sort_family(who, self.root, on_gpu)
         by_pid = {one.pid: one for one in who}
         new = [one for one in who if one.pid not in self._known and one.parent in by_pid]
@@ -176,7 +197,9 @@ class Tree:
             is_partial=done.io is None or self._is_cut,
             wanting=tasks.wanting,
             faults=done.faults / seconds,
-            new_workers=sum(is_worker(one, by_pid[one.parent]) for one in new) if self._known else 0,
+            new_workers=sum(is_worker(one, by_pid[one.parent]) for one in new)
+            if self._known
+            else 0,
             wanting_processes=tasks.processes,
         )
 

@@ -1,4 +1,6 @@
-"""The verdict over a watch: which state held, for how long, how sure that is, and what would make it surer. Pure."""
+"""The verdict over a watch: which state held, for how long, how sure that is, and what would make
+it surer. Pure.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class VerdictKind(str, Enum):
 
 
 class Confidence(str, Enum):
-    """High: the pressure of the job's own control group. Medium: the host's and the job's processes. Low: neither."""
+    """High: the pressure of the job's own control group. Medium: the host's and the job's
+    processes. Low: neither.
+    """
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -51,8 +55,10 @@ class Share:
 
 @frozen
 class WatchVerdict:
-    """What a job waited for. `state` is the one to act on: the leading one, of a changed run the last; None where it is
-    undecided. `would_decide` are sentences on what keeps it from being surer, and the way out."""
+    """What a job waited for. `state` is the one to act on: the leading one, of a changed run the
+    last; None where it is undecided. `would_decide` are sentences on what keeps it from being
+    surer, and the way out.
+    """
 
     outcome: VerdictKind
     state: State | None
@@ -85,7 +91,9 @@ def judge(account: Account) -> WatchVerdict:
         shares=shares,
         segments=cuts if len(cuts) > 1 else (),
         waits_for=account.waits_for,
-        waited_for=tuple(sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:3]),
+        waited_for=tuple(
+            sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:3]
+        ),
         limit=account.limit,
         first_was_cold=_was_cold(cuts),
         counted_s=account.counted_s,
@@ -94,7 +102,9 @@ def judge(account: Account) -> WatchVerdict:
         paused_s=account.paused_s,
         seconds=account.seconds,
         not_the_cause=_not_the_cause(account, shares),
-        would_decide=() if confidence is Confidence.HIGH or outcome is VerdictKind.IDLE else describe_gaps(account),
+        would_decide=()
+        if confidence is Confidence.HIGH or outcome is VerdictKind.IDLE
+        else describe_gaps(account),
     )
 
 
@@ -103,7 +113,10 @@ def _compute_shares(account: Account) -> tuple[Share, ...]:
     for (state, _), seconds in account.states.items():
         sums[state] = sums.get(state, 0.0) + seconds
     ordered = sorted(sums, key=lambda state: -sums[state])
-    return tuple(Share(state, sums[state] / account.counted_s, account.runs[state].longest_s) for state in ordered)
+    return tuple(
+        Share(state, sums[state] / account.counted_s, account.runs[state].longest_s)
+        for state in ordered
+    )
 
 
 def _decide_outcome(
@@ -114,20 +127,31 @@ def _decide_outcome(
     if not shares or account.counted_s < SHORTEST_RUN_S:
         return VerdictKind.UNDECIDED, None
     top = shares[0]
-    holds = top.longest_run_s >= SHORTEST_RUN_S and account.ticks_of[top.state] >= SHORTEST_RUN_TICKS
+    holds = (
+        top.longest_run_s >= SHORTEST_RUN_S and account.ticks_of[top.state] >= SHORTEST_RUN_TICKS
+    )
     known = [cut.state for cut in cuts if cut.state is not State.UNKNOWN]
     if top.share >= HOLDS and holds:
-        return (VerdictKind.UNDECIDED, None) if top.state is State.UNKNOWN else (VerdictKind.ONE, top.state)
+        return (
+            (VerdictKind.UNDECIDED, None)
+            if top.state is State.UNKNOWN
+            else (VerdictKind.ONE, top.state)
+        )
     if len(cuts) > 1 and len(known) == len(cuts):
         return VerdictKind.CHANGED, cuts[-1].state
-    if top.state is not State.UNKNOWN and ((top.share >= MIXED and holds) or _comes_in_turns(account, top)):
+    if top.state is not State.UNKNOWN and (
+        (top.share >= MIXED and holds) or _comes_in_turns(account, top)
+    ):
         return VerdictKind.MIXED, top.state
     return VerdictKind.UNDECIDED, None
 
 
 def _comes_in_turns(account: Account, top: Share) -> bool:
-    """It held most of the time, never long: a checkpoint every few steps, a request before each of them."""
-    is_wait = top.state not in {State.GPU, State.COLD_GPU}  # of those it is what comes between that matters
+    """It held most of the time, never long: a checkpoint every few steps, a request before each of
+    them.
+    """
+    # of those it is what comes between that matters
+    is_wait = top.state not in {State.GPU, State.COLD_GPU}
     return is_wait and top.share >= MOSTLY and top.share * account.counted_s >= 2 * SHORTEST_RUN_S
 
 
@@ -144,7 +168,11 @@ def _judge_confidence(account: Account, state: State | None, outcome: VerdictKin
     is_long = account.counted_s >= SURE_S - account.watched.interval_s
     if by_trust[Trust.HIGH] >= needed and is_long and outcome is not VerdictKind.MIXED:
         return Confidence.HIGH
-    return Confidence.MEDIUM if by_trust[Trust.HIGH] + by_trust[Trust.MEDIUM] >= needed else Confidence.LOW
+    return (
+        Confidence.MEDIUM
+        if by_trust[Trust.HIGH] + by_trust[Trust.MEDIUM] >= needed
+        else Confidence.LOW
+    )
 
 
 def _was_cold(cuts: tuple[Segment, ...]) -> bool:
@@ -160,17 +188,20 @@ _TWINS = {
     State.GPU: (State.COLD_GPU,), State.DISK: (State.MEM,), State.CPU: (State.FOREIGN, State.LIMIT),
     State.FOREIGN: (State.CPU,),
 }  # fmt: skip
-RULED_OUT = 0.05  # a state with less than this share, though its signal was seen all the time, was not the cause
+# a state with less than this share, though its signal was seen all the time, was not the cause
+RULED_OUT = 0.05
 
 
 def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, ...]:
-    """States that could have been seen and were not. What idles waits for none of them, so that none is reported."""
+    """States that could have been seen and were not. What idles waits for none of them, so that
+    none is reported.
+    """
     if account.active_s < SHORTEST_RUN_S:
         return ()
     share = {one.state: one.share for one in shares}
     seen = {
-        State.GPU: "gpu_percent", State.DISK: "io_full", State.MEM: "memory_some", State.CPU: "room_percent",
-        State.FOREIGN: "run_delay_cores",
+        State.GPU: "gpu_percent", State.DISK: "io_full", State.MEM: "memory_some",
+        State.CPU: "room_percent", State.FOREIGN: "run_delay_cores",
     }  # fmt: skip
     return tuple(
         state

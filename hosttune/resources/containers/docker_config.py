@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class DockerConfigAddress(DaemonJson):
-    """`docker-config:/etc/docker/daemon.json`: whether the file is there; made with an empty object, and removed while
-    it holds no more than that.
+    """`docker-config:/etc/docker/daemon.json`: whether the file is there; made with an empty
+    object, and removed while it holds no more than that.
     """
 
     kind = "docker-config"
@@ -34,10 +34,16 @@ class DockerConfigAddress(DaemonJson):
             writer.replace(name, FileValue(b"{}\n"), expected=ABSENT)
             return
         root = parse_document(content) if isinstance(content, bytes) else content
-        if not isinstance(content, bytes) or isinstance(root, Unreadable) or not hasattr(root, "members"):
+        if (
+            not isinstance(content, bytes)
+            or isinstance(root, Unreadable)
+            or not hasattr(root, "members")
+        ):
             raise Refused(f"{name} stays: it cannot be read")
         if root.members:
-            raise Refused(f"{name} stays: it holds {', '.join(member.key for member in root.members)}")
+            raise Refused(
+                f"{name} stays: it holds {', '.join(member.key for member in root.members)}"
+            )
         writer.remove(name, expected=content)
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:  # noqa: ARG002 - the interface of all kinds

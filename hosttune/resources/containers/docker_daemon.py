@@ -1,7 +1,9 @@
-"""Keys of docker's daemon.json: added where no one sets them, one by one; everything else in the file stays.
+"""Keys of docker's daemon.json: added where no one sets them, one by one; everything else in the
+file stays.
 
-A value of someone else is theirs. What dockerd's command line gives must not stand in the file too, or dockerd does
-not start. It reads the file when it starts, and hosttune never restarts it: that ends containers.
+A value of someone else is theirs. What dockerd's command line gives must not stand in the file too,
+or dockerd does not start. It reads the file when it starts, and hosttune never restarts it: that
+ends containers.
 """
 
 from __future__ import annotations
@@ -43,24 +45,33 @@ if TYPE_CHECKING:
 
 UNIT = "docker.service"
 _MERGED = "runtimes"  # the one key that may stand in both places
-_ROTATING = frozenset({"json-file", "local"})  # the log drivers whose options are max-size and max-file
+# the log drivers whose options are max-size and max-file
+_ROTATING = frozenset({"json-file", "local"})
 _FILE, _CONFIG = Address("file", PATH), Address("docker-config", PATH)
 
 
 def list_leaves(wish: Wish) -> tuple[tuple[tuple[str, ...], Any], ...]:
-    """(path of keys, value) of all that a wish sets: the members of an object one by one, `memlock/Hard` two deep."""
+    """(path of keys, value) of all that a wish sets: the members of an object one by one,
+    `memlock/Hard` two deep.
+    """
     start = split_keys(wish.name)
     if "object" in wish.fields:
-        return tuple(((*start, *split_keys(str(key))), value) for key, value in wish.fields["object"].items())
+        return tuple(
+            ((*start, *split_keys(str(key))), value) for key, value in wish.fields["object"].items()
+        )
     return tuple((start, bound.value) for bound in wish.bounds)
 
 
 class DockerDaemonWish(WishKind):
-    """`- docker-daemon: KEY` with exactly (one value), or with `object`, whose members are merged."""
+    """`- docker-daemon: KEY` with exactly (one value), or with `object`, whose members are
+    merged.
+    """
 
     kind = "docker-daemon"
     fields: Mapping[str, FieldSpec] = {
-        "object": FieldSpec(dict, help="Members to have in the object of this key; memlock/Hard is two deep")
+        "object": FieldSpec(
+            dict, help="Members to have in the object of this key; memlock/Hard is two deep"
+        )
     }
     operators = (Operator.EXACTLY,)
     activations = (Activation.RESTART,)
@@ -75,8 +86,15 @@ class DockerDaemonWish(WishKind):
         if first is None or context.state[_CONFIG] is not ABSENT:
             return tuple(findings)
         made = Change(
-            _CONFIG, Action.CREATE, ABSENT, PRESENT, wishes[0].rule, context.risk, context.disturbs, Activation.RESTART
-        )  # fmt: skip
+            _CONFIG,
+            Action.CREATE,
+            ABSENT,
+            PRESENT,
+            wishes[0].rule,
+            context.risk,
+            context.disturbs,
+            Activation.RESTART,
+        )
         return tuple(
             finding if number != first else _add_changes(finding, (made, *finding.changes))
             for number, finding in enumerate(findings)
@@ -96,9 +114,15 @@ def _make_address(path: tuple[str, ...]) -> Address:
 
 def _add_changes(finding: Finding, changes: tuple[Change, ...]) -> Finding:
     return Finding(
-        finding.rule, finding.subject, finding.verdict, finding.hold, finding.reason, finding.evidence, changes,
+        finding.rule,
+        finding.subject,
+        finding.verdict,
+        finding.hold,
+        finding.reason,
+        finding.evidence,
+        changes,
         finding.todo,
-    )  # fmt: skip
+    )
 
 
 @frozen
@@ -130,7 +154,10 @@ class _DaemonComparison(Comparison):
         for flag in self.context.facts.docker.given:
             key = flag.key.partition(".")[0]
             if key == split_keys(self.wish.name)[0] and key != _MERGED:
-                return f"{flag.path} gives {key} on the command line, and dockerd does not start with both"
+                return (
+                    f"{flag.path} gives {key} on the command line, and dockerd does not start with "
+                    "both"
+                )
             if key == "config-file" and flag.value != PATH:
                 return f"{flag.path} lets dockerd read {flag.value}"
         if split_keys(self.wish.name)[0] == "log-opts":
@@ -164,14 +191,17 @@ class _DaemonComparison(Comparison):
             evidence.append(f"{'.'.join(path)} is {present} ({place})")
             if present == spell_value(value):
                 is_new = is_new or (
-                    applied is not None and applied_since(applied, self.context.facts.processes["dockerd"].started_at)
+                    applied is not None
+                    and applied_since(applied, self.context.facts.processes["dockerd"].started_at)
                 )
             elif applied is None or applied.after != present:
                 return self._make_owned(place, path, present)
             else:
                 changes.append(self._change(address, value))
         if changes:
-            return self._says(Verdict.DIFFERS, self._wants, evidence=tuple(evidence), changes=tuple(changes))
+            return self._says(
+                Verdict.DIFFERS, self._wants, evidence=tuple(evidence), changes=tuple(changes)
+            )
         if is_new:
             todo = "when no container is at work: sudo systemctl restart docker"
             return self._make_held(HoldKind.WAITING, "a restart of docker", todo, tuple(evidence))
@@ -187,18 +217,28 @@ class _DaemonComparison(Comparison):
 
     def _make_owned(self, place: str, path: tuple[str, ...], present: str = "no object") -> Finding:
         detail = f"{place} ({'.'.join(path)} is {present})"
-        return self._make_held(HoldKind.OWNED, detail, f"change {place}, or ignore {self.wish.rule}")
+        return self._make_held(
+            HoldKind.OWNED, detail, f"change {place}, or ignore {self.wish.rule}"
+        )
 
     def _change(self, address: Address, value: Any) -> Change:
         before, after = self.context.state[address], spell_value(value)
         return Change(
-            address, action_between(before, after), before, after, self.wish.rule, self.context.risk,
-            self.context.disturbs, Activation.RESTART,
-        )  # fmt: skip
+            address,
+            action_between(before, after),
+            before,
+            after,
+            self.wish.rule,
+            self.context.risk,
+            self.context.disturbs,
+            Activation.RESTART,
+        )
 
     @property
     def _wants(self) -> str:
-        wanted = ", ".join(f"{'.'.join(path)} = {spell_value(value)}" for path, value in list_leaves(self.wish))
+        wanted = ", ".join(
+            f"{'.'.join(path)} = {spell_value(value)}" for path, value in list_leaves(self.wish)
+        )
         return f"{PATH} should have {wanted}"
 
 

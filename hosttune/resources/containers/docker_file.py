@@ -27,7 +27,9 @@ VALIDATE_TIMEOUT_S = 30.0
 
 
 def split_keys(name: str) -> tuple[str, ...]:
-    """`log-opts/max-size` -> its keys (as a JSON pointer, RFC 6901, without the slash before it)."""
+    """`log-opts/max-size` -> its keys (as a JSON pointer, RFC 6901, without the slash before
+    it).
+    """
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in name.split("/"))
 
 
@@ -63,7 +65,9 @@ class DaemonJson(AddressKind):
 
 
 class DockerDaemonAddress(DaemonJson):
-    """`docker-daemon:KEY` or `docker-daemon:KEY/KEY`: the JSON text of one value; ABSENT where the file lacks it."""
+    """`docker-daemon:KEY` or `docker-daemon:KEY/KEY`: the JSON text of one value; ABSENT where the
+    file lacks it.
+    """
 
     kind = "docker-daemon"
 
@@ -89,7 +93,11 @@ class DockerDaemonAddress(DaemonJson):
         text = content.decode("utf-8") if isinstance(content, bytes) else "{}\n"
         try:
             path = split_keys(name)
-            new = put(text, path, loads(change.after)) if isinstance(change.after, str) else drop(text, path)
+            new = (
+                put(text, path, loads(change.after))
+                if isinstance(change.after, str)
+                else drop(text, path)
+            )
         except ValueError as error:
             raise Refused(f"{PATH}: {error}") from None
         _validate(writer, new.encode())
@@ -105,21 +113,33 @@ class DockerDaemonAddress(DaemonJson):
                 at = at.setdefault(key, {})
             if change.after is not ABSENT:
                 at[last] = loads(str(change.after))
-        gone = [".".join(split_keys(change.address.name)) for change in changes if change.after is ABSENT]
+        gone = [
+            ".".join(split_keys(change.address.name))
+            for change in changes
+            if change.after is ABSENT
+        ]
         steps: list[str] = [CommandLine(f"merge {dumps(merged)} into {PATH}")] if merged else []
-        steps += [f"take {', '.join(gone)} out of {PATH}, and objects that are empty then"] if gone else []
+        steps += (
+            [f"take {', '.join(gone)} out of {PATH}, and objects that are empty then"]
+            if gone
+            else []
+        )
         return [*steps, CommandLine(f"dockerd --validate --config-file={PATH}")]
 
 
 def _validate(writer: Writer, content: bytes) -> None:
-    """Let dockerd look at a copy, where it is installed and knows how (23.0). Raises Refused with what it says."""
+    """Let dockerd look at a copy, where it is installed and knows how (23.0). Raises Refused with
+    what it says.
+    """
     if writer.persistent_only or not any(isinstance(writer.stat(path), Stat) for path in _DOCKERD):
         return
     before = writer.read(_TRIAL)
     expected: bytes | Absent = before if isinstance(before, bytes) else ABSENT
     writer.replace(_TRIAL, FileValue(content, 0o600), expected=expected)
     try:
-        writer.run(("dockerd", "--validate", f"--config-file={_TRIAL}"), timeout_s=VALIDATE_TIMEOUT_S)
+        writer.run(
+            ("dockerd", "--validate", f"--config-file={_TRIAL}"), timeout_s=VALIDATE_TIMEOUT_S
+        )
     except Refused as refusal:
         if "unknown flag: --validate" not in refusal.message:
             raise

@@ -1,8 +1,9 @@
-"""Arguments of the kernel: the running one's, those of GRUB's settings, and those in the menu that GRUB reads.
+"""Arguments of the kernel: the running one's, those of GRUB's settings, and those in the menu that
+GRUB reads.
 
-A drop-in of ours in /etc/default/grub.d adds to GRUB_CMDLINE_LINUX_DEFAULT and never assigns it afresh; update-grub
-then writes the menu, which is read back; the kernel has the argument after the next boot. Where the host does not boot
-through GRUB, this is advice.
+A drop-in of ours in /etc/default/grub.d adds to GRUB_CMDLINE_LINUX_DEFAULT and never assigns it
+afresh; update-grub then writes the menu, which is read back; the kernel has the argument after the
+next boot. Where the host does not boot through GRUB, this is advice.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.comparison import InDropin, in_dropins, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.values import Activation, Address, FileValue, Finding, HoldKind, Trigger, Unreadable, Verdict
+from hosttune.values import (
+    Activation,
+    Address,
+    FileValue,
+    Finding,
+    HoldKind,
+    Trigger,
+    Unreadable,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +43,19 @@ _ARGUMENT = regex(r"[A-Za-z][\w.-]*(?:=[\w.,:/@%+=*-]+)?")
 # Their values are lists of things that stand side by side: pci=realloc=off,noaer.
 _LISTS = frozenset({"pci", "module_blacklist", "modprobe.blacklist", "rd.driver.blacklist"})
 # They may stand there several times, each with a meaning of its own.
-_REPEATED = frozenset({"console", "earlycon", "hugepagesz", "hugepages", "video", "memmap", "ip", "acpi_osi", "dyndbg"})
+_REPEATED = frozenset(
+    {
+        "console",
+        "earlycon",
+        "hugepagesz",
+        "hugepages",
+        "video",
+        "memmap",
+        "ip",
+        "acpi_osi",
+        "dyndbg",
+    }
+)
 _TRIGGERS = (Trigger("update-grub"),)
 _OURS = regex(rf'(?m)^{grub.DEFAULT}="\${grub.DEFAULT} ([^"\n]*)"$')
 
@@ -51,7 +73,9 @@ def has(arguments: Iterable[str], wanted: str) -> bool:
 
 
 def contradicts_wanted(argument: str, wanted: str, patterns: Iterable[str] = ()) -> bool:
-    """Whether an argument says otherwise: another value of the same key, or one that the rule names by a pattern."""
+    """Whether an argument says otherwise: another value of the same key, or one that the rule names
+    by a pattern.
+    """
     if any(fits_glob(argument, pattern) for pattern in patterns):
         return True
     (key, parts), (its, others) = split(wanted), split(argument)
@@ -70,11 +94,16 @@ def arguments_in(value: Value) -> tuple[str, ...]:
 
 
 def describe_unproven(reader: Reader) -> str:
-    """Which argument of our drop-ins a normal entry of the menu lacks, as a phrase; empty when all are there."""
+    """Which argument of our drop-ins a normal entry of the menu lacks, as a phrase; empty when all
+    are there.
+    """
     settings = attempt(grub.arguments_of, reader)
     menu = reader.read(grub.MENU)
     if isinstance(settings, Unreadable) or not isinstance(menu, bytes):
-        problem = next((one.reason for one in (settings, menu) if isinstance(one, Unreadable)), "it is not there")
+        problem = next(
+            (one.reason for one in (settings, menu) if isinstance(one, Unreadable)),
+            "it is not there",
+        )
         return f"{grub.MENU} cannot be compared with its settings: {problem}"
     ours = [one for one in settings.all if one.path.startswith(OURS)]
     lacking = [
@@ -87,11 +116,15 @@ def describe_unproven(reader: Reader) -> str:
 
 
 class KernelArgumentWish(WishKind):
-    """`- kernel-argument: iommu=pt`; `contradicts` names, with wildcards, what must not stand beside it."""
+    """`- kernel-argument: iommu=pt`; `contradicts` names, with wildcards, what must not stand
+    beside it.
+    """
 
     kind = "kernel-argument"
     fields: Mapping[str, FieldSpec] = {
-        "contradicts": FieldSpec(list, help="Arguments that must not stand beside it, such as intel_iommu=off"),
+        "contradicts": FieldSpec(
+            list, help="Arguments that must not stand beside it, such as intel_iommu=off"
+        ),
     }
     operators: tuple[Operator, ...] = ()
     activations = (Activation.REBOOT,)
@@ -105,7 +138,13 @@ class KernelArgumentWish(WishKind):
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         text = _render_text(wishes[0].rule, (wish.name for wish in wishes))
         return (
-            in_general(wishes[0], _address_file(wishes[0]), text, activation=Activation.REBOOT, triggers=_TRIGGERS),
+            in_general(
+                wishes[0],
+                _address_file(wishes[0]),
+                text,
+                activation=Activation.REBOOT,
+                triggers=_TRIGGERS,
+            ),
         )
 
 
@@ -116,11 +155,15 @@ def _address_file(wish: Wish) -> Address:
 def _compare_dropin(kept: list[_ArgumentComparison]) -> Dropin:
     """Our drop-in holds what no one else sets, of those wishes that nothing holds back."""
     rule, names = kept[0].wish.rule, [look.wish.name for look in kept]
-    return compare_dropin(kept[0].path, _render_text(rule, names), rule, kept[0].context, Activation.REBOOT, _TRIGGERS)
+    return compare_dropin(
+        kept[0].path, _render_text(rule, names), rule, kept[0].context, Activation.REBOOT, _TRIGGERS
+    )
 
 
 def _render_text(rule: str, names: Iterable[str]) -> bytes:
-    return dropin_text(rule, (f'{grub.DEFAULT}="${grub.DEFAULT} {" ".join(dict.fromkeys(names))}"',))
+    return dropin_text(
+        rule, (f'{grub.DEFAULT}="${grub.DEFAULT} {" ".join(dict.fromkeys(names))}"',)
+    )
 
 
 @frozen
@@ -170,7 +213,9 @@ class _ArgumentComparison(InDropin):
         for one in self.settings.all:
             if contradicts_wanted(one.value, name, patterns):
                 todo = f"take {one.value} out of {one.place}, then: sudo update-grub"
-                return self._make_held(HoldKind.REFUSED, f"{one.value} in {one.place} contradicts {name}", todo)
+                return self._make_held(
+                    HoldKind.REFUSED, f"{one.value} in {one.place} contradicts {name}", todo
+                )
         return self._in_force(entries) if self.is_set else self._lost()
 
     def _in_force(self, entries: tuple[grub.KernelEntry, ...]) -> Finding:
@@ -183,7 +228,9 @@ class _ArgumentComparison(InDropin):
             return self._make_held(HoldKind.WAITING, "update-grub", "sudo update-grub", (reason,))
         evidence = (f"{place} sets it, and all {len(entries)} entries of {grub.MENU} have it",)
         if not self.context.facts.reader.persistent_only and not self.is_running:
-            return self._make_held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", evidence)
+            return self._make_held(
+                HoldKind.WAITING, "a reboot", "reboot when nothing runs", evidence
+            )
         now = ("the running kernel has it",) if self.is_running else ()
         return self._says(Verdict.OK, evidence=(*evidence, *now))
 
@@ -193,21 +240,33 @@ class _ArgumentComparison(InDropin):
         for one in self.settings.afresh:
             if one.path.startswith(f"{grub.FOLDER}/") and one.file_name > own:
                 detail = f"{one.place}, which assigns {grub.DEFAULT} afresh"
-                return self._make_held(HoldKind.OWNED, detail, f"add {self.wish.name} there, then: sudo update-grub")
+                return self._make_held(
+                    HoldKind.OWNED, detail, f"add {self.wish.name} there, then: sudo update-grub"
+                )
         return None
 
     def _without_grub(self) -> Finding:
         if self.is_running:
-            return self._says(Verdict.OK, evidence=("the running kernel has it", "no menu of GRUB starts this host"))
+            return self._says(
+                Verdict.OK,
+                evidence=("the running kernel has it", "no menu of GRUB starts this host"),
+            )
         todo = (
-            f"add {self.wish.name} to the kernel command line where this host keeps it (systemd-boot and unified "
-            "kernel images: /etc/kernel/cmdline, then: sudo kernel-install add-all), and reboot"
+            f"add {self.wish.name} to the kernel command line where this host keeps it "
+            "(systemd-boot and unified kernel images: /etc/kernel/cmdline, then: sudo "
+            "kernel-install add-all), and reboot"
         )
-        return self._says(Verdict.ADVICE, f"{self._wants}; this host does not boot through GRUB", todo=todo)
+        return self._says(
+            Verdict.ADVICE, f"{self._wants}; this host does not boot through GRUB", todo=todo
+        )
 
     @property
     def _there(self) -> tuple[str, ...]:
-        return ("the running kernel has it, and no file sets it for the next boot",) if self.is_running else ()
+        return (
+            ("the running kernel has it, and no file sets it for the next boot",)
+            if self.is_running
+            else ()
+        )
 
     @property
     def _wants(self) -> str:

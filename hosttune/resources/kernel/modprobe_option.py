@@ -1,8 +1,8 @@
 """Options of kernel modules: what modprobe.d sets, and what the loaded module has.
 
-Who sets them: facts/kernel/module_options.py. A drop-in is no success by itself: a module that
-is loaded keeps what it was loaded with, one that the initial RAM disk loads reads the copy in there, and one that is
-built in reads no file at all.
+Who sets them: facts/kernel/module_options.py. A drop-in is no success by itself: a module that is
+loaded keeps what it was loaded with, one that the initial RAM disk loads reads the copy in there,
+and one that is built in reads no file at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class ModprobeOptionWish(WishKind):
 
     kind = "modprobe-option"
     fields: Mapping[str, FieldSpec] = {
-        "early": FieldSpec(bool, help="False where nothing loads the module before the root file system is there"),
+        "early": FieldSpec(
+            bool, help="False where nothing loads the module before the root file system is there"
+        ),
     }
     operators = (Operator.EXACTLY,)
     activations = (Activation.REBOOT,)
@@ -48,13 +50,25 @@ class ModprobeOptionWish(WishKind):
         return (_address_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        return in_dropins([_ModuleOptionComparison(wish, context) for wish in wishes], _compare_dropin)
+        return in_dropins(
+            [_ModuleOptionComparison(wish, context) for wish in wishes], _compare_dropin
+        )
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        text = _render_text(wishes[0].rule, {wish.name: str(wish.bounds[0].value) for wish in wishes})
+        text = _render_text(
+            wishes[0].rule, {wish.name: str(wish.bounds[0].value) for wish in wishes}
+        )
         is_early = any(wish.fields.get("early") is not False for wish in wishes)
         triggers = (Trigger("rebuild-initramfs"),) if is_early else ()
-        return (in_general(wishes[0], _address_file(wishes[0]), text, activation=Activation.REBOOT, triggers=triggers),)
+        return (
+            in_general(
+                wishes[0],
+                _address_file(wishes[0]),
+                text,
+                activation=Activation.REBOOT,
+                triggers=triggers,
+            ),
+        )
 
 
 def _address_file(wish: Wish) -> Address:
@@ -66,7 +80,9 @@ def _compare_dropin(kept: list[_ModuleOptionComparison]) -> Dropin:
     text = _render_text(wish.rule, {look.wish.name: look.wanted for look in kept})
     early = [held for look in kept if (held := look.in_ram_disk) is not None and held.why]
     triggers = (Trigger("rebuild-initramfs"),) if early else ()
-    dropin = compare_dropin(kept[0].path, text, wish.rule, kept[0].context, Activation.REBOOT, triggers)
+    dropin = compare_dropin(
+        kept[0].path, text, wish.rule, kept[0].context, Activation.REBOOT, triggers
+    )
     if dropin.change is None or not early:
         return dropin
     details = (f"then {early[0].builder} rebuilds the initial RAM disks: {early[0].why}",)
@@ -95,7 +111,9 @@ class _ModuleOptionComparison(InDropin):
 
     @property
     def in_ram_disk(self) -> InRamDisk | None:
-        """What the initial RAM disk makes of the module; None where the rule says that nothing loads it early."""
+        """What the initial RAM disk makes of the module; None where the rule says that nothing
+        loads it early.
+        """
         if self.wish.fields.get("early") is False:
             return None
         return self.context.facts.initramfs[self.wish.name.partition(".")[0]]
@@ -107,7 +125,8 @@ class _ModuleOptionComparison(InDropin):
     @property
     def is_kept(self) -> bool:
         return read_or_default(
-            lambda: any(one.path == self.path for one in self.parameter.settings[-1:]), otherwise=False
+            lambda: any(one.path == self.path for one in self.parameter.settings[-1:]),
+            otherwise=False,
         )
 
     @or_unknown
@@ -121,19 +140,26 @@ class _ModuleOptionComparison(InDropin):
             module = self.wish.name.partition(".")[0]
             todo = f"put {self.wish.name}={self.wanted} on the kernel command line"
             return self._make_held(
-                HoldKind.REFUSED, f"{module} is built into this kernel, which reads no modprobe.d", todo
+                HoldKind.REFUSED,
+                f"{module} is built into this kernel, which reads no modprobe.d",
+                todo,
             )
         if not parameter.settings or not same_value(self.wanted, parameter.settings[-1].value):
             return self._find_owned() or self._left_out()
         return self._in_force()
 
     def _left_out(self) -> Finding | None:
-        """The refusal where the initial RAM disk would load the module without what a drop-in of ours says."""
+        """The refusal where the initial RAM disk would load the module without what a drop-in of
+        ours says.
+        """
         lacking = self.in_ram_disk.lacks_options if self.in_ram_disk else ""
         if not lacking:
             return None
         argument = f"{self.wish.name}={self.wanted}"
-        todo = f'set hostonly="yes" in /etc/dracut.conf.d, or put {argument} on the kernel command line'
+        todo = (
+            f'set hostonly="yes" in /etc/dracut.conf.d, or put {argument} on the kernel command '
+            f"line"
+        )
         return self._make_held(HoldKind.REFUSED, lacking, todo)
 
     def _find_owned(self) -> Finding | None:
@@ -145,7 +171,11 @@ class _ModuleOptionComparison(InDropin):
         for one in (*stronger[-1:], *explicit[-1:]):
             if not same_value(self.wanted, one.value):
                 owners = self.context.facts.file_owners
-                detail = f"{owned_place(one, owners)} ({self.wish.name} = {one.value})" if one.line else one.place
+                detail = (
+                    f"{owned_place(one, owners)} ({self.wish.name} = {one.value})"
+                    if one.line
+                    else one.place
+                )
                 detail += over_words(others, owners)
                 way = way_over(one, MODPROBE, owners, f"`options {module} {key}={self.wanted}`")
                 return self._make_held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
@@ -162,19 +192,31 @@ class _ModuleOptionComparison(InDropin):
         if live and same_value(self.wanted, live):
             return self._says(Verdict.OK, evidence=(*evidence, "the loaded module has it"))
         if live or is_new:
-            now = f"the loaded module has {live}" if live else "the module was loaded before it was set"
-            return self._make_held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", (*evidence, now))
-        return self._says(Verdict.OK, evidence=(*evidence, "the loaded module does not show its value"))
+            now = (
+                f"the loaded module has {live}"
+                if live
+                else "the module was loaded before it was set"
+            )
+            return self._make_held(
+                HoldKind.WAITING, "a reboot", "reboot when nothing runs", (*evidence, now)
+            )
+        return self._says(
+            Verdict.OK, evidence=(*evidence, "the loaded module does not show its value")
+        )
 
     @property
     def _there(self) -> tuple[str, ...]:
         last = self.parameter.settings[-1:]
-        return (*(f"{one.place} sets {one.value}" for one in last), *self._lost) or ("no file sets it",)
+        return (*(f"{one.place} sets {one.value}" for one in last), *self._lost) or (
+            "no file sets it",
+        )
 
     @property
     def _lost(self) -> tuple[str, ...]:
         """What administrators set in vain."""
-        return lost_words(self.parameter.settings, MODPROBE, self.context.facts.file_owners, self.wish.name)
+        return lost_words(
+            self.parameter.settings, MODPROBE, self.context.facts.file_owners, self.wish.name
+        )
 
     @property
     def _wants(self) -> str:

@@ -1,8 +1,10 @@
-"""Which sysctls there are: the keys of kernels that a rule may be written for, so that a typo is known from a key.
+"""Which sysctls there are: the keys of kernels that a rule may be written for, so that a typo is
+known from a key.
 
-The list, sysctl_keys.txt, says itself from which sources it was made; `python -m tests.tables.sysctl_keys` makes it. In
-it a part that is an interface's or another thing's own name is `*`. What a module outside of the kernel brings is not
-in it: a wish names such a module (`module: lnet`), and an expression that asks for such a key is asked for what it is.
+The list, sysctl_keys.txt, says itself from which sources it was made; `python -m
+tests.tables.sysctl_keys` makes it. In it a part that is an interface's or another thing's own name
+is `*`. What a module outside of the kernel brings is not in it: a wish names such a module
+(`module: lnet`), and an expression that asks for such a key is asked for what it is.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ def _load_keys() -> tuple[frozenset[str], tuple[tuple[str, ...], ...]]:
     content = own_file("resources/kernel/sysctl_keys.txt")
     if content is None:
         raise FileNotFoundError("hosttune/resources/kernel/sysctl_keys.txt")
-    lines = [line for line in content.decode("ascii").splitlines() if line and not line.startswith("#")]
+    lines = [
+        line for line in content.decode("ascii").splitlines() if line and not line.startswith("#")
+    ]
     plain = frozenset(line for line in lines if "*" not in line)
     return plain, tuple(tuple(line.split(".")) for line in lines if "*" in line)
 
@@ -45,7 +49,9 @@ def nearest_key(key: str) -> str:
 
 
 def unknown_key(key: str) -> str:
-    """A sentence where no kernel is known to have the key, with the nearest that one has; empty where one has it."""
+    """A sentence where no kernel is known to have the key, with the nearest that one has; empty
+    where one has it.
+    """
     if is_known(key):
         return ""
     near = nearest_key(key)

@@ -1,7 +1,8 @@
-"""One value for many files below /sys, as one change: the governor of 224 processors is one line of a plan.
+"""One value for many files below /sys, as one change: the governor of 224 processors is one line of
+a plan.
 
-`sysfs-set:/sys/.../cpu*/...` holds the value of all files that the pattern means; where they differ, a row for each
-value with what the star means there: `0-3,8: performance`.
+`sysfs-set:/sys/.../cpu*/...` holds the value of all files that the pattern means; where they
+differ, a row for each value with what the star means there: `0-3,8: performance`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _ONE = SysfsAddress()
 
 
 def number_paths(pattern: str, paths: Iterable[str]) -> Mapping[int, str] | None:
-    """Number -> path, where the pattern has one star, which means a whole number everywhere; else None."""
+    """Number -> path, where the pattern has one star, which means a whole number everywhere; else
+    None.
+    """
     before, star, after = pattern.partition("*")
     found = {}
     for path in paths:

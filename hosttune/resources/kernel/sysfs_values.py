@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def choose_word(text: str) -> str:
     """What a kernel file says: the word in brackets, else all of it with blanks normalised."""
     words = text.split()
-    return next((word[1:-1] for word in words if word.startswith("[") and word.endswith("]")), " ".join(words))
+    return next(
+        (word[1:-1] for word in words if word.startswith("[") and word.endswith("]")),
+        " ".join(words),
+    )
 
 
 def _make_line(text: object) -> str:
@@ -44,10 +47,14 @@ class SysfsAddress(AddressKind):
         writer.set_value(name, f"{change.after}\n")
 
     def same(self, one: Value, other: Value) -> bool:
-        return one == other or (isinstance(one, str) and isinstance(other, str) and one.split() == other.split())
+        return one == other or (
+            isinstance(one, str) and isinstance(other, str) and one.split() == other.split()
+        )
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(list_steps(changes, lambda change: make_tee(change.address.name, str(change.after))))
+        return shorten_list(
+            list_steps(changes, lambda change: make_tee(change.address.name, str(change.after)))
+        )
 
 
 def make_tee(pattern: str, value: str) -> CommandLine:

@@ -1,8 +1,9 @@
-"""Limits of login sessions by a drop-in in limits.d; services take theirs from systemd (unit drop-ins), and so do the
-jobs that slurmd starts, which is shown where it is set up.
+"""Limits of login sessions by a drop-in in limits.d; services take theirs from systemd (unit
+drop-ins), and so do the jobs that slurmd starts, which is shown where it is set up.
 
-A limit that is higher already stays, in whatever file or by the default of new sessions. A number of open files above
-fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every login.
+A limit that is higher already stays, in whatever file or by the default of new sessions. A number
+of open files above fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every
+login.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.bounds import parse_whole_number
 from hosttune.resources.comparison import InDropin, in_dropins, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
-from hosttune.values import Activation, Address, Finding, Hold, HoldKind, Unreadable, Verdict, prefix_reason
+from hosttune.values import (
+    Activation,
+    Address,
+    Finding,
+    Hold,
+    HoldKind,
+    Unreadable,
+    Verdict,
+    prefix_reason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,15 +53,22 @@ _DOMAIN = regex(r"\*|@?[A-Za-z_][\w.-]*")
 
 
 class LimitWish(WishKind):
-    """`- limit: memlock` with `soft`, `hard` (at least; a number in the unit of limits.conf(5), or unlimited)."""
+    """`- limit: memlock` with `soft`, `hard` (at least; a number in the unit of limits.conf(5), or
+    unlimited).
+    """
 
     kind = "limit"
     fields: Mapping[str, FieldSpec] = {
-        "soft": FieldSpec(str, help="The least soft limit: a number in the unit of limits.conf(5), or unlimited"),
-        "hard": FieldSpec(str, help="The least hard limit: a number in the unit of limits.conf(5), or unlimited"),
+        "soft": FieldSpec(
+            str, help="The least soft limit: a number in the unit of limits.conf(5), or unlimited"
+        ),
+        "hard": FieldSpec(
+            str, help="The least hard limit: a number in the unit of limits.conf(5), or unlimited"
+        ),
         "enough": FieldSpec(
             str,
-            help="What is enough of both where it is so already; what is written unless given; nothing is needed at 0",
+            help="What is enough of both where it is so already; what is written unless given; "
+            "nothing is needed at 0",
         ),
         "domains": FieldSpec(list, help='Whose: "*" and root unless given; "*" is not for root'),
     }
@@ -67,9 +84,15 @@ class LimitWish(WishKind):
         return in_dropins([_LimitComparison(wish, context) for wish in wishes], _compare_dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        rows = [(domain, kind, wish.name, value) for wish in wishes for domain, kind, value in _list_wanted(wish)]
+        rows = [
+            (domain, kind, wish.name, value)
+            for wish in wishes
+            for domain, kind, value in _list_wanted(wish)
+        ]
         text = _render_text(wishes[0].rule, rows)
-        return (in_general(wishes[0], _address_file(wishes[0]), text, activation=Activation.SESSION),)
+        return (
+            in_general(wishes[0], _address_file(wishes[0]), text, activation=Activation.SESSION),
+        )
 
 
 def _address_file(wish: Wish) -> Address:
@@ -79,7 +102,12 @@ def _address_file(wish: Wish) -> Address:
 def _list_wanted(wish: Wish) -> tuple[tuple[str, str, str], ...]:
     """(domain, soft|hard, least value) of all that a wish names."""
     domains = [str(one) for one in wish.fields.get("domains") or ("*", "root")]
-    return tuple((domain, kind, str(wish.fields[kind])) for domain in domains for kind in KINDS if kind in wish.fields)
+    return tuple(
+        (domain, kind, str(wish.fields[kind]))
+        for domain in domains
+        for kind in KINDS
+        if kind in wish.fields
+    )
 
 
 def _compare_dropin(kept: list[_LimitComparison]) -> Dropin:
@@ -91,7 +119,11 @@ def _compare_dropin(kept: list[_LimitComparison]) -> Dropin:
         if not _reaches_wanted(one.other.value, one.enough)
     ]
     return compare_dropin(
-        _address_file(wish).name, _render_text(wish.rule, rows), wish.rule, context, Activation.SESSION
+        _address_file(wish).name,
+        _render_text(wish.rule, rows),
+        wish.rule,
+        context,
+        Activation.SESSION,
     )
 
 
@@ -108,7 +140,8 @@ class _Limit:
     wanted: str  # what is written
     enough: str  # what is left as it is: at most `wanted`
     now: Placed | None  # what counts at the next login; None where no file sets it
-    other: Placed  # what counts without our drop-in; an empty value for an image, whose kernel is not known
+    # what counts without our drop-in; an empty value for an image, whose kernel is not known
+    other: Placed
 
     @property
     def is_met(self) -> bool:
@@ -126,12 +159,17 @@ class _LimitComparison(InDropin):
 
     wish: Wish
     context: Context
-    _found: list[_Limit] = field(default_factory=list, compare=False, repr=False)  # what `limits` has made
+    # what `limits` has made
+    _found: list[_Limit] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def lines(self) -> tuple[LimitLine, ...]:
         """Of the files; none of what is no limit that can be compared."""
-        return self.context.facts.session_limits[self.wish.name].lines if self.wish.name in ITEMS else ()
+        return (
+            self.context.facts.session_limits[self.wish.name].lines
+            if self.wish.name in ITEMS
+            else ()
+        )
 
     @property
     def limits(self) -> tuple[_Limit, ...]:
@@ -147,7 +185,9 @@ class _LimitComparison(InDropin):
 
     @property
     def is_kept(self) -> bool:
-        return read_or_default(lambda: any(line.given.path == self.path for line in self.lines), otherwise=False)
+        return read_or_default(
+            lambda: any(line.given.path == self.path for line in self.lines), otherwise=False
+        )
 
     def _limit(self, domain: str, kind: str, least: str) -> _Limit:
         wish, own = self.wish, _address_file(self.wish).name
@@ -186,24 +226,40 @@ class _LimitComparison(InDropin):
             return self._says(Verdict.OK, evidence=self._there)
         for one in self.limits:
             if one.other.line and not _reaches_wanted(one.other.value, one.enough):
-                owners, name = self.context.facts.file_owners, f"{one.domain} {one.kind} {self.wish.name}"
-                same = [line.given for line in self.lines if (line.domain, line.kind) == (one.domain, one.kind)]
+                owners, name = (
+                    self.context.facts.file_owners,
+                    f"{one.domain} {one.kind} {self.wish.name}",
+                )
+                same = [
+                    line.given
+                    for line in self.lines
+                    if (line.domain, line.kind) == (one.domain, one.kind)
+                ]
                 others = [other for other in same if other.path != self.path]
-                detail = f"{owned_place(one.other, owners)} ({name} {one.other.value}){over_words(others, owners)}"
+                detail = (
+                    f"{owned_place(one.other, owners)} ({name} "
+                    f"{one.other.value}){over_words(others, owners)}"
+                )
                 way = way_over(one.other, LIMITS, owners, f"`{name} {one.wanted}`")
                 return self._make_held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 
     def _why_not(self) -> str:
         if self.wish.name not in ITEMS:
-            return f"{self.wish.name} is no limit that can be compared; those are {', '.join(ITEMS)}"
-        if bad := next((one.domain for one in self.limits if not _DOMAIN.fullmatch(one.domain)), ""):
+            return (
+                f"{self.wish.name} is no limit that can be compared; those are {', '.join(ITEMS)}"
+            )
+        if bad := next(
+            (one.domain for one in self.limits if not _DOMAIN.fullmatch(one.domain)), ""
+        ):
             return f"{bad!r} is no domain of limits.conf(5)"
         values = (value for one in self.limits for value in (one.wanted, one.enough))
         if bad := next((value for value in values if parse_amount(value) is None), ""):
             return f"{bad!r} is no limit"
         soft, hard = (parse_amount(str(self.wish.fields.get(kind, "unlimited"))) for kind in KINDS)
-        if not _list_wanted(self.wish) or ("soft" in self.wish.fields and (soft or 0) > (hard or 0)):
+        if not _list_wanted(self.wish) or (
+            "soft" in self.wish.fields and (soft or 0) > (hard or 0)
+        ):
             return "a wish for a limit needs soft or hard, and a soft one is not above the hard one"
         return ""
 
@@ -233,9 +289,14 @@ class _LimitComparison(InDropin):
     @property
     def _there(self) -> tuple[str, ...]:
         alike: dict[str, list[str]] = {}  # whose, by what they have
-        for one in sorted(self.limits, key=lambda one: one.is_met):  # a short report shows the first of them
+        # a short report shows the first of them
+        for one in sorted(self.limits, key=lambda one: one.is_met):
             given = one.now or one.other
-            value = f"{one.kind} {given.value} ({given.place})" if given.value else f"{one.kind}: no file"
+            value = (
+                f"{one.kind} {given.value} ({given.place})"
+                if given.value
+                else f"{one.kind}: no file"
+            )
             alike.setdefault(value, []).append(one.domain)
         found = [f"{' and '.join(domains)} {value}" for value, domains in alike.items()]
         domains = {one.domain for one in self.limits}
@@ -248,32 +309,51 @@ class _LimitComparison(InDropin):
         """What administrators set in vain, for each domain and kind."""
         rows: list[str] = []
         for one in self.limits:
-            same = [line.given for line in self.lines if (line.domain, line.kind) == (one.domain, one.kind)]
+            same = [
+                line.given
+                for line in self.lines
+                if (line.domain, line.kind) == (one.domain, one.kind)
+            ]
             name = f"{one.domain} {one.kind} {self.wish.name}"
             rows += lost_words(same, LIMITS, self.context.facts.file_owners, name)
         return tuple(dict.fromkeys(rows))
 
     @property
     def _wants(self) -> str:
-        wanted = " and ".join(f"{kind} {self.wish.fields[kind]}" for kind in KINDS if kind in self.wish.fields)
+        wanted = " and ".join(
+            f"{kind} {self.wish.fields[kind]}" for kind in KINDS if kind in self.wish.fields
+        )
         effect = _TOO_LOW.get(self.wish.name, "a limit of new sessions is too low")
         return f"{effect}: {self.wish.name} should be at least {wanted}"
 
-    def _make_held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
+    def _make_held(
+        self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()
+    ) -> Finding:
+        return self._says(
+            Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo
+        )
 
 
 def _of_slurm(item: str, facts: Facts) -> tuple[str, ...]:
-    """Where slurmd runs: that its jobs get none of this, and what they get (PropagateResourceLimits, slurm.conf(5))."""
+    """Where slurmd runs: that its jobs get none of this, and what they get
+    (PropagateResourceLimits, slurm.conf(5)).
+    """
     try:
         if item not in _OF_SERVICES or not facts.managers.slurm:
             return ()
         daemons = [one for one in facts.limits.services if one.unit == "slurmd.service"]
-        now = "".join(f", now {one.nofile if item == 'nofile' else one.memlock_text}" for one in daemons)
+        now = "".join(
+            f", now {one.nofile if item == 'nofile' else one.memlock_text}" for one in daemons
+        )
     except UnknownFact:
         now = ""
     what = f"Limit{item.upper()}= of slurmd.service{now}"
-    return (f"jobs of Slurm get none of this: they take the limit of the login they were sent from, within {what}",)
+    return (
+        (
+            "jobs of Slurm get none of this: they take the limit of the login they were sent from, "
+            f"within {what}"
+        ),
+    )
 
 
 WISH = LimitWish()

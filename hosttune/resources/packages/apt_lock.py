@@ -1,5 +1,6 @@
-"""Who holds the locks of dpkg and apt: fcntl(2) locks. The kernel is asked for each file: /proc/locks lists those of
-all users, of which each may have any number, in time that grows with the square of it.
+"""Who holds the locks of dpkg and apt: fcntl(2) locks. The kernel is asked for each file:
+/proc/locks lists those of all users, of which each may have any number, in time that grows with the
+square of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _LONGEST = 80  # characters of a command
 
 
 def find_holder(reader: Reader) -> str:
-    """`process 812 (unattended-upgrade, apt-daily-upgrade.service)`; empty where no one that can be seen holds one."""
+    """`process 812 (unattended-upgrade, apt-daily-upgrade.service)`; empty where no one that can be
+    seen holds one.
+    """
     answers = (reader.query((LOCK_HOLDER, path)) for path in LOCKS)
     held = next((one.text for one in answers if isinstance(one, Completed) and one.stdout), "")
     return _describe_pid(parse_whole(held), reader) if held else ""

@@ -1,4 +1,6 @@
-"""Waiting for another package manager, with a word on who it is: a silent minute looks like a program that hangs."""
+"""Waiting for another package manager, with a word on who it is: a silent minute looks like a
+program that hangs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _EVERY_S: Final = 15
 
 
 def wait_for_apt(reader: Reader, on_progress: Callable[[str], None]) -> None:
-    """Return as soon as no one holds a lock of dpkg or apt. Raises Refused, naming who does, after apt.LOCK_WAIT_S."""
+    """Return as soon as no one holds a lock of dpkg or apt. Raises Refused, naming who does, after
+    apt.LOCK_WAIT_S.
+    """
     if reader.kind != "live":
         return
     for second in range(apt.LOCK_WAIT_S + 1):
@@ -27,10 +31,18 @@ def wait_for_apt(reader: Reader, on_progress: Callable[[str], None]) -> None:
         if not who:
             return
         if second == apt.LOCK_WAIT_S:
-            message = f"another package manager is at work: {who} holds the lock of apt, after {second} s still"
+            message = (
+                f"another package manager is at work: {who} holds the lock of apt, after {second} "
+                "s still"
+            )
             raise Refused(message, hint="no package has changed; when it has ended, run it again")
         if get_signal():
-            raise Refused(f"stopped while {who} held the lock of apt", hint="no package has changed")
+            raise Refused(
+                f"stopped while {who} held the lock of apt", hint="no package has changed"
+            )
         if second % _EVERY_S == 0:
-            on_progress(f"waiting for {who}, which holds the lock of apt: {apt.LOCK_WAIT_S - second} s at most")
+            on_progress(
+                f"waiting for {who}, which holds the lock of apt: {apt.LOCK_WAIT_S - second} s at "
+                "most"
+            )
         time.sleep(1)

@@ -1,4 +1,6 @@
-"""What a transaction of packages does to GPU work, because of a driver that the kernel has loaded."""
+"""What a transaction of packages does to GPU work, because of a driver that the kernel has
+loaded.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,28 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 _REPLACED = (
-    "replaces a driver that is loaded: what computes on a GPU goes on with the old module, and whatever starts later",
+    (
+        "replaces a driver that is loaded: what computes on a GPU goes on with the old module, and "
+        "whatever starts later"
+    ),
     "fails with a driver/library version mismatch until a reboot, which hosttune leaves to you",
 )
 # NVIDIA/nvidia-container-toolkit#48
-_ADDED = ("the scripts of its packages reload systemd or start units: a reload takes the GPUs from running containers",)
+_ADDED = (
+    (
+        "the scripts of its packages reload systemd or start units: a reload takes the GPUs from "
+        "running containers"
+    ),
+)
 _QUIET = "linux-"  # modules, objects, signatures: files and an initramfs, no unit
 
 
-def describe_disturbance(before: Iterable[str], after: Iterable[str], facts: Facts) -> tuple[str, ...]:
-    """What happens to GPU work, in words, when the packages `before` give way to those of `after`; empty where nothing
-    does. Raises UnknownFact where it matters whether a driver is loaded, and no one can tell.
+def describe_disturbance(
+    before: Iterable[str], after: Iterable[str], facts: Facts
+) -> tuple[str, ...]:
+    """What happens to GPU work, in words, when the packages `before` give way to those of `after`;
+    empty where nothing does. Raises UnknownFact where it matters whether a driver is loaded, and no
+    one can tell.
     """
     replaces = any(map(is_driver_package, before))
     adds = any(is_driver_package(name) and not name.startswith(_QUIET) for name in after)
@@ -38,7 +51,13 @@ def describe_disturbance(before: Iterable[str], after: Iterable[str], facts: Fac
 def as_of_now(change: Change, facts: Facts) -> Change:
     """A way back as it disturbs now: the driver that it removes may be loaded meanwhile."""
     try:
-        details = describe_disturbance(parse_versions(change.before), parse_versions(change.after), facts)
+        details = describe_disturbance(
+            parse_versions(change.before), parse_versions(change.after), facts
+        )
     except UnknownFact as unknown:
         details = (f"whether a driver is loaded is not known ({unknown.reason})",)
-    return replace(change, disturbs=Disturbs.GPU_WORK, details=(*change.details, *details)) if details else change
+    return (
+        replace(change, disturbs=Disturbs.GPU_WORK, details=(*change.details, *details))
+        if details
+        else change
+    )

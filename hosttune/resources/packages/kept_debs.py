@@ -1,6 +1,8 @@
-"""The .deb files of versions that a transaction of ours replaced or removed: kept as long as it can be undone.
+"""The .deb files of versions that a transaction of ours replaced or removed: kept as long as it can
+be undone.
 
-They lie in a folder that only root can enter, under apt's own names, `NAME_VERSION_ARCHITECTURE.deb`.
+They lie in a folder that only root can enter, under apt's own names,
+`NAME_VERSION_ARCHITECTURE.deb`.
 """
 
 from __future__ import annotations
@@ -22,17 +24,24 @@ _PARTIAL: Final = f"{FOLDER}/partial"  # a file is here until it is whole and on
 
 
 def spell_operand(reader: Reader, name: str, version: str) -> str:
-    """What apt-get is given to install exactly this: the kept file where there is one, else NAME=VERSION."""
+    """What apt-get is given to install exactly this: the kept file where there is one, else
+    NAME=VERSION.
+    """
     kept = _find_deb(reader, FOLDER, name, version)
     return f"{FOLDER}/{kept}" if kept else f"{name}={version}"
 
 
 def keep(writer: Writer, old: Mapping[str, str]) -> None:
-    """Keep the .deb files of these versions (name -> version), as far as the cache of apt or an archive has them.
+    """Keep the .deb files of these versions (name -> version), as far as the cache of apt or an
+    archive has them.
 
     Raises Refused when one that can be had cannot be kept, such as on a full disk.
     """
-    wanted = {name: version for name, version in old.items() if not _find_deb(writer, FOLDER, name, version)}
+    wanted = {
+        name: version
+        for name, version in old.items()
+        if not _find_deb(writer, FOLDER, name, version)
+    }
     if not wanted or writer.persistent_only:
         return
     answer = writer.query(apt.ask_policy(wanted), timeout_s=apt.LOOK_TIMEOUT_S)
@@ -52,15 +61,26 @@ def _keep(writer: Writer, name: str, version: str, *, is_offered: bool) -> None:
     cached = _find_deb(writer, apt.CACHE, name, version)
     try:
         if cached:
-            writer.run(("cp", "--", f"{apt.CACHE}/{cached}", f"{_PARTIAL}/{cached}"), timeout_s=apt.LOOK_TIMEOUT_S)
+            writer.run(
+                ("cp", "--", f"{apt.CACHE}/{cached}", f"{_PARTIAL}/{cached}"),
+                timeout_s=apt.LOOK_TIMEOUT_S,
+            )
         elif is_offered:
-            writer.run(apt.make_download(_PARTIAL, f"{name}={version}"), timeout_s=apt.INSTALL_TIMEOUT_S)
+            writer.run(
+                apt.make_download(_PARTIAL, f"{name}={version}"), timeout_s=apt.INSTALL_TIMEOUT_S
+            )
         if file := _find_deb(writer, _PARTIAL, name, version):
             writer.run(("sync", "--", f"{_PARTIAL}/{file}"), timeout_s=apt.LOOK_TIMEOUT_S)
-            writer.run(("mv", "--", f"{_PARTIAL}/{file}", f"{FOLDER}/{file}"), timeout_s=apt.LOOK_TIMEOUT_S)
+            writer.run(
+                ("mv", "--", f"{_PARTIAL}/{file}", f"{FOLDER}/{file}"), timeout_s=apt.LOOK_TIMEOUT_S
+            )
     except HosttuneError as error:
-        message = f"the present version {version} of {name} cannot be kept for an undo: {error.message}"
-        raise Refused(message, hint="no package has changed; sudo apt-get update, or make room in /var") from None
+        message = (
+            f"the present version {version} of {name} cannot be kept for an undo: {error.message}"
+        )
+        raise Refused(
+            message, hint="no package has changed; sudo apt-get update, or make room in /var"
+        ) from None
 
 
 def _clear(writer: Writer) -> None:
@@ -72,9 +92,16 @@ def drop(writer: Writer, needed: Iterable[tuple[str, str]]) -> None:
     """Remove the kept files that belong to none of these (name, version)."""
     names = writer.list(FOLDER)
     starts = tuple(apt.file_start(name, version) for name, version in needed)
-    over = tuple(one for one in names if not one.startswith(starts)) if isinstance(names, tuple) else ()
+    over = (
+        tuple(one for one in names if not one.startswith(starts))
+        if isinstance(names, tuple)
+        else ()
+    )
     if over:
-        writer.run(("rm", "-rf", "--", *(f"{FOLDER}/{name}" for name in over)), timeout_s=apt.LOOK_TIMEOUT_S)
+        writer.run(
+            ("rm", "-rf", "--", *(f"{FOLDER}/{name}" for name in over)),
+            timeout_s=apt.LOOK_TIMEOUT_S,
+        )
 
 
 def _find_deb(reader: Reader, folder: str, name: str, version: str) -> str:

@@ -1,5 +1,6 @@
-"""Whether there is room for what a transaction writes, on every file system that it writes to. apt itself looks at the
-one of its downloads alone, and dpkg at none: a full one leaves packages half-way.
+"""Whether there is room for what a transaction writes, on every file system that it writes to. apt
+itself looks at the one of its downloads alone, and dpkg at none: a full one leaves packages
+half-way.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 NEW_KERNEL = regex(r"linux-image-(?:unsigned-)?(\d\S*)")
-# What has an image built anew, by its maintainer scripts, the triggers of initramfs-tools or the hooks of kernels.
+# What has an image built anew, by its maintainer scripts, the triggers of initramfs-tools or the
+# hooks of kernels.
 _REBUILDS = regex(
-    r"linux-(?:image|modules|objects|signatures)-|nvidia-kernel-(?:common|dkms|support)|(?:.*-)?(?<!no-)dkms(?:-.*)?$|"
-    r"(?:intel|amd64)-microcode$|(?:linux-)?firmware-?|initramfs-tools|dracut|plymouth|cryptsetup-initramfs|"
+    r"linux-(?:image|modules|objects|signatures)-|nvidia-kernel-(?:common|dkms|support)"
+    r"|(?:.*-)?(?<!no-)dkms(?:-.*)?$|"
+    r"(?:intel|amd64)-microcode$|(?:linux-)?firmware-?|initramfs-tools|dracut|plymouth"
+    r"|cryptsetup-initramfs|"
     r"(?:zfs|busybox|clevis)-initramfs$|mdadm$|lvm2$|udev$|kmod$|multipath-tools-boot$|open-iscsi$"
 )
 _COMPILED = regex(r"(?:^|-)(?<!no-)dkms(?:$|-)")
-_UNPACKED = 4  # times the image: the files that go into it, not compressed (mkinitramfs in /var/tmp); an estimate
+# times the image: the files that go into it, not compressed (mkinitramfs in /var/tmp); an estimate
+_UNPACKED = 4
 _BUILD = 512 * _MIB  # of NVIDIA's module by DKMS; an estimate
 _FILES = 100  # of a package; an estimate
-_FILES_OF_HEADERS = 15_000  # of linux-headers-*: 11,700 and more (https://bugs.launchpad.net/bugs/1089195)
+# of linux-headers-*: 11,700 and more (https://bugs.launchpad.net/bugs/1089195)
+_FILES_OF_HEADERS = 15_000
 
 
 @frozen
@@ -49,7 +55,12 @@ def _list_needs(would: Transaction, facts: Facts) -> Iterator[_Need]:
     """Raises UnknownFact."""
     new = [name for name in would.after if name not in would.before]
     headers = sum(name.startswith("linux-headers-") for name in new)
-    yield _Need("/usr", would.growth_bytes, _FILES * len(new) + _FILES_OF_HEADERS * headers, "what is installed")
+    yield _Need(
+        "/usr",
+        would.growth_bytes,
+        _FILES * len(new) + _FILES_OF_HEADERS * headers,
+        "what is installed",
+    )
     if would.download_bytes:
         yield _Need(CACHE, would.download_bytes, 0, "the download")
     if any(_COMPILED.search(name) for name in would.after):
@@ -60,16 +71,22 @@ def _list_needs(would: Transaction, facts: Facts) -> Iterator[_Need]:
     boot = facts.boot_room
     if not (any(_REBUILDS.match(name) for name in (*would.after, *gone)) and boot.initrd_bytes):
         return
-    # Those that are there are built anew one after the other, each beside the old one; one of a new kernel stays.
+    # Those that are there are built anew one after the other, each beside the old one; one of a new
+    # kernel stays.
     images = boot.initrd_bytes * (1 + kernels)
-    what = f"{kernels} new kernel{'s' * (kernels > 1)} with initial RAM disks" if kernels else "a new initial RAM disk"
+    what = (
+        f"{kernels} new kernel{'s' * (kernels > 1)} with initial RAM disks"
+        if kernels
+        else "a new initial RAM disk"
+    )
     yield _Need(BOOT, images + boot.kernel_bytes * kernels, 8 * (1 + kernels), what)
     yield _Need("/var/tmp", boot.initrd_bytes * _UNPACKED, 0, "the making of an initial RAM disk")
 
 
 def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
-    """Which file system has no room for it, as a sentence, and the way out; both empty where there is room, or nothing
-    is known of it."""
+    """Which file system has no room for it, as a sentence, and the way out; both empty where there
+    is room, or nothing is known of it.
+    """
     try:
         needs = tuple(_list_needs(would, facts))
         if any(one.path == BOOT for one in needs) and (unmounted := facts.boot_room.unmounted):
@@ -87,8 +104,12 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
         size, files = sum(one.size_bytes for one in wanted), sum(one.files for one in wanted)
         if room.free_bytes < size or room.free_files < files:
             is_size = room.free_bytes < size
-            what = " with ".join(one.what for one in wanted if (one.size_bytes if is_size else one.files))
-            return tell_lack(room.target, room.free_bytes, room.free_files, size, what), _way_out(room, wanted, facts)
+            what = " with ".join(
+                one.what for one in wanted if (one.size_bytes if is_size else one.files)
+            )
+            return tell_lack(room.target, room.free_bytes, room.free_files, size, what), _way_out(
+                room, wanted, facts
+            )
     return "", ""
 
 
@@ -96,6 +117,8 @@ def _way_out(room: FreeRoom, wanted: list[_Need], facts: Facts) -> str:
     if any(one.path == BOOT for one in wanted):
         return f"{facts.boot_room.way_out}\nrun it again"
     return (
-        f"sudo apt-get clean\nsee what fills it: sudo du -xh --max-depth=3 {quote(room.target)} | sort -h | "
-        "tail -n 30\nrun it again"
+        "sudo apt-get clean\n"
+        f"see what fills it: sudo du -xh --max-depth=3 {quote(room.target)} | sort -h | tail -n "
+        "30\n"
+        "run it again"
     )

@@ -1,5 +1,5 @@
-"""Which unit has to be restarted before it knows what a drop-in says: one of a unit, or of systemd's own programs
-(logind.conf.d).
+"""Which unit has to be restarted before it knows what a drop-in says: one of a unit, or of
+systemd's own programs (logind.conf.d).
 """
 
 from __future__ import annotations

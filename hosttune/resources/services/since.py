@@ -1,4 +1,6 @@
-"""Whether hosttune changed something after a moment: what was started before it does not know the change yet."""
+"""Whether hosttune changed something after a moment: what was started before it does not know the
+change yet.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ _RUN = regex(r"(\d{8}-\d{6})-\w+")
 
 
 def applied_since(applied: Applied | None, epoch: float) -> bool:
-    """Whether what the journal says was applied after `epoch` (seconds, UTC; 0 where nothing was started); the plan in
-    the making always is.
+    """Whether what the journal says was applied after `epoch` (seconds, UTC; 0 where nothing was
+    started); the plan in the making always is.
     """
     if applied is None or not epoch:
         return False
     run = _RUN.fullmatch(applied.run_id)
     if run is None:
         return True
-    return datetime.strptime(run[1], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc).timestamp() >= epoch
+    return (
+        datetime.strptime(run[1], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc).timestamp() >= epoch
+    )

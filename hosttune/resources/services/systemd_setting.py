@@ -1,9 +1,10 @@
-"""A setting of a unit, or of one of systemd's own programs, by a drop-in: slurmd.service/Service/LimitMEMLOCK or
-logind.conf/Login/RemoveIPC.
+"""A setting of a unit, or of one of systemd's own programs, by a drop-in:
+slurmd.service/Service/LimitMEMLOCK or logind.conf/Login/RemoveIPC.
 
-The drop-ins of all folders are read by name, after the main file, and the last value counts (systemd.unit(5),
-logind.conf(5)). A value that an administrator wrote stays theirs; one that comes with a package may be changed. Who
-runs already keeps what it started with: nothing is restarted here.
+The drop-ins of all folders are read by name, after the main file, and the last value counts
+(systemd.unit(5), logind.conf(5)). A value that an administrator wrote stays theirs; one that comes
+with a package may be changed. Who runs already keeps what it started with: nothing is restarted
+here.
 """
 
 from __future__ import annotations
@@ -38,13 +39,16 @@ if TYPE_CHECKING:
 _TRUTH = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _BOUNDS = {Operator.AT_LEAST: "at least ", Operator.AT_MOST: "at most "}
-_LIVE = {"LimitMEMLOCK": "memlock", "LimitNOFILE": "nofile"}  # keys whose value a running service shows
+# keys whose value a running service shows
+_LIVE = {"LimitMEMLOCK": "memlock", "LimitNOFILE": "nofile"}
 # The process of a unit or a configuration file, where its name is another.
 _PROCESSES = {"docker": "dockerd", "ssh": "sshd", "logind": "systemd-logind"}
 
 
 def parse_amount(word: str) -> float | None:
-    """`8M` -> 8388608, `infinity` is infinite; of `soft:hard` the soft one; None for what is no number."""
+    """`8M` -> 8388608, `infinity` is infinite; of `soft:hard` the soft one; None for what is no
+    number.
+    """
     word = word.partition(":")[0]
     if word == "infinity":
         return math.inf
@@ -57,7 +61,9 @@ def _normalize_word(word: str) -> str:
 
 
 def satisfies_wish(word: str, wish: Wish) -> bool:
-    """Whether a value is what the wish says: yes and true are one, infinity is above every number."""
+    """Whether a value is what the wish says: yes and true are one, infinity is above every
+    number.
+    """
     for bound in wish.bounds:
         wanted, value = parse_amount(str(bound.value)), parse_amount(word)
         if bound.operator is Operator.EXACTLY or wanted is None or value is None:
@@ -69,7 +75,9 @@ def satisfies_wish(word: str, wish: Wish) -> bool:
 
 
 class SystemdSettingWish(WishKind):
-    """`- systemd-setting: UNIT/SECTION/KEY` (or NAME.conf/SECTION/KEY) with exactly, at_least or at_most."""
+    """`- systemd-setting: UNIT/SECTION/KEY` (or NAME.conf/SECTION/KEY) with exactly, at_least or
+    at_most.
+    """
 
     kind = "systemd-setting"
     fields: Mapping[str, FieldSpec] = {}
@@ -87,7 +95,11 @@ class SystemdSettingWish(WishKind):
         for address in dict.fromkeys(map(_address_file, wishes)):
             own = [wish for wish in wishes if _address_file(wish) == address]
             activation, triggers = Activation.RESTART, _list_triggers(own[0])
-            changes.append(in_general(own[0], address, _render_text(own), activation=activation, triggers=triggers))
+            changes.append(
+                in_general(
+                    own[0], address, _render_text(own), activation=activation, triggers=triggers
+                )
+            )
         return tuple(changes)
 
 
@@ -111,7 +123,12 @@ def _make_dropin(looks: list[_SettingComparison]) -> Dropin:
     first, wishes = looks[0], [look.wish for look in looks]
     triggers = _list_triggers(first.wish)
     return compare_dropin(
-        first.path, _render_text(wishes), first.wish.rule, first.context, Activation.RESTART, triggers
+        first.path,
+        _render_text(wishes),
+        first.wish.rule,
+        first.context,
+        Activation.RESTART,
+        triggers,
     )
 
 
@@ -121,7 +138,9 @@ def _render_text(wishes: list[Wish]) -> bytes:
     for wish in wishes:
         _, section, key = wish.name.split("/")
         lines.setdefault(f"[{section}]", []).append(f"{key}={wish.bounds[0].value}")
-    return dropin_text(wishes[0].rule, (line for head, rows in lines.items() for line in (head, *rows)))
+    return dropin_text(
+        wishes[0].rule, (line for head, rows in lines.items() for line in (head, *rows))
+    )
 
 
 def _list_triggers(wish: Wish) -> tuple[Trigger, ...]:
@@ -147,7 +166,9 @@ class _SettingComparison(InDropin):
     @property
     def is_kept(self) -> bool:
         """Whether our drop-in sets the key now."""
-        return read_or_default(lambda: any(one.path == self.path for one in self.values), otherwise=False)
+        return read_or_default(
+            lambda: any(one.path == self.path for one in self.values), otherwise=False
+        )
 
     @property
     def order(self) -> FileOrder:
@@ -180,10 +201,17 @@ class _SettingComparison(InDropin):
         if not self.values and live and satisfies_wish(live, self.wish):
             return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
         for one in reversed(self.values):
-            if one.path != self.path and not satisfies_wish(one.value, self.wish) and self._is_in_the_way(one):
+            if (
+                one.path != self.path
+                and not satisfies_wish(one.value, self.wish)
+                and self._is_in_the_way(one)
+            ):
                 owners = self.context.facts.file_owners
                 others = [other for other in self.values if other.path != self.path]
-                detail = f"{owned_place(one, owners)} ({self.key}={one.value}){over_words(others, owners)}"
+                detail = (
+                    f"{owned_place(one, owners)} "
+                    f"({self.key}={one.value}){over_words(others, owners)}"
+                )
                 line = f"`{self.key}={self.wish.bounds[0].value}`, below `[{self.section}]`,"
                 way = way_over(one, self.order, owners, line)
                 return self._make_held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
@@ -194,7 +222,9 @@ class _SettingComparison(InDropin):
         return one.is_read_after(self.path) or not one.is_of_distribution
 
     def _live(self) -> str:
-        """What the service runs with, in systemd's words; empty where it does not run, or where that does not show."""
+        """What the service runs with, in systemd's words; empty where it does not run, or where
+        that does not show.
+        """
         if self.key not in _LIVE:
             return ""
         services = [one for one in self.context.facts.limits.services if one.unit == self.file]
@@ -204,7 +234,11 @@ class _SettingComparison(InDropin):
     def _in_place(self, live: str) -> Finding:
         """The files are right; whether the program has read them is another matter."""
         unit = unit_of_dropin(_address_file(self.wish).name)
-        applied = self.context.ledger.get(_address_file(self.wish)) if self.values[-1].path == self.path else None
+        applied = (
+            self.context.ledger.get(_address_file(self.wish))
+            if self.values[-1].path == self.path
+            else None
+        )
         is_new = applied is not None and applied_since(
             applied, self.context.facts.processes[_name_process(self.wish)].started_at
         )
@@ -225,8 +259,12 @@ class _SettingComparison(InDropin):
         bound = self.wish.bounds[0]
         return f"{self.key} of {self.file} should be {_BOUNDS.get(bound.operator, '')}{bound.value}"
 
-    def _make_held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
-        return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
+    def _make_held(
+        self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()
+    ) -> Finding:
+        return self._says(
+            Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo
+        )
 
 
 WISH = SystemdSettingWish()

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from hosttune.values import Value
 
 TIMEOUT_S = 90.0  # systemd's own default for starting a unit (DefaultTimeoutStartSec)
-# What `systemctl enable` and `disable` cannot change: nothing in [Install] (systemctl(1), is-enabled).
+# What `systemctl enable` and `disable` cannot change: nothing in [Install] (systemctl(1),
+# is-enabled).
 _FIXED = frozenset({"static", "alias", "indirect", "generated", "transient"})
 
 
 def _make_running(value: Value) -> Value:
-    """The value with `active` for a unit that runs and `inactive` for one that does not (a failed one runs as little);
-    states in between stay what they are.
+    """The value with `active` for a unit that runs and `inactive` for one that does not (a failed
+    one runs as little); states in between stay what they are.
     """
     if not isinstance(value, tuple) or len(value) < 2:
         return value
@@ -46,7 +47,9 @@ def _make_running(value: Value) -> Value:
 
 
 def list_verbs(present: Value, after: Value) -> tuple[str, ...]:
-    """What systemctl does to get from one value to the other; nothing makes a unit fail, so that one is stopped."""
+    """What systemctl does to get from one value to the other; nothing makes a unit fail, so that
+    one is stopped.
+    """
     present, after = _make_running(present), _make_running(after)
     if not isinstance(present, tuple) or not isinstance(after, tuple):
         return ()
@@ -58,8 +61,8 @@ def list_verbs(present: Value, after: Value) -> tuple[str, ...]:
 
 
 class UnitAddress(AddressKind):
-    """`unit:NAME`: (enabled state, active state) in systemd's words; under an alternate root only the first; ABSENT
-    without unit.
+    """`unit:NAME`: (enabled state, active state) in systemd's words; under an alternate root only
+    the first; ABSENT without unit.
     """
 
     kind = "unit"
@@ -75,7 +78,11 @@ class UnitAddress(AddressKind):
         unit = units[name]
         if not unit.exists:
             return ABSENT
-        return (unit.enabled_state,) if reader.persistent_only else (unit.enabled_state, unit.active_state)
+        return (
+            (unit.enabled_state,)
+            if reader.persistent_only
+            else (unit.enabled_state, unit.active_state)
+        )
 
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
@@ -106,8 +113,8 @@ def _step(change: Change) -> CommandLine:
 
 
 class UnitWish(WishKind):
-    """`- unit: NAME` with `enabled: true|false` and `active: true|false`; `refused` says why that is not to be tried as
-    things are, and `todo` the way out.
+    """`- unit: NAME` with `enabled: true|false` and `active: true|false`; `refused` says why that
+    is not to be tried as things are, and `todo` the way out.
     """
 
     kind = "unit"
@@ -118,7 +125,9 @@ class UnitWish(WishKind):
         "refused": FieldSpec(str, help="Why this cannot be done as things are; empty where it can"),
         "todo": FieldSpec(str, help="What a person should do then"),
         "evidence": FieldSpec(list, help="Sentences for the report"),
-        "off_by_default": FieldSpec(bool, help="Its package leaves it disabled, so that this is nobody's decision"),
+        "off_by_default": FieldSpec(
+            bool, help="Its package leaves it disabled, so that this is nobody's decision"
+        ),
     }
     operators: tuple[Operator, ...] = ()
     activations = (Activation.NOW,)
@@ -130,7 +139,12 @@ class UnitWish(WishKind):
         return tuple(_compare(wish, context) for wish in wishes)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(change for wish in wishes if not wish.fields.get("refused") for change in _list_writes(wish))
+        return tuple(
+            change
+            for wish in wishes
+            if not wish.fields.get("refused")
+            for change in _list_writes(wish)
+        )
 
 
 def _list_writes(wish: Wish) -> tuple[Change, ...]:
@@ -139,7 +153,9 @@ def _list_writes(wish: Wish) -> tuple[Change, ...]:
         "disabled" if wish.fields.get("enabled", True) else "enabled",
         "inactive" if wish.fields.get("active", True) else "active",
     )
-    return (in_general(wish, Address("unit", wish.name), _find_wanted(wish, contrary), before=contrary),)
+    return (
+        in_general(wish, Address("unit", wish.name), _find_wanted(wish, contrary), before=contrary),
+    )
 
 
 def _compare(wish: Wish, context: Context) -> Finding:
@@ -148,12 +164,22 @@ def _compare(wish: Wish, context: Context) -> Finding:
     if refused := str(wish.fields.get("refused", "")):
         hold = Hold(HoldKind.REFUSED, refused)
         return Finding(
-            wish.rule, wish.name, Verdict.DIFFERS, hold, refused, own_evidence, todo=str(wish.fields.get("todo", ""))
+            wish.rule,
+            wish.name,
+            Verdict.DIFFERS,
+            hold,
+            refused,
+            own_evidence,
+            todo=str(wish.fields.get("todo", "")),
         )
     if isinstance(present, Unreadable):
-        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, present.reason))
+        return Finding(
+            wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, present.reason)
+        )
     if not isinstance(present, tuple):
-        return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=f"{wish.name} is not installed")
+        return Finding(
+            wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=f"{wish.name} is not installed"
+        )
     evidence = (f"{wish.name} is {_describe_value(present)}", *own_evidence)
     wanted = _find_wanted(wish, present)
     if _make_running(wanted) == _make_running(present):
@@ -168,15 +194,25 @@ def _compare(wish: Wish, context: Context) -> Finding:
     if wanted[0] != present[0] and present[0] not in {"enabled", "disabled"}:
         hold = Hold(HoldKind.REFUSED, f"a unit that is {present[0]} is not for us to change")
         return Finding(
-            wish.rule, wish.name, Verdict.DIFFERS, hold, reason, evidence, todo=f"systemctl cat {quote(wish.name)}"
+            wish.rule,
+            wish.name,
+            Verdict.DIFFERS,
+            hold,
+            reason,
+            evidence,
+            todo=f"systemctl cat {quote(wish.name)}",
         )
     address = Address("unit", wish.name)
-    change = Change(address, Action.UPDATE, present, wanted, wish.rule, context.risk, context.disturbs)
+    change = Change(
+        address, Action.UPDATE, present, wanted, wish.rule, context.risk, context.disturbs
+    )
     return Finding(wish.rule, wish.name, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
 
 
 def _find_wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
-    """The state that the wish asks for; what it does not ask for, and what serves it as well, stays."""
+    """The state that the wish asks for; what it does not ask for, and what serves it as well,
+    stays.
+    """
     enabled, *active = present
     if wish.fields.get("enabled") and enabled not in _FIXED:
         enabled = "enabled"
@@ -188,12 +224,18 @@ def _find_wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_decision(wish: Wish, present: tuple[str, ...], context: Context) -> str:
-    """Whose decision the present state is, where it is someone's: masked, or switched off against the preset."""
+    """Whose decision the present state is, where it is someone's: masked, or switched off against
+    the preset.
+    """
     if present[0].startswith("masked"):
         file = context.facts.units[wish.name].fragment
         place = f" by {file}" if file else ""
         return f"an administrator ({wish.name} is masked{place})"
-    is_off = wish.fields.get("enabled") and present[0] == "disabled" and not wish.fields.get("off_by_default")
+    is_off = (
+        wish.fields.get("enabled")
+        and present[0] == "disabled"
+        and not wish.fields.get("off_by_default")
+    )
     if is_off and context.facts.units[wish.name].preset == "enabled":
         return f"an administrator ({wish.name} is disabled against its preset)"
     return ""

@@ -1,5 +1,6 @@
-"""A drop-in for a packaged service that starts it without one option of its command line, derived from the packaged
-line: it changes when that line does, and goes when the line no longer has the option (systemd.service(5)).
+"""A drop-in for a packaged service that starts it without one option of its command line, derived
+from the packaged line: it changes when that line does, and goes when the line no longer has the
+option (systemd.service(5)).
 """
 
 from __future__ import annotations
@@ -43,11 +44,15 @@ def remove_option(line: str, option: str) -> str:
 
 
 class UnitDropinWish(WishKind):
-    """`- unit-dropin: NAME.service` with `without: --option`, and the daemon's `process` where its name is another."""
+    """`- unit-dropin: NAME.service` with `without: --option`, and the daemon's `process` where its
+    name is another.
+    """
 
     kind = "unit-dropin"
     fields: Mapping[str, FieldSpec] = {
-        "without": FieldSpec(str, required=True, help="The option of its command line to leave out"),
+        "without": FieldSpec(
+            str, required=True, help="The option of its command line to leave out"
+        ),
         "process": FieldSpec(str, help="The name of its process; that of the unit unless given"),
         "needed": FieldSpec(bool, help="It should run now: where it does not, that differs"),
     }
@@ -63,13 +68,16 @@ class UnitDropinWish(WishKind):
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         return tuple(
             in_general(
-                wish, _address_file(wish), _render_text(wish, "its unit file", "COMMAND"),
+                wish,
+                _address_file(wish),
+                _render_text(wish, "its unit file", "COMMAND"),
                 activation=Activation.RESTART,
                 triggers=_list_triggers(wish),
-                reason=f"COMMAND: that of `systemctl cat {wish.name}`, without {wish.fields['without']}",
+                reason=f"COMMAND: that of `systemctl cat {wish.name}`, without "
+                f"{wish.fields['without']}",
             )
             for wish in wishes
-        )  # fmt: skip
+        )
 
 
 def _address_file(wish: Wish) -> Address:
@@ -114,21 +122,32 @@ class _DropinComparison(Comparison):
             return self._says(Verdict.NOT_APPLICABLE, f"{name} is not installed")
         standing = started_by.standing_without(self.path)
         if len(standing) != 1:
-            return self._says(Verdict.UNKNOWN, f"{name} has {len(standing)} commands in ExecStart=, where one is known")
+            return self._says(
+                Verdict.UNKNOWN,
+                f"{name} has {len(standing)} commands in ExecStart=, where one is known",
+            )
         origin, command = standing[0].path, standing[0].value
         if self.option not in command.split():
             return self._needless(origin)
         reason = f"it is started with {self.option} ({origin})"
         if not standing[0].is_of_distribution:
-            todo = f"if that was not meant, take the option out of {origin}, then: sudo systemctl daemon-reload"
-            return self._says(Verdict.ADVICE, reason, Hold(HoldKind.OWNED, f"the author of {origin}"), todo=todo)
+            todo = (
+                f"if that was not meant, take the option out of {origin}, then: sudo systemctl "
+                "daemon-reload"
+            )
+            return self._says(
+                Verdict.ADVICE, reason, Hold(HoldKind.OWNED, f"the author of {origin}"), todo=todo
+            )
         if standing[0].is_read_after(self.path):
             line = "the same line without that option, below an empty ExecStart="
             order, owners = unit_order(f"system/{name}"), self.context.facts.file_owners
             todo = f"{way_over(standing[0], order, owners, line)}, or ignore {self.wish.rule}"
             return self._says(
-                Verdict.DIFFERS, reason, Hold(HoldKind.OWNED, owned_place(standing[0], owners)), todo=todo
-            )  # fmt: skip
+                Verdict.DIFFERS,
+                reason,
+                Hold(HoldKind.OWNED, owned_place(standing[0], owners)),
+                todo=todo,
+            )
         return self._make_wanted(origin, command)
 
     def _needless(self, origin: str) -> Finding:
@@ -139,18 +158,36 @@ class _DropinComparison(Comparison):
             return self._running((here,))
         if edited := hand_edit(_address_file(self.wish), self.context):
             hold = Hold(HoldKind.EDITED, self.path)
-            return self._says(Verdict.DIFFERS, here, hold, (edited,), f"remove {self.path}; it overrides the package")
+            return self._says(
+                Verdict.DIFFERS,
+                here,
+                hold,
+                (edited,),
+                f"remove {self.path}; it overrides the package",
+            )
         change = Change(
-            _address_file(self.wish), Action.DELETE, present, ABSENT, self.wish.rule, self.context.risk,
+            _address_file(self.wish),
+            Action.DELETE,
+            present,
+            ABSENT,
+            self.wish.rule,
+            self.context.risk,
             self.context.disturbs,
-            Activation.RESTART, triggers=_list_triggers(self.wish),
-        )  # fmt: skip
-        return self._says(Verdict.DIFFERS, f"{here}, so that {self.path} is not needed any more", changes=(change,))
+            Activation.RESTART,
+            triggers=_list_triggers(self.wish),
+        )
+        return self._says(
+            Verdict.DIFFERS,
+            f"{here}, so that {self.path} is not needed any more",
+            changes=(change,),
+        )
 
     def _make_wanted(self, origin: str, command: str) -> Finding:
         wish, context = self.wish, self.context
         text = _render_text(wish, origin, command)
-        dropin = compare_dropin(self.path, text, wish.rule, context, Activation.RESTART, _list_triggers(wish))
+        dropin = compare_dropin(
+            self.path, text, wish.rule, context, Activation.RESTART, _list_triggers(wish)
+        )
         if dropin.unknown:
             return self._says(Verdict.UNKNOWN, dropin.unknown)
         reason = f"it is started with {self.option} ({origin})"
@@ -172,11 +209,19 @@ class _DropinComparison(Comparison):
             return self._says(Verdict.UNKNOWN, reason, evidence=evidence)
         if any(self.option in command.split() for command in commands):
             reason = f"{name} still runs with {self.option}"
-            todo = f"when no GPU work runs: sudo systemctl daemon-reload && sudo systemctl restart {quote(name)}"
+            todo = (
+                "when no GPU work runs: sudo systemctl daemon-reload && sudo systemctl restart "
+                f"{quote(name)}"
+            )
             return self._says(Verdict.DIFFERS, reason, self._waits_for("a restart"), evidence, todo)
         if not commands and self.wish.fields.get("needed"):
-            todo = f"sudo systemctl start {quote(name)}\nif it ends again, see why: sudo journalctl -b -u {quote(name)}"
-            return self._says(Verdict.DIFFERS, f"{name} does not run", self._waits_for("a start"), evidence, todo)
+            todo = (
+                f"sudo systemctl start {quote(name)}\n"
+                f"if it ends again, see why: sudo journalctl -b -u {quote(name)}"
+            )
+            return self._says(
+                Verdict.DIFFERS, f"{name} does not run", self._waits_for("a start"), evidence, todo
+            )
         now = f"it runs as: {commands[0]}" if commands else "it does not run now"
         return self._says(Verdict.OK, "", evidence=(*evidence, now))
 

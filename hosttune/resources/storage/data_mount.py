@@ -1,8 +1,8 @@
 """A data disk mounted where the site wants it: the folder, the line in fstab, the live mount.
 
-Nothing is ever formatted or partitioned, and nothing is unmounted but what a run mounted itself, on undo, while no one
-uses it. The line names the file system by UUID, because /dev/sdb may be another disk after a reboot, and carries the
-words with which a missing disk costs the mount, not the boot.
+Nothing is ever formatted or partitioned, and nothing is unmounted but what a run mounted itself, on
+undo, while no one uses it. The line names the file system by UUID, because /dev/sdb may be another
+disk after a reboot, and carries the words with which a missing disk costs the mount, not the boot.
 """
 
 from __future__ import annotations
@@ -48,18 +48,20 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context, Operator, Wish
     from hosttune.values import Value
 
-# A disk that is gone costs its mount and 30 seconds, not the boot; one that is there is mounted before services start
-# (systemd.mount(5): nofail, x-systemd.device-timeout=, x-systemd.before=).
+# A disk that is gone costs its mount and 30 seconds, not the boot; one that is there is mounted
+# before services start (systemd.mount(5): nofail, x-systemd.device-timeout=, x-systemd.before=).
 BELT = ("nofail", "x-systemd.device-timeout=30s", "x-systemd.before=local-fs.target")
-_SYSTEM = frozenset({"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys",
-                     "/tmp", "/usr", "/var", "/home"})  # fmt: skip
+_SYSTEM = frozenset({
+    "/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin",
+    "/sys", "/tmp", "/usr", "/var", "/home",
+})  # fmt: skip
 _LOOP = regex(r"/dev/loop\d+(?:p\d+)?")  # of a file: what the policy names so is meant
 _SYSTEM_TREES = ("/boot/", "/dev/", "/etc/", "/proc/", "/run/", "/sys/", "/usr/")
 
 
 class DataMountAddress(AddressKind):
-    """`data-mount:/target`: `ext4 UUID=...`, what is mounted there, or ABSENT. What is to be mounted also names the
-    options, those of its line in fstab: `ext4 UUID=... noatime,nofail`.
+    """`data-mount:/target`: `ext4 UUID=...`, what is mounted there, or ABSENT. What is to be
+    mounted also names the options, those of its line in fstab: `ext4 UUID=... noatime,nofail`.
     """
 
     kind = "data-mount"
@@ -83,7 +85,10 @@ class DataMountAddress(AddressKind):
     def write(self, writer: Writer, change: Change) -> None:
         target = change.address.name
         if not self.same(self.read(writer, target), change.before):
-            raise Conflict(f"what is mounted at {target} is no longer as in the plan", hint="run the plan again")
+            raise Conflict(
+                f"what is mounted at {target} is no longer as in the plan",
+                hint="run the plan again",
+            )
         if change.after is ABSENT:
             writer.unmount(target)
             return
@@ -92,7 +97,10 @@ class DataMountAddress(AddressKind):
         if device is None:
             raise Refused(f"no device is {tag} any more", hint="see: hosttune disks")
         if _options_of(writer, target) != options:
-            raise Conflict(f"{PATH}: the options of {target} are no longer {options}", hint="run the plan again")
+            raise Conflict(
+                f"{PATH}: the options of {target} are no longer {options}",
+                hint="run the plan again",
+            )
         writer.mount(device.path, target, device.fstype, options)
 
     def same(self, one: Value, other: Value) -> bool:
@@ -105,14 +113,16 @@ class DataMountAddress(AddressKind):
 
 
 def _choose(writer: Writer, tag: str, change: Change) -> Filesystem | None:
-    """The one device that has a tag. A loop device only if it is the one that was planned: a user can have attached
-    another with the UUID of a disk that is gone since.
+    """The one device that has a tag. A loop device only if it is the one that was planned: a user
+    can have attached another with the UUID of a disk that is gone since.
     """
     from hosttune.facts import Facts
 
     found = [one for one in look(writer).all if tag in one.tags]
     attached = Facts(writer).disks.attached_paths if found else frozenset()
-    own = [one for one in found if one.path not in attached or change.reason == _describe_reason(one)]
+    own = [
+        one for one in found if one.path not in attached or change.reason == _describe_reason(one)
+    ]
     return own[0] if len(own) == 1 else None
 
 
@@ -122,11 +132,15 @@ def _describe_reason(device: Filesystem) -> str:
 
 def _mount_step(change: Change) -> CommandLine:
     """The line in fstab, which comes before, says the rest."""
-    return CommandLine(f"{'umount' if change.after is ABSENT else 'mount'} {quoting.quote(change.address.name)}")
+    return CommandLine(
+        f"{'umount' if change.after is ABSENT else 'mount'} {quoting.quote(change.address.name)}"
+    )
 
 
 def _resolve_device(reader: Reader, source: str) -> str:
-    """The path of a device as lsblk names it; of a link below /dev/disk the place that it leads to."""
+    """The path of a device as lsblk names it; of a link below /dev/disk the place that it leads
+    to.
+    """
     if not source.startswith("/dev/") or source.startswith("/dev/mapper/"):
         return source
     path = reader.resolve(source)
@@ -158,7 +172,9 @@ class DataMountWish(WishKind):
 
     kind = "data-mount"
     fields: Mapping[str, FieldSpec] = {
-        "source": FieldSpec(str, required=True, help="The device: UUID=, LABEL=, PARTUUID=, PARTLABEL= or a path"),
+        "source": FieldSpec(
+            str, required=True, help="The device: UUID=, LABEL=, PARTUUID=, PARTLABEL= or a path"
+        ),
         "fstype": FieldSpec(str, help="Refuse a device with anything else on it"),
         "options": FieldSpec(list, help="Mount options"),
     }
@@ -167,7 +183,10 @@ class DataMountWish(WishKind):
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         target = clean_path(wish.name)
-        boot = (*(Address("folder", path) for path in _list_folders(target)), Address("fstab-line", target))
+        boot = (
+            *(Address("folder", path) for path in _list_folders(target)),
+            Address("fstab-line", target),
+        )
         return boot if facts.reader.persistent_only else (*boot, Address("data-mount", target))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
@@ -177,7 +196,9 @@ class DataMountWish(WishKind):
             try:
                 findings.append(_DataMountComparison(wish, context, taken).finding())
             except UnknownFact as unknown:
-                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason))
+                findings.append(
+                    Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason)
+                )
         return tuple(findings)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
@@ -187,7 +208,9 @@ class DataMountWish(WishKind):
 def _list_writes(wish: Wish) -> tuple[Change, ...]:
     target, source = clean_path(wish.name), str(wish.fields["source"])
     fstype, options = str(wish.fields.get("fstype") or "FSTYPE"), _line_options(wish)
-    line = entry_text(source if source.startswith("UUID=") else "UUID=UUID", target, fstype, options)
+    line = entry_text(
+        source if source.startswith("UUID=") else "UUID=UUID", target, fstype, options
+    )
     return (
         in_general(wish, Address("folder", target), FOLDER),
         in_general(wish, Address("fstab-line", target), line),
@@ -198,8 +221,11 @@ def _list_writes(wish: Wish) -> tuple[Change, ...]:
 def _line_options(wish: Wish) -> str:
     """The options of a line that is added. The policy may give another device timeout."""
     own = tuple(wish.fields.get("options", ()))
-    given = {word.partition("=")[0] for word in own} - {"x-systemd.before"}  # of which a line may have several
-    return ",".join(dict.fromkeys((*own, *(word for word in BELT if word.partition("=")[0] not in given))))
+    # of which a line may have several
+    given = {word.partition("=")[0] for word in own} - {"x-systemd.before"}
+    return ",".join(
+        dict.fromkeys((*own, *(word for word in BELT if word.partition("=")[0] not in given)))
+    )
 
 
 class _Obstacle(Exception):
@@ -228,7 +254,9 @@ class _DataMountComparison:
         self.running = not context.facts.reader.persistent_only
 
     def finding(self) -> Finding:
-        values = [self.context.state[one] for one in DataMountWish().addresses(self.wish, self.facts)]
+        values = [
+            self.context.state[one] for one in DataMountWish().addresses(self.wish, self.facts)
+        ]
         if unreadable := next((value for value in values if isinstance(value, Unreadable)), None):
             return self._make_finding(Verdict.UNKNOWN, reason=unreadable.reason)
         reason = f"{self.source} should be mounted at {self.target}"
@@ -237,14 +265,20 @@ class _DataMountComparison:
             entry = self._entry(device)
             live = self._live(device)
             if entry is not None and live:
-                evidence = (f"{device.path} ({device.fstype}) is mounted there", f"{PATH} line {entry.line} names it")
+                evidence = (
+                    f"{device.path} ({device.fstype}) is mounted there",
+                    f"{PATH} line {entry.line} names it",
+                )
                 return self._make_finding(Verdict.OK, evidence=evidence)
             self._check_target(is_mounted=live)
             if not live:
                 self._check_device(device)
             changes = self._changes(device, entry, live)
             if other := self.taken.get(device.path):
-                what = f"{self.source} is {device.path}, which data_mounts of the policy mounts at {other} too"
+                what = (
+                    f"{self.source} is {device.path}, which data_mounts of the policy mounts at "
+                    f"{other} too"
+                )
                 raise _refuse(what, "leave one target for each disk")
             self.taken[device.path] = self.target
         except _Obstacle as obstacle:
@@ -253,10 +287,13 @@ class _DataMountComparison:
         return self._make_finding(Verdict.DIFFERS, reason=reason, evidence=seen, changes=changes)
 
     def _make_finding(
-        self, verdict: Verdict, hold: Hold = Hold(), reason: str = "", evidence: tuple[str, ...] = (),
+        self, verdict: Verdict, hold: Hold = Hold(), reason: str = "", evidence: tuple[str,
+        ...] = (),
         changes: tuple[Change, ...] = (), todo: str = "",
     ) -> Finding:  # fmt: skip
-        return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
+        return Finding(
+            self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo
+        )
 
     def _find_filesystem(self, filesystems: Filesystems) -> Filesystem:
         named = [one for one in filesystems.all if self.source in one.tags]
@@ -270,38 +307,72 @@ class _DataMountComparison:
                 [one for one in named if one.path not in attached],
             )
             if of_users and not named:
-                what = f"no disk is {self.source}, only {of_users[0].path}: a file that a user can attach"
-                raise _refuse(what, "find the disk; a file of yours is mounted by a line of fstab that you write")
+                what = (
+                    f"no disk is {self.source}, only {of_users[0].path}: a file that a user can "
+                    "attach"
+                )
+                raise _refuse(
+                    what,
+                    "find the disk; a file of yours is mounted by a line of fstab that you write",
+                )
         if len(named) > 1:
-            raise _refuse(f"{', '.join(one.path for one in named)} are all {self.source}", "name one of them by UUID")
+            raise _refuse(
+                f"{', '.join(one.path for one in named)} are all {self.source}",
+                "name one of them by UUID",
+            )
         if not named or not named[0].fstype:
-            what = f"no device is {self.source}" if not named else f"{named[0].path} holds no file system"
+            what = (
+                f"no device is {self.source}"
+                if not named
+                else f"{named[0].path} holds no file system"
+            )
             raise _refuse(what, "see `hosttune disks`; hosttune never makes a file system")
         device = named[0]
         wanted = str(self.wish.fields.get("fstype") or device.fstype)
         if device.fstype != wanted:
-            raise _refuse(f"{device.path} holds {device.fstype}, not {wanted}", "correct data_mounts in the policy")
+            raise _refuse(
+                f"{device.path} holds {device.fstype}, not {wanted}",
+                "correct data_mounts in the policy",
+            )
         if device.is_member or device.fstype not in LOCAL_TYPES:
             todo = f"name a device with one of {', '.join(sorted(LOCAL_TYPES))}"
-            raise _refuse(f"{device.path} holds {device.fstype}, which is not mounted by hosttune", todo)
+            raise _refuse(
+                f"{device.path} holds {device.fstype}, which is not mounted by hosttune", todo
+            )
         if not device.uuid:
-            raise _refuse(f"the file system on {device.path} has no UUID", "give it one, or write the line by hand")
+            raise _refuse(
+                f"the file system on {device.path} has no UUID",
+                "give it one, or write the line by hand",
+            )
         same = [one for one in filesystems.all if one.uuid == device.uuid]
         if len(same) > 1 and (
-            device.path in attached or any(one.path not in attached for one in same if one != device)
+            device.path in attached
+            or any(one.path not in attached for one in same if one != device)
         ):
-            raise _refuse(f"several devices have UUID={device.uuid} (a copy, a snapshot)", "make them distinct")
+            raise _refuse(
+                f"several devices have UUID={device.uuid} (a copy, a snapshot)",
+                "make them distinct",
+            )
         return device
 
     def _find_attached(self) -> frozenset[str]:
         """What any user can have attached, but for what is mounted at the target already."""
         disks, mounts = self.facts.disks, (self.facts.mounts.all if self.running else ())
-        here = {mount.device for mount in mounts if mount.target == self.target and not mount.is_of_user}
-        own = {path for one in disks.all if get_raw(one, "device") in here for path in (one.path, f"/dev/{one.name}")}
+        here = {
+            mount.device for mount in mounts if mount.target == self.target and not mount.is_of_user
+        }
+        own = {
+            path
+            for one in disks.all
+            if get_raw(one, "device") in here
+            for path in (one.path, f"/dev/{one.name}")
+        }
         return disks.attached_paths - own
 
     def _entry(self, device: Filesystem) -> FstabEntry | None:
-        """The line for this device and target; anything else that names one of them is in the way."""
+        """The line for this device and target; anything else that names one of them is in the
+        way.
+        """
         fstab = self.facts.fstab
         if not fstab.exists:
             raise _refuse(f"there is no {PATH}", f"create an empty {PATH}")
@@ -315,11 +386,23 @@ class _DataMountComparison:
             raise _refuse(detail, "change that line, or data_mounts in the policy")
         if entry is not None:
             self._check_entry(entry, device)
-        other = next((e for e in fstab.entries if e is not entry and e.source.replace('"', "") in device.tags), None)
+        other = next(
+            (
+                e
+                for e in fstab.entries
+                if e is not entry and e.source.replace('"', "") in device.tags
+            ),
+            None,
+        )
         if entry is None and fstab.manager:
-            raise _Obstacle(Hold(HoldKind.OWNED, f"the author of {PATH} ({fstab.manager})"), "add the line there")
+            raise _Obstacle(
+                Hold(HoldKind.OWNED, f"the author of {PATH} ({fstab.manager})"),
+                "add the line there",
+            )
         if other is not None and not {"bind", "rbind"} & set(other.options):
-            raise _refuse(f"{PATH} line {other.line} mounts it at {other.target}", "leave one of the two")
+            raise _refuse(
+                f"{PATH} line {other.line} mounts it at {other.target}", "leave one of the two"
+            )
         return entry
 
     def _check_entry(self, entry: FstabEntry, device: Filesystem) -> None:
@@ -328,9 +411,15 @@ class _DataMountComparison:
         if entry.refusal:
             raise _refuse(entry.refusal, entry.way_out)
         if "noauto" in entry.options:
-            raise _refuse(f"{place} says noauto: no boot mounts it", "take noauto out, or the disk out of data_mounts")
+            raise _refuse(
+                f"{place} says noauto: no boot mounts it",
+                "take noauto out, or the disk out of data_mounts",
+            )
         if entry.fstype not in {device.fstype, "auto"}:
-            raise _refuse(f"{place} says {entry.fstype}, and {device.path} holds {device.fstype}", "correct the line")
+            raise _refuse(
+                f"{place} says {entry.fstype}, and {device.path} holds {device.fstype}",
+                "correct the line",
+            )
         if error := entry_error(entry, self.facts):
             raise _refuse(str(error), error.hint)
 
@@ -340,25 +429,32 @@ class _DataMountComparison:
         if present is ABSENT:
             return False
         if present != _spell_value(device.fstype, device.uuid):
-            raise _refuse(f"{present} is mounted at {self.target}", "unmount it, or choose another target")
+            raise _refuse(
+                f"{present} is mounted at {self.target}", "unmount it, or choose another target"
+            )
         return True
 
     def _check_target(self, *, is_mounted: bool) -> None:
         target, reader = self.target, self.facts.reader
         if target in _SYSTEM or target.startswith(_SYSTEM_TREES):
-            raise _refuse(f"{target} belongs to the system", "choose a folder of its own, such as /data")
+            raise _refuse(
+                f"{target} belongs to the system", "choose a folder of its own, such as /data"
+            )
         unit = self._unit()
         if unit:
             raise _Obstacle(Hold(HoldKind.OWNED, f"the unit {unit}"), "change it there")
         if self.running and not self.facts.host.shares_init_mounts:
-            detail = "hosttune runs in a mount namespace of its own and cannot reach the host's mounts"
+            detail = (
+                "hosttune runs in a mount namespace of its own and cannot reach the host's mounts"
+            )
             raise _refuse(detail, "run it in the host's namespace: nsenter -t 1 -m hosttune")
         if is_mounted:
             return
         if self.running and (writers := find_writers(self.facts, (target,))):
             step = "run this again"
             raise _refuse(
-                f"{describe_writers(writers)}: the mount would hide it", describe_rescue(writers, target, step)
+                f"{describe_writers(writers)}: the mount would hide it",
+                describe_rescue(writers, target, step),
             )
         if self.context.state[Address("folder", target)] is ABSENT:
             return
@@ -367,8 +463,10 @@ class _DataMountComparison:
             raise _refuse(f"{target} is a link to {place}", f"name {place} in the policy")
         names = reader.list(target)
         if not isinstance(names, tuple) or names:
-            what = f"{target} is not empty ({', '.join(names[:3])}{' ...' if len(names) > 3 else ''})" \
-                if isinstance(names, tuple) else f"{target} cannot be looked into"  # fmt: skip
+            what = f"{target} cannot be looked into"
+            if isinstance(names, tuple):
+                some = f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+                what = f"{target} is not empty ({some})"
             raise _refuse(what, "move what is in it: it would be hidden below the mount")
 
     def _unit(self) -> str:
@@ -381,28 +479,50 @@ class _DataMountComparison:
     def _check_device(self, device: Filesystem) -> None:
         """Refuse a disk that something uses."""
         disks = self.facts.disks
-        disk = next((one for one in disks.all if device.path in (one.path, f"/dev/{one.name}")), None)
+        disk = next(
+            (one for one in disks.all if device.path in (one.path, f"/dev/{one.name}")), None
+        )
         if disk is None:
             raise _refuse(f"the kernel has no device {device.path} now")
         users = [one.name for one in disks.all if disk.name in one.parents]
         if users:
             raise _refuse(f"{device.path} is part of {', '.join(users)}", "mount that instead")
-        elsewhere = [m.target for m in self.facts.mounts.all if m.device == disk.device or m.source == device.path]
+        elsewhere = [
+            m.target
+            for m in self.facts.mounts.all
+            if m.device == disk.device or m.source == device.path
+        ]
         if elsewhere:
-            raise _refuse(f"{device.path} is mounted at {elsewhere[0]}", "unmount it there, or name that target")
+            raise _refuse(
+                f"{device.path} is mounted at {elsewhere[0]}",
+                "unmount it there, or name that target",
+            )
         if any(swap.path == device.path for swap in self.facts.memory.swaps):
             raise _refuse(f"{device.path} is used as swap")
 
-    def _changes(self, device: Filesystem, entry: FstabEntry | None, live: bool) -> tuple[Change, ...]:  # noqa: FBT001
-        missing = [path for path in _list_folders(self.target) if self.context.state[Address("folder", path)] is ABSENT]
+    def _changes(
+        self,
+        device: Filesystem,
+        entry: FstabEntry | None,
+        live: bool,  # noqa: FBT001
+    ) -> tuple[Change, ...]:
+        missing = [
+            path
+            for path in _list_folders(self.target)
+            if self.context.state[Address("folder", path)] is ABSENT
+        ]
         changes = [self._change("folder", path, FOLDER, "for the mount point") for path in missing]
         options = ",".join(entry.options) if entry else ""
         if entry is None:
             options = self._new_options(device)
             separator = self.facts.fstab.separator
-            line = entry_text(f"UUID={device.uuid}", self.target, device.fstype, options, separator=separator)
+            line = entry_text(
+                f"UUID={device.uuid}", self.target, device.fstype, options, separator=separator
+            )
             details = addition_diff(self.facts.fstab, line)
-            changes.append(self._change("fstab-line", self.target, line, f"{PATH}, for every boot", details))
+            changes.append(
+                self._change("fstab-line", self.target, line, f"{PATH}, for every boot", details)
+            )
         if self.running and not live:
             after = f"{_spell_value(device.fstype, device.uuid)} {options}"
             changes.append(self._change("data-mount", self.target, after, _describe_reason(device)))
@@ -414,10 +534,15 @@ class _DataMountComparison:
 
         remark = find_untaken(device.fstype, tuple(self.wish.fields.get("options", ())))
         if remark:
-            raise _refuse(remark.message, f"{remark.todo} (options of {self.target} in data_mounts of the policy)")
+            raise _refuse(
+                remark.message,
+                f"{remark.todo} (options of {self.target} in data_mounts of the policy)",
+            )
         return _line_options(self.wish)
 
-    def _change(self, kind: str, name: str, after: str, reason: str, details: tuple[str, ...] = ()) -> Change:
+    def _change(
+        self, kind: str, name: str, after: str, reason: str, details: tuple[str, ...] = ()
+    ) -> Change:
         needs_reload = kind == "fstab-line" and self.running and self.facts.host.has_systemd
         reversible = "yes, while no one uses it" if kind == "data-mount" else "yes"
         return Change(

@@ -1,9 +1,10 @@
-"""Units of file systems, disks and swap that failed in this boot, and that no line of fstab and no unit file is of: the
-next boot fails at the same.
+"""Units of file systems, disks and swap that failed in this boot, and that no line of fstab and no
+unit file is of: the next boot fails at the same.
 
-Sources: systemd-fstab-generator(8), zfs-mount-generator(8), systemd-fsck@.service(8), quotaon(8); of ext4 with the
-feature quota the kernel switches quotas on by itself, at which quotaon ends with `File exists`
-(https://github.com/linuxmuster/linuxmuster-base7/issues/197, https://github.com/systemd/systemd/issues/29905).
+Sources: systemd-fstab-generator(8), zfs-mount-generator(8), systemd-fsck@.service(8), quotaon(8);
+of ext4 with the feature quota the kernel switches quotas on by itself, at which quotaon ends with
+`File exists` (https://github.com/linuxmuster/linuxmuster-base7/issues/197,
+https://github.com/systemd/systemd/issues/29905).
 """
 
 from __future__ import annotations
@@ -25,40 +26,61 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 _OF_STORAGE = regex(
-    r"(?:quotaon(?:@.+)?|systemd-(?:remount-fs|fsck(?:-root|@.+)?|growfs(?:-root|@.+)?|makefs@.+|mkswap@.+)"
-    r"|systemd-cryptsetup@.+|zfs-(?:mount|import-.+|load-.+)|lvm2-monitor|mdmonitor|mdadm-.+|multipathd"
+    r"(?:quotaon(?:@.+)?|systemd-(?:remount-fs|fsck(?:-root|@.+)?|growfs(?:-root|@.+)?|makefs@.+"
+    r"|mkswap@.+)"
+    r"|systemd-cryptsetup@.+|zfs-(?:mount|import-.+|load-.+)|lvm2-monitor|mdmonitor|mdadm-.+"
+    r"|multipathd"
     r"|iscsid|open-iscsi|blk-availability)\.service|.+\.(?:mount|swap)"
 )
-_OTHERS = regex(r"(?:run|snap|sys|proc|dev|tmp|media|var-lib)\b.*\.mount")  # of programs, users and the kernel
+# of programs, users and the kernel
+_OTHERS = regex(r"(?:run|snap|sys|proc|dev|tmp|media|var-lib)\b.*\.mount")
 _WAITS = {  # for the network: how to see what is not online, and how an interface is left out
     "systemd-networkd-wait-online.service": (
-        "networkctl", "write optional: true for it in netplan, or RequiredForOnline=no in [Link] of its .network file"
+        "networkctl",
+        (
+            "write optional: true for it in netplan, or RequiredForOnline=no in [Link] of its "
+            ".network file"
+        ),
     ),
     "NetworkManager-wait-online.service": (
-        "nmcli device", "let no boot start it: nmcli connection modify NAME connection.autoconnect no"
+        "nmcli device",
+        "let no boot start it: nmcli connection modify NAME connection.autoconnect no",
     ),
-}  # fmt: skip
+}
 _QUOTA, _QUOTAS = "quotaon", frozenset({"usrquota", "grpquota"})
 _MOST = 8
 
 
 def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
     """Nothing where systemd does not answer, or in an image."""
-    failed = {} if facts.reader.persistent_only else attempt(failed_by_itself, facts.reader, are_loaded=True)
+    failed = (
+        {}
+        if facts.reader.persistent_only
+        else attempt(failed_by_itself, facts.reader, are_loaded=True)
+    )
     if not isinstance(failed, Mapping) or not failed:
         return
     for name in _WAITS.keys() & failed.keys():
         look, leave_out = _WAITS[name]
         note = (
-            f"{name} failed in this boot: each boot waits for the network until its time limit (2 minutes if not set)"
+            f"{name} failed in this boot: each boot waits for the network until its time limit (2 "
+            "minutes if not set)"
         )
         yield BootLine(
-            name, 0, note=note, way_out=f"see which interface never comes up: {look}\n{leave_out}", file=name
+            name,
+            0,
+            note=note,
+            way_out=f"see which interface never comes up: {look}\n{leave_out}",
+            file=name,
         )
     named = {unit_name(one.target) for one in lines if one.target.startswith("/")}
     devices = {device_path(one.source) for one in facts.fstab.entries}
     named |= {unit_name(one, "swap") for one in devices}
-    named |= {f"systemd-{work}@{unit_name(one, 'service')}" for one in devices for work in ("fsck", "makefs", "mkswap")}
+    named |= {
+        f"systemd-{work}@{unit_name(one, 'service')}"
+        for one in devices
+        for work in ("fsck", "makefs", "mkswap")
+    }
     named |= {f"systemd-growfs@{unit_name(one.path, 'service')}" for one in facts.fstab.entries}
     named |= {unit_name(one.path) for one in facts.fstab.entries if one.path.startswith("/")}
     named |= {one.name for one in facts.mount_units.all}
@@ -68,17 +90,24 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
         if name.startswith(_QUOTA):
             yield _explain_quota(facts, name)
             continue
-        note = f"{name} failed in this boot, and no line of /etc/fstab is of it: the next boot fails there again"
+        note = (
+            f"{name} failed in this boot, and no line of /etc/fstab is of it: the next boot fails "
+            "there again"
+        )
         todo = f"see why: systemctl status {quote(name)}; sudo journalctl -b -u {quote(name)}"
         yield BootLine(name, 0, note=note, way_out=todo, file=name)
 
 
 def _is_of_boot(unit: Mapping[str, str]) -> bool:
-    """Whether a boot starts it, or its automount; also if systemd does not tell. Any user can start what listens on a
-    socket for all (iscsid, multipathd), and mount with FUSE.
+    """Whether a boot starts it, or its automount; also if systemd does not tell. Any user can start
+    what listens on a socket for all (iscsid, multipathd), and mount with FUSE.
     """
     wanted = unit.get("WantedBy") or unit.get("RequiredBy")
-    return bool(wanted or not unit or any(word in unit.get("TriggeredBy", "") for word in (".automount", ".timer")))
+    return bool(
+        wanted
+        or not unit
+        or any(word in unit.get("TriggeredBy", "") for word in (".automount", ".timer"))
+    )
 
 
 def _explain_quota(facts: Facts, name: str) -> BootLine:
@@ -89,8 +118,10 @@ def _explain_quota(facts: Facts, name: str) -> BootLine:
     device = mount.source if mount else f"$(findmnt -no SOURCE {quote(target)})"
     note = f"{name} failed in this boot, as it does in each"
     todo = (
-        f"see whether it has the feature quota: sudo tune2fs -l {quote(device) if mount else device}\n"
-        f"if so, the kernel has them on by itself: take usrquota and grpquota out of the line of {quote(target)}\n"
+        "see whether it has the feature quota: sudo tune2fs -l "
+        f"{quote(device) if mount else device}\n"
+        "if so, the kernel has them on by itself: take usrquota and grpquota out of the line of "
+        f"{quote(target)}\n"
         f"if not, make the files of quotas: sudo quotacheck -cugm {quote(target)}"
     )
     return BootLine(name, 0, note=note, way_out=todo, file=name)

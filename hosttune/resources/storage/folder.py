@@ -31,12 +31,18 @@ class FolderAddress(AddressKind):
     def read(self, reader: Reader, name: str) -> Value:
         stat = reader.stat(name)
         if isinstance(stat, Stat):
-            return FOLDER if stat.type == "directory" else Unreadable(f"{name} is a {stat.type}, not a folder")
+            return (
+                FOLDER
+                if stat.type == "directory"
+                else Unreadable(f"{name} is a {stat.type}, not a folder")
+            )
         return stat
 
     def write(self, writer: Writer, change: Change) -> None:
         if self.read(writer, change.address.name) != change.before:
-            raise Conflict(f"{change.address.name} is no longer as in the plan", hint="run the plan again")
+            raise Conflict(
+                f"{change.address.name} is no longer as in the plan", hint="run the plan again"
+            )
         if change.after == FOLDER:
             writer.make_folder(change.address.name)
         else:

@@ -1,7 +1,8 @@
-"""An edit of /etc/fstab, and the options of a target's line there; a whole line of ours is fstab_line.py.
+"""An edit of /etc/fstab, and the options of a target's line there; a whole line of ours is
+fstab_line.py.
 
-Each edit replaces one span or adds one line of someone else's file (fstab_document.py proves it), under
-compare-and-swap.
+Each edit replaces one span or adds one line of someone else's file (fstab_document.py proves it),
+under compare-and-swap.
 """
 
 from __future__ import annotations
@@ -62,10 +63,11 @@ class InFstab(AddressKind):
 
 
 class FstabAddress(InFstab):
-    """`fstab:TARGET`: the options of the target's one line, as written (str); empty without a fourth field.
+    """`fstab:TARGET`: the options of the target's one line, as written (str); empty without a
+    fourth field.
 
-    ABSENT without a line. A line that cannot be edited safely (duplicate, misread by one of the readers ...) is
-    Unreadable, with the reason.
+    ABSENT without a line. A line that cannot be edited safely (duplicate, misread by one of the
+    readers ...) is Unreadable, with the reason.
     """
 
     kind = "fstab"
@@ -83,7 +85,10 @@ class FstabAddress(InFstab):
     def _edit(self, document: FstabText, change: Change) -> bytes:
         target = change.address.name
         if options_of(document, target) != change.before or not isinstance(change.after, str):
-            raise Conflict(f"{PATH}: the options of {target} are no longer {change.before}", hint="run the plan again")
+            raise Conflict(
+                f"{PATH}: the options of {target} are no longer {change.before}",
+                hint="run the plan again",
+            )
         after = change.after
         return edit_options(document, target, lambda _: after)
 
@@ -95,7 +100,9 @@ def _options_step(change: Change) -> str:
     hunk = next((line for line in change.details if line.startswith("@@ -")), "")
     line = hunk.split()[1].lstrip("-").partition(",")[0] if hunk else ""
     where = f"line {line} of {PATH}" if line else f"the line of {change.address.name} in {PATH}"
-    return f"in {where} the options `{change.before}` become `{change.after}`; then: findmnt --verify"
+    return (
+        f"in {where} the options `{change.before}` become `{change.after}`; then: findmnt --verify"
+    )
 
 
 def document_of(reader: Reader) -> FstabText | Absent | Unreadable:
@@ -103,7 +110,8 @@ def document_of(reader: Reader) -> FstabText | Absent | Unreadable:
     return _parsed(data) if isinstance(data, bytes) else data
 
 
-_parsed = lru_cache(maxsize=1)(parse)  # each address asks, and a file of others can have many thousand lines
+# each address asks, and a file of others can have many thousand lines
+_parsed = lru_cache(maxsize=1)(parse)
 
 
 def _open_fstab(reader: Reader) -> FstabText:
@@ -120,19 +128,29 @@ def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> No
         return
     after = parse(new)
     rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
-    problem = find_complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
+    problem = (
+        find_complaint(rehearsal, document, after, target)
+        if isinstance(rehearsal, Rehearsal)
+        else ""
+    )
     if isinstance(rehearsal, Unreadable):
-        sentence = f"{PATH}: the edit for {target} was checked only with hosttune's own two parsers: {rehearsal.reason}"
+        sentence = (
+            f"{PATH}: the edit for {target} was checked only with hosttune's own two parsers: "
+            f"{rehearsal.reason}"
+        )
         writer.log(clean(sentence))
     if problem:
-        hint = f"{PATH} is as it was; look at the line of {target}, at: hosttune fstab, and at: findmnt --verify"
+        hint = (
+            f"{PATH} is as it was; look at the line of {target}, at: hosttune fstab, and at: "
+            "findmnt --verify"
+        )
         raise Refused(f"{PATH} was not changed, because {problem}", hint=hint)
     writer.replace(PATH, FileValue(new), expected=document.data)
 
 
 def entry_error(entry: FstabEntry, facts: Facts) -> Problem | None:
-    """With what this line by itself fails at the next boot (`fstab_boot.py`). Nothing is built upon such a line: with
-    it the mount fails, whatever else is put right there.
+    """With what this line by itself fails at the next boot (`fstab_boot.py`). Nothing is built upon
+    such a line: with it the mount fails, whatever else is put right there.
     """
     from hosttune.resources.storage.fstab_boot import find_source_fault, next_kernel
     from hosttune.resources.storage.fstab_lint import LineErrors
@@ -142,7 +160,11 @@ def entry_error(entry: FstabEntry, facts: Facts) -> Problem | None:
     if found:
         return document.problem(found.line, found.message, found.todo)
     elsewhere = find_source_fault(facts, entry)
-    return document.problem(entry.line, f"it {elsewhere.sentence}", elsewhere.way_out) if elsewhere else None
+    return (
+        document.problem(entry.line, f"it {elsewhere.sentence}", elsewhere.way_out)
+        if elsewhere
+        else None
+    )
 
 
 def _make_single(entry: FstabEntry) -> tuple[FstabText, FstabLine]:
@@ -152,8 +174,9 @@ def _make_single(entry: FstabEntry) -> tuple[FstabText, FstabLine]:
 
 
 def options_diff(facts: Facts, entry: FstabEntry, options: str) -> tuple[str, ...]:
-    """A unified diff of the edit of one line, without context, passwords masked, and what cannot try it here. Raises
-    Refused as the edit would, and where the line has an error of its own (`entry_error`).
+    """A unified diff of the edit of one line, without context, passwords masked, and what cannot
+    try it here. Raises Refused as the edit would, and where the line has an error of its own
+    (`entry_error`).
     """
     error = entry_error(entry, facts)
     if error:
@@ -178,16 +201,23 @@ def addition_diff(fstab: Fstab, text: str) -> tuple[str, ...]:
 
 
 def edit_diff(before: object, after: object) -> tuple[str, ...]:
-    """A unified diff of one edit of the file, without context, passwords masked; nothing where it is not text."""
+    """A unified diff of one edit of the file, without context, passwords masked; nothing where it
+    is not text.
+    """
     if not isinstance(before, bytes) or not isinstance(after, bytes) or before == after:
         return ()
     old, new = (data.decode("utf-8", "surrogateescape").splitlines() for data in (before, after))
-    first = next((at for at, (one, other) in enumerate(zip(old, new)) if one != other), min(len(old), len(new)))  # noqa: B905
+    first = next(
+        (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
+        min(len(old), len(new)),
+    )
     rest = min(len(old), len(new)) - first
     same = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
     gone, come = old[first : len(old) - same], new[first : len(new) - same]
     hunk = f"@@ -{_format_span(first, gone)} +{_format_span(first, come)} @@"
-    lines = (f"{sign}{masked_text(line)}" for sign, some in (("-", gone), ("+", come)) for line in some)
+    lines = (
+        f"{sign}{masked_text(line)}" for sign, some in (("-", gone), ("+", come)) for line in some
+    )
     return (f"--- {PATH}", f"+++ {PATH}", hunk, *lines)
 
 
@@ -198,7 +228,9 @@ def _format_span(first: int, lines: list[str]) -> str:
 
 def _describe_untried(fstab: Fstab) -> tuple[str, ...]:
     """What to say where not all that reads an fstab can be asked before it is put in place."""
-    return tuple(f"not tried by {what}; hosttune's own two readers try it" for what in fstab.untried_by)
+    return tuple(
+        f"not tried by {what}; hosttune's own two readers try it" for what in fstab.untried_by
+    )
 
 
 ADDRESS = FstabAddress()

@@ -1,7 +1,9 @@
-"""What in an fstab or a unit file makes the next boot of this host fail, or leaves out what is mounted now.
+"""What in an fstab or a unit file makes the next boot of this host fail, or leaves out what is
+mounted now.
 
-The one list whose findings are faults, keep hosttune from every reboot, and keep it from editing such a line. It knows
-the text of the file, the kernel of the next boot and the devices that are there; of unit files `unit_boot.py` does.
+The one list whose findings are faults, keep hosttune from every reboot, and keep it from editing
+such a line. It knows the text of the file, the kernel of the next boot and the devices that are
+there; of unit files `unit_boot.py` does.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ from hosttune.frozen import frozen
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
-from hosttune.resources.storage.fstab_binds import find_bind_fault, find_nesting_fault, find_union_fault
+from hosttune.resources.storage.fstab_binds import (
+    find_bind_fault,
+    find_nesting_fault,
+    find_union_fault,
+)
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, is_failing, lint
 from hosttune.resources.storage.fstab_lint_fields import find_relative_fault
 from hosttune.resources.storage.fstab_lint_options import is_required, option_remarks, refused_by
@@ -60,17 +66,26 @@ if TYPE_CHECKING:
 # btrfs(5), SWAPFILE SUPPORT; zpoolconcepts(7) of OpenZFS names only volumes for swap.
 _SWAP_ON = {
     "btrfs": (
-        "btrfs takes a swap file only on one disk, without copy-on-write, compression and snapshots of its subvolume",
-        "make it anew in its own subvolume (btrfs-progs 6.1): sudo btrfs filesystem mkswapfile\nsudo dmesg says why",
+        (
+            "btrfs takes a swap file only on one disk, without copy-on-write, compression and "
+            "snapshots of its subvolume"
+        ),
+        (
+            "make it anew in its own subvolume (btrfs-progs 6.1): sudo btrfs filesystem "
+            "mkswapfile\n"
+            "sudo dmesg says why"
+        ),
     ),
     "zfs": ("ZFS takes no swap files", "use a partition, or a file on another file system"),
 }
 _SWAP_AGAIN = (
-    "let each boot make it: swap: of cloud-init, or ResourceDisk.EnableSwap of WALinuxAgent; then take the line out\n"
+    "let each boot make it: swap: of cloud-init, or ResourceDisk.EnableSwap of WALinuxAgent; then "
+    "take the line out\n"
     "or keep it on the disk of /, and name that file in the line"
 )
-# fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g comes before the kernel
-# (https://github.com/util-linux/util-linux/pull/3618, https://github.com/CachyOS/wiki/issues/302).
+# fs/ntfs3/super.c of Linux 6.9 and newer: `ntfs` is its legacy mode, and mount.ntfs of ntfs-3g
+# comes before the kernel (https://github.com/util-linux/util-linux/pull/3618,
+# https://github.com/CachyOS/wiki/issues/302).
 _NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
 _NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
@@ -80,16 +95,20 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
 _NOTED = frozenset({
-    "waits-for-network", "early-automount", "false-blank", "needs-nofail", "union-order", "root-remount", "root-quota",
-    "noexec-packages", "hidepid",
+    "waits-for-network", "early-automount", "false-blank", "needs-nofail", "union-order",
+    "root-remount", "root-quota", "noexec-packages", "hidepid",
 })  # fmt: skip
 _AFTER = "x-systemd.after"
-_OF_OTHERS = ("x-systemd.wanted-by=", "x-systemd.required-by=")  # with which local-fs.target does not wait
-_PULLS = frozenset({"x-systemd.requires", "x-systemd.wants"})  # which order as well (systemd.mount(5))
-_MIRRORED = frozenset({"/boot/efi", "/efi"})  # copied to a second disk on purpose, so that each of them starts the host
+# with which local-fs.target does not wait
+_OF_OTHERS = ("x-systemd.wanted-by=", "x-systemd.required-by=")
+# which order as well (systemd.mount(5))
+_PULLS = frozenset({"x-systemd.requires", "x-systemd.wants"})
+# copied to a second disk on purpose, so that each of them starts the host
+_MIRRORED = frozenset({"/boot/efi", "/efi"})
 _COPIES = (
-    "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS)\ndetach it, or give it a name "
-    "of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, sgdisk -G)"
+    "see which of them is the copy (sudo lsblk -o NAME,SERIAL,UUID,PARTUUID,MOUNTPOINTS)\n"
+    "detach it, or give it a name of its own while it is not mounted (tune2fs -U random, xfs_admin "
+    "-U generate, sgdisk -G)"
 )
 _OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
 _ZVOL = regex(r"/dev/(?:zvol/.+|zd\d{1,5}(?:p\d{1,3})?)")
@@ -125,8 +144,14 @@ class BootLine(Fact):
     @property
     def way_out_of_fault(self) -> str:
         """What is done about a fault before the next boot."""
-        look = "see how the line is read: hosttune fstab" if self.file == PATH and not self.cause else ""
-        return join_steps((f"do not reboot before {self.cause or self.where} is correct", self.way_out, look))
+        look = (
+            "see how the line is read: hosttune fstab"
+            if self.file == PATH and not self.cause
+            else ""
+        )
+        return join_steps(
+            (f"do not reboot before {self.cause or self.where} is correct", self.way_out, look)
+        )
 
     @property
     def sentence(self) -> str:
@@ -167,7 +192,9 @@ def parse_release(release: object) -> tuple[int, ...]:
 
 
 def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
-    """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot be read."""
+    """All of them, fstab in its order, then unit files. Raises UnknownFact where one of them cannot
+    be read.
+    """
     from hosttune.resources.storage.crypt_boot import look_at_crypttab
     from hosttune.resources.storage.failed_boot import look_at_failed_units
     from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
@@ -184,7 +211,13 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
     lines = tuple(_add_docker(facts, _add_failures(facts, lines)))
-    found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
+    found = (
+        *lines,
+        *look_at_units(facts),
+        *look_at_crypttab(facts),
+        *look_at_root(facts),
+        *look_at_resume(facts),
+    )
     found = (*found, *look_at_root_line(facts), *look_at_subvolume(facts))
     found = (*found, *look_at_failed_units(facts, found))
     return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
@@ -192,15 +225,23 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
 
 def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
     remarks = lint(document)
-    found = {one.line: one for one in _resolve_lines(facts, document, remarks, mounted_targets(facts))}
+    found = {
+        one.line: one for one in _resolve_lines(facts, document, remarks, mounted_targets(facts))
+    }
     for remark in remarks:
         may_fail = remark.code in MAY_FAIL and remark.level is RemarkLevel.ERROR
-        may_fail = may_fail or (remark.code == "no-device" and document.lines[remark.line - 1].target == "/")
+        may_fail = may_fail or (
+            remark.code == "no-device" and document.lines[remark.line - 1].target == "/"
+        )
         may_fail = may_fail or remark.todo == NEW_LINE  # `>>` to a file without a final line feed
         if may_fail or (remark.code in _NOTED and _counts_here(facts, remark)):
-            if remark.code == "false-blank" and _is_meant(facts, document.lines[remark.line - 1].target):
+            if remark.code == "false-blank" and _is_meant(
+                facts, document.lines[remark.line - 1].target
+            ):
                 continue
-            line = found.get(remark.line) or BootLine(document.lines[remark.line - 1].target, remark.line)
+            line = found.get(remark.line) or BootLine(
+                document.lines[remark.line - 1].target, remark.line
+            )
             if not line.fault and not line.note:
                 note = f"line {remark.line} of {PATH}: {remark.message}"
                 found[remark.line] = replace(line, note=note, way_out=remark.todo)
@@ -226,11 +267,15 @@ def _add_failures(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]
             continue
         end = "the mount failed, and a boot that fails so ends in the emergency shell"
         todo = f"{cause.way_out}\nor add nofail, with which a boot goes on without it"
-        yield replace(line, is_of_device=True, fault=f"{line.where} {cause.sentence}: {end}", way_out=todo)
+        yield replace(
+            line, is_of_device=True, fault=f"{line.where} {cause.sentence}: {end}", way_out=todo
+        )
 
 
 def _add_docker(facts: Facts, lines: Iterable[BootLine]) -> Iterator[BootLine]:
-    """What Docker unmounts when it stops: the folder of its driver overlay2 (https://github.com/moby/moby/issues/39267)."""
+    """What Docker unmounts when it stops: the folder of its driver overlay2
+    (https://github.com/moby/moby/issues/39267).
+    """
     root = attempt(lambda: facts.docker.data_root)
     for line in lines:
         if not line.target.endswith("/overlay2") or line.fault or line.note or line.remark:
@@ -242,7 +287,8 @@ def _add_docker(facts: Facts, lines: Iterable[BootLine]) -> Iterator[BootLine]:
             yield line
             continue
         note = (
-            f"{line.where} mounts at {line.target}, which Docker unmounts when it stops: it starts without its images"
+            f"{line.where} mounts at {line.target}, which Docker unmounts when it stops: it starts "
+            "without its images"
         )
         todo = f"stop Docker, copy all of {root} to this disk, and mount it at {root} instead"
         yield replace(line, note=note, way_out=todo)
@@ -250,8 +296,8 @@ def _add_docker(facts: Facts, lines: Iterable[BootLine]) -> Iterator[BootLine]:
 
 def _explain_need(line: BootLine, lost: BootLine, relation: str) -> BootLine:
     fault = (
-        f"{line.where} has no nofail, and {relation} {lost.target} ({lost.where}), which the next boot does not mount: "
-        "it ends in the emergency shell"
+        f"{line.where} has no nofail, and {relation} {lost.target} ({lost.where}), which the next "
+        "boot does not mount: it ends in the emergency shell"
     )
     todo = f"add nofail to this line as well\nof {lost.target}: {lost.way_out}"
     return replace(line, is_of_device=True, fault=fault, note="", way_out=todo)
@@ -263,8 +309,12 @@ def mounted_targets(facts: Facts) -> frozenset[str]:
 
 
 def _is_meant(facts: Facts, target: str) -> bool:
-    """Whether a folder has what looks like a blank in its name, as something is mounted there now."""
-    return false_blank(target.encode("utf-8", "surrogateescape")) != "" and target in mounted_targets(facts)
+    """Whether a folder has what looks like a blank in its name, as something is mounted there
+    now.
+    """
+    return false_blank(
+        target.encode("utf-8", "surrogateescape")
+    ) != "" and target in mounted_targets(facts)
 
 
 def is_of_older_systemd(facts: Facts, remark: ShownRemark) -> bool:
@@ -286,12 +336,20 @@ def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
 
 
 def _has_root_option(facts: Facts, remark: ShownRemark) -> bool:
-    """Whether / gets an option of its line from the start: the next boot passes it, or this one took the line as it is,
-    and / is writable; tune2fs(8) can make it a default of the disk.
+    """Whether / gets an option of its line from the start: the next boot passes it, or this one
+    took the line as it is, and / is writable; tune2fs(8) can make it a default of the disk.
     """
     words = attempt(lambda: (*facts.kernel.command_line, *facts.cmdline.added))
-    passed = [word for word in words if word.startswith("rootflags=")] if isinstance(words, tuple) else []
-    if any(flag and flag in remark.todo for word in passed for flag in word.removeprefix("rootflags=").split(",")):
+    passed = (
+        [word for word in words if word.startswith("rootflags=")]
+        if isinstance(words, tuple)
+        else []
+    )
+    if any(
+        flag and flag in remark.todo
+        for word in passed
+        for flag in word.removeprefix("rootflags=").split(",")
+    ):
         return True
     root = facts.mounts.at.get("/") if "/" in mounted_targets(facts) else None
     has_booted = root is not None and "rw" in root.options and is_older_than_boot(facts, PATH)
@@ -301,7 +359,11 @@ def _has_root_option(facts: Facts, remark: ShownRemark) -> bool:
 def _resolve_lines(
     facts: Facts, document: FstabText, remarks: Sequence[ShownRemark], mounted: frozenset[str]
 ) -> Iterator[BootLine]:
-    errors, kernel, has_libmount = LineErrors(document), next_kernel(facts), _reads_with_libmount(facts)
+    errors, kernel, has_libmount = (
+        LineErrors(document),
+        next_kernel(facts),
+        _reads_with_libmount(facts),
+    )
     failures = _find_failures(remarks)
     entries = {entry.line: entry for entry in facts.fstab.entries}
     paths = {number: entry.path for number, entry in entries.items()}
@@ -313,7 +375,8 @@ def _resolve_lines(
         if line.kind is LineKind.BLANK or fields is None:
             continue
         abort = failures.get(line.number)
-        if abort is not None and abort.code == "systemd-abort":  # also of swap, and of what is mounted on demand
+        # also of swap, and of what is mounted on demand
+        if abort is not None and abort.code == "systemd-abort":
             fault = f"line {line.number} of {PATH}: {abort.message}"
             yield BootLine(line.target or f"line {line.number}", line.number, fault, abort.todo)
             continue
@@ -329,7 +392,9 @@ def _resolve_lines(
         remark = None if _has_device(sources, remark, entries.get(line.number)) else remark
         is_mounted = bool({line.target, paths.get(line.number, "")} & mounted)
         if line.kind is LineKind.BROKEN:
-            fails = remark is not None and _is_misread(reading, kernel, mounted if is_mounted else None)
+            fails = remark is not None and _is_misread(
+                reading, kernel, mounted if is_mounted else None
+            )
         elif is_mounted:
             fails = remark is not None and remark.code not in MAY_FAIL
         else:
@@ -347,7 +412,9 @@ def _resolve_lines(
 
 
 def _has_device(sources: Sources, remark: ShownRemark | None, entry: FstabEntry | None) -> bool:
-    """Whether a device has a UUID that is none of the type of its line: then the type is wrong, and it says so."""
+    """Whether a device has a UUID that is none of the type of its line: then the type is wrong, and
+    it says so.
+    """
     is_of_shape = remark is not None and remark.code == "uuid-shape"
     return is_of_shape and entry is not None and bool(sources.find(entry.source))
 
@@ -363,7 +430,9 @@ def _find_failures(remarks: Sequence[ShownRemark]) -> dict[int, ShownRemark]:
 
 def _look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, fields: Fields) -> BootLine:
     """What the devices of this host say of a line whose text is right."""
-    is_required = _is_needed(fields) and not is_remote_to_systemd(entry.fstype, frozenset(_decode_words(fields)))
+    is_required = _is_needed(fields) and not is_remote_to_systemd(
+        entry.fstype, frozenset(_decode_words(fields))
+    )
     return look_at_source(facts, sources, entry, BootNeed(is_required, is_awaited=is_required))
 
 
@@ -379,14 +448,28 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     fault = find_fault(sources, entry, here)
     found = fault or find_incomplete(facts, sources, entry, here)
     if fault is None and found and entry.target == "/":
-        end = "the next boot does not mount it without rootflags=degraded on the kernel command line"
-        return replace(line, is_of_device=True, fault=f"{entry.where} {found.sentence}: {end}", way_out=found.way_out)
+        end = (
+            "the next boot does not mount it without rootflags=degraded on the kernel command line"
+        )
+        return replace(
+            line,
+            is_of_device=True,
+            fault=f"{entry.where} {found.sentence}: {end}",
+            way_out=found.way_out,
+        )
     if found is None:
         noted = _note_circle(facts, line, entry, need)
-        noted = noted or _note_source(facts, sources, line, entry, here, is_required=need.is_required)
+        noted = noted or _note_source(
+            facts, sources, line, entry, here, is_required=need.is_required
+        )
         if not noted and need.is_required and any(one in facts.mounts.local_data for one in here):
             noted = _note_data_disk(sources, line, entry)
-        elif not noted and here and entry.file == PATH and (not need.is_required or entry.target in _OF_SYSTEM):
+        elif (
+            not noted
+            and here
+            and entry.file == PATH
+            and (not need.is_required or entry.target in _OF_SYSTEM)
+        ):
             noted = _note_kernel_name(facts, sources, line, entry, is_required=need.is_required)
         return noted or line
     if "comment=cloudconfig" in entry.options and not here:
@@ -397,20 +480,28 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
     if not here and is_lost:
         line = replace(line, is_lost=line.is_absent)
     sentence = f"{entry.where} {found.sentence}: {_tell_end(facts, entry, found.kind, need)}"
-    lets_go_on = need.way_out if need.end and found.kind is SourceKind.MISSING and entry.target != "/" else ""
+    lets_go_on = (
+        need.way_out
+        if need.end and found.kind is SourceKind.MISSING and entry.target != "/"
+        else ""
+    )
     goes_on = entry.target == "/" and not _is_left_read_only(facts, entry, found.kind)
     if goes_on or (found.kind is SourceKind.HIDDEN and need.is_required):
         return replace(line, is_of_device=True, note=sentence, way_out=found.way_out)
     if line.is_mounted or need.is_required:
-        return replace(line, is_of_device=True, fault=sentence, way_out=f"{found.way_out}{lets_go_on}")
+        return replace(
+            line, is_of_device=True, fault=sentence, way_out=f"{found.way_out}{lets_go_on}"
+        )
     if need.is_awaited or need.needed_by:
-        return replace(line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}")
+        return replace(
+            line, is_of_device=True, note=sentence, way_out=f"{found.way_out}{lets_go_on}"
+        )
     return replace(line, is_of_device=True, remark=sentence, way_out=found.way_out)
 
 
 def _is_left_read_only(facts: Facts, entry: FstabEntry, kind: SourceKind) -> bool:
-    """Whether / comes up read-only, and the remount fails: mount(8) of util-linux 2.38 ends with 1 where no device has
-    the tag of the line, and does not look at a path.
+    """Whether / comes up read-only, and the remount fails: mount(8) of util-linux 2.38 ends with 1
+    where no device has the tag of the line, and does not look at a path.
     """
     words = attempt(lambda: facts.kernel.command_line)
     known = [one for one in words if one in {"ro", "rw"}] if isinstance(words, tuple) else ["rw"]
@@ -418,8 +509,12 @@ def _is_left_read_only(facts: Facts, entry: FstabEntry, kind: SourceKind) -> boo
     return is_tag and kind is SourceKind.MISSING and known[-1:] == ["ro"]
 
 
-def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
-    """Whether the kernel of the next boot has no such type; None where it has, or that is not known."""
+def _look_at_type(
+    facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed
+) -> BootLine | None:
+    """Whether the kernel of the next boot has no such type; None where it has, or that is not
+    known.
+    """
     release = find_lacking_kernel(facts, entry.fstype)
     lock = None if release else find_lock(facts, entry.fstype, is_mounted=line.is_mounted)
     if not (release or lock) or ("comment=cloudconfig" in entry.options and not line.is_mounted):
@@ -430,21 +525,32 @@ def _look_at_type(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNee
     else:
         why = f"which the kernel of the next boot ({release}) does not have"
         todo = (
-            f"install what brings it (Ubuntu: linux-modules-extra-{release}; of ZFS and others: dkms status), or boot "
-            "another kernel"
+            f"install what brings it (Ubuntu: linux-modules-extra-{release}; of ZFS and others: "
+            "dkms status), or boot another kernel"
         )
-    sentence, todo = f"{entry.where} needs {entry.fstype}, {why}: {end}", todo + need.way_out * bool(need.end)
+    sentence, todo = (
+        f"{entry.where} needs {entry.fstype}, {why}: {end}",
+        todo + need.way_out * bool(need.end),
+    )
     if line.is_mounted or need.is_required:
         return replace(line, is_of_device=True, fault=sentence, way_out=todo)
     return replace(line, is_of_device=True, remark=sentence, way_out=todo)
 
 
-def _note_circle(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed) -> BootLine | None:
+def _note_circle(
+    facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed
+) -> BootLine | None:
     """A mount that comes before local-fs.target, and is to wait for what comes after that."""
-    if not (need.is_awaited or need.is_required) or any(one.startswith(_OF_OTHERS) for one in entry.options):
+    if not (need.is_awaited or need.is_required) or any(
+        one.startswith(_OF_OTHERS) for one in entry.options
+    ):
         return None
     unit = facts.mount_units.find(entry)
-    pairs = [] if unit else [one.partition("=")[::2] for one in entry.options if one.startswith("x-systemd.")]
+    pairs = (
+        []
+        if unit
+        else [one.partition("=")[::2] for one in entry.options if one.startswith("x-systemd.")]
+    )
     pulled = find_late(facts, (value for key, value in pairs if key in _PULLS), are_started=True)
     after = unit.ordered_after if unit else tuple(value for key, value in pairs if key == _AFTER)
     late = pulled or find_late(facts, after, are_started=False)
@@ -453,8 +559,9 @@ def _note_circle(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed
     key = next((key for key, value in pairs if value == late and key in {_AFTER, *_PULLS}), "After")
     why = "" if late == LOCAL else f" comes after {LOCAL}, which"
     note = (
-        f"{entry.where} has {key}={late}, which{why} waits for this mount: that is a circle, and systemd takes one of "
-        "them out of the boot, so that nothing is mounted here, or other parts do not start"
+        f"{entry.where} has {key}={late}, which{why} waits for this mount: that is a circle, and "
+        "systemd takes one of them out of the boot, so that nothing is mounted here, or other "
+        "parts do not start"
     )
     todo = (
         f"take {quote(f'{key}={late}')} out of {entry.file if unit else entry.where}\n"
@@ -464,7 +571,13 @@ def _note_circle(facts: Facts, line: BootLine, entry: FstabEntry, need: BootNeed
 
 
 def _note_source(
-    facts: Facts, sources: Sources, line: BootLine, entry: FstabEntry, here: Sequence[Mount], *, is_required: bool
+    facts: Facts,
+    sources: Sources,
+    line: BootLine,
+    entry: FstabEntry,
+    here: Sequence[Mount],
+    *,
+    is_required: bool,
 ) -> BootLine | None:
     """What may go wrong at a boot though a source is there and right; None for nothing."""
     bind = find_bind_fault(facts, entry, here)
@@ -475,41 +588,70 @@ def _note_source(
     if bind.sentence:
         is_absent = line.is_absent or bind.is_shown_wrong
         note = f"{entry.where} {bind.sentence}"
-        return replace(line, is_of_device=True, note=note, way_out=bind.way_out, is_absent=is_absent)
-    is_legacy = entry.fstype == "ntfs" and any(one.fstype == "ntfs" and one.is_read_only for one in here)
+        return replace(
+            line, is_of_device=True, note=note, way_out=bind.way_out, is_absent=is_absent
+        )
+    is_legacy = entry.fstype == "ntfs" and any(
+        one.fstype == "ntfs" and one.is_read_only for one in here
+    )
     if is_legacy and not asks_read_only(entry.options):
-        note = f"{entry.where} has the type ntfs, by which this kernel mounts it read-only, whatever the options say"
+        note = (
+            f"{entry.where} has the type ntfs, by which this kernel mounts it read-only, whatever "
+            "the options say"
+        )
         return replace(line, is_of_device=True, note=note, way_out=_NTFS)
     is_made = "x-systemd.makefs" in entry.options
     on = (sources.find(entry.source) or ()) if is_required and not is_made and here else ()
     if any(map(sources.is_ephemeral, on)):
-        end = "a boot after a stop of the instance finds an empty disk without it, and ends in the emergency shell"
-        return replace(line, is_of_device=True, note=f"{entry.where} names {entry.source}: {end}", way_out=EPHEMERAL)
+        end = (
+            "a boot after a stop of the instance finds an empty disk without it, and ends in the "
+            "emergency shell"
+        )
+        return replace(
+            line,
+            is_of_device=True,
+            note=f"{entry.where} names {entry.source}: {end}",
+            way_out=EPHEMERAL,
+        )
     if is_required and any(map(sources.is_of_network, sources.find(entry.source) or ())):
         end = "a boot waits for it before there is a network, and ends in the emergency shell"
-        note = f"{entry.where} names a disk of the network ({entry.source}), and has no _netdev: {end}"
+        note = (
+            f"{entry.where} names a disk of the network ({entry.source}), and has no _netdev: {end}"
+        )
         return replace(line, is_of_device=True, is_absent=False, note=note, way_out="add _netdev")
     if entry.target in _MIRRORED or not names_device(entry.source):
         return None
     if copies := sources.find_copies(entry.source):
         names = ", ".join(map(sources.describe, copies[:3]))
-        note = f"{entry.where} names {entry.source}, which {len(copies)} devices have ({names}): which of them a boot"
+        note = (
+            f"{entry.where} names {entry.source}, which {len(copies)} devices have ({names}): "
+            "which of them a boot"
+        )
         note = f"{note} mounts is chance"
-        # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
+        # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a
+        # node.
         return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
     if volumes := sources.find_snapshots(entry.source):
         names = ", ".join(map(sources.describe, volumes[:3]))
-        remark = f"{entry.where} names {entry.source}, which {len(volumes)} volumes have ({names}), as a snapshot has"
-        todo = "name it by its path, /dev/VG/LV: then no boot can mount a snapshot (lvmteam/lvm2#146)"
+        remark = (
+            f"{entry.where} names {entry.source}, which {len(volumes)} volumes have ({names}), as "
+            "a snapshot has"
+        )
+        todo = (
+            "name it by its path, /dev/VG/LV: then no boot can mount a snapshot (lvmteam/lvm2#146)"
+        )
         return replace(
-            line, is_of_device=True, remark=f"{remark}: udev prefers the origin, if both are there", way_out=todo
+            line,
+            is_of_device=True,
+            remark=f"{remark}: udev prefers the origin, if both are there",
+            way_out=todo,
         )
     return None
 
 
 def _note_data_disk(sources: Sources, line: BootLine, entry: FstabEntry) -> BootLine:
-    """A data disk that a boot waits for, and ends without: the host is lost with the disk. Of fstab only: units of a
-    site have their requirements on purpose.
+    """A data disk that a boot waits for, and ends without: the host is lost with the disk. Of fstab
+    only: units of a site have their requirements on purpose.
     """
     if entry.file != PATH:
         return line
@@ -518,8 +660,19 @@ def _note_data_disk(sources: Sources, line: BootLine, entry: FstabEntry) -> Boot
     if _KERNEL_NAME.fullmatch(entry.source) and "comment=cloudconfig" not in entry.options:
         name = f" names {entry.source}, which may be another disk after the next boot, and"
         (device, *_) = sources.find(entry.source) or (entry.source.rpartition("/")[2],)
-        todo = join_steps((f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same", todo))
-    risk = f"{entry.where}{name} has no nofail: a boot that does not find this disk ends in the emergency shell"
+        todo = join_steps(
+            (
+                (
+                    f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the "
+                    "same"
+                ),
+                todo,
+            )
+        )
+    risk = (
+        f"{entry.where}{name} has no nofail: a boot that does not find this disk ends in the "
+        "emergency shell"
+    )
     return replace(line, risk=risk, way_out=todo)
 
 
@@ -530,9 +683,16 @@ def _note_kernel_name(
     match = _KERNEL_NAME.fullmatch(entry.source)
     family = _FAMILY.match(entry.source)
     disks = attempt(lambda: facts.disks.all)
-    if match is None or family is None or not isinstance(disks, tuple) or "comment=cloudconfig" in entry.options:
+    if (
+        match is None
+        or family is None
+        or not isinstance(disks, tuple)
+        or "comment=cloudconfig" in entry.options
+    ):
         return None  # cloud-init writes its lines anew at each boot
-    alike = [one for one in disks if one.kind == "disk" and f"/dev/{one.name}".startswith(family[0])]
+    alike = [
+        one for one in disks if one.kind == "disk" and f"/dev/{one.name}".startswith(family[0])
+    ]
     (device, *_) = sources.find(entry.source) or ("",)
     if len(alike) < 2 or not device:
         return None
@@ -542,7 +702,10 @@ def _note_kernel_name(
         end = "the boot mounts that one, or ends in the emergency shell"
     else:
         end = "the boot mounts that one, or nothing"
-    risk = f"{entry.where} names {entry.source}, which may be another disk after the next boot: then {end}"
+    risk = (
+        f"{entry.where} names {entry.source}, which may be another disk after the next boot: then "
+        f"{end}"
+    )
     todo = f"in {entry.where} write {sources.name_like('UUID=', device)}, which stays the same"
     return replace(line, risk=risk, way_out=todo)
 
@@ -550,7 +713,11 @@ def _note_kernel_name(
 def _mounted_at(facts: Facts, entry: FstabEntry) -> list[Mount]:
     """All that is mounted at a target, one upon the other."""
     places = _by_target(facts)
-    return [one for target in dict.fromkeys((entry.target, entry.path)) for one in places.get(target, ())]
+    return [
+        one
+        for target in dict.fromkeys((entry.target, entry.path))
+        for one in places.get(target, ())
+    ]
 
 
 @lru_cache(maxsize=1)
@@ -566,21 +733,29 @@ def _tell_end(facts: Facts, entry: FstabEntry, kind: SourceKind, need: BootNeed)
     if entry.target == "/" and _is_left_read_only(facts, entry, kind):
         return "systemd-remount-fs fails at the next boot, and the root file system stays read-only"
     if entry.target == "/":
-        return "a boot mounts / by the root= of the kernel command line, and fsck and remounts go by this line"
+        return (
+            "a boot mounts / by the root= of the kernel command line, and fsck and remounts go by "
+            "this line"
+        )
     if kind is SourceKind.OTHER:
         return "the next boot mounts that one"
     if kind is SourceKind.TYPE:
         return f"the mount fails{', and the boot ' + need.end if need.end else ''}"
     if need.is_awaited:
         return (
-            f"the next boot waits {wait_of(facts, entry)} for it, and {need.end or 'mounts nothing at ' + entry.target}"
+            f"the next boot waits {wait_of(facts, entry)} for it, and "
+            f"{need.end or 'mounts nothing at ' + entry.target}"
         )
     return f"the next boot {need.end or 'mounts nothing at ' + entry.target}"
 
 
 def wait_of(facts: Facts, entry: FstabEntry) -> str:
     """How long a boot waits for a device: what the line says, or how the system is set."""
-    own = [one.partition("=")[2] for one in entry.options if one.startswith("x-systemd.device-timeout=")]
+    own = [
+        one.partition("=")[2]
+        for one in entry.options
+        if one.startswith("x-systemd.device-timeout=")
+    ]
     if entry.file == PATH and own and own[-1]:
         return own[-1]
     wait = attempt(device_wait, facts, entry.source)
@@ -603,14 +778,21 @@ def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[
 
 
 def _find_swap_risk(facts: Facts, path: str) -> tuple[str, str] | None:
-    """Why a swap that works is none to keep, as what follows its name, and the way out; None for nothing. Sources:
-    https://github.com/openzfs/zfs/issues/7734 and 18200 (swap on a zvol); swapon(8) (mode of a swap file).
+    """Why a swap that works is none to keep, as what follows its name, and the way out; None for
+    nothing. Sources: https://github.com/openzfs/zfs/issues/7734 and 18200 (swap on a zvol);
+    swapon(8) (mode of a swap file).
     """
     if _ZVOL.fullmatch(path):
-        why = "a volume of ZFS: ZFS takes memory to write to it, so that the host can hang when memory is short"
+        why = (
+            "a volume of ZFS: ZFS takes memory to write to it, so that the host can hang when "
+            "memory is short"
+        )
         return (
             why,
-            f"switch it off while memory is free: sudo swapoff {quote(path)}\nput the swap on a partition instead",
+            (
+                f"switch it off while memory is free: sudo swapoff {quote(path)}\n"
+                "put the swap on a partition instead"
+            ),
         )
     if not path.startswith("/") or path.startswith("/dev/") or ways_of(facts).way(path)[1]:
         return None
@@ -619,15 +801,21 @@ def _find_swap_risk(facts: Facts, path: str) -> tuple[str, str] | None:
     if not mode & 0o077:
         return None
     does = "change" if mode & 0o022 else "read"
-    why = f"a file of mode {mode:04o}: other users may {does} the memory of programs that is written there"
+    why = (
+        f"a file of mode {mode:04o}: other users may {does} the memory of programs that is written "
+        "there"
+    )
     return why, f"sudo chmod 600 {quote(path)}"
 
 
 def _is_swap_off(facts: Facts, entry: FstabEntry) -> bool:
-    """Whether a boot leaves a swap out by a mask, or one of fstab by the kernel command line (systemd.swap= of
-    systemd-fstab-generator(8)). Raises UnknownFact.
+    """Whether a boot leaves a swap out by a mask, or one of fstab by the kernel command line
+    (systemd.swap= of systemd-fstab-generator(8)). Raises UnknownFact.
     """
-    if any(mask_of(facts.reader, one) for one in ("swap.target", unit_name(device_path(entry.source), "swap"))):
+    if any(
+        mask_of(facts.reader, one)
+        for one in ("swap.target", unit_name(device_path(entry.source), "swap"))
+    ):
         return True
     return entry.file == PATH and is_switched_off(facts.kernel.command_line, "systemd.swap")
 
@@ -638,8 +826,12 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
     place = BootLine(f"swap {entry.source}", entry.line, file=entry.file, is_of_device=True)
     if is_zram(entry.source, entry.options):
         wait = wait_of(facts, entry)
-        note = f"{where} names {entry.source}, which a service makes later: each boot waits {wait} for it"
-        yield replace(place, way_out=ZRAM, note=note, is_of_device=False)  # the text of the line says so
+        note = (
+            f"{where} names {entry.source}, which a service makes later: each boot waits {wait} "
+            "for it"
+        )
+        # the text of the line says so
+        yield replace(place, way_out=ZRAM, note=note, is_of_device=False)
         return
     if (
         "nofail" in entry.options
@@ -648,7 +840,11 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
     ):
         return
     is_device = names_device(entry.source)
-    if is_device and (found := find_fault(sources, entry, ())) and found.kind is not SourceKind.HIDDEN:
+    if (
+        is_device
+        and (found := find_fault(sources, entry, ()))
+        and found.kind is not SourceKind.HIDDEN
+    ):
         is_there = found.kind is SourceKind.TYPE
         end = (
             "swapon fails at each boot"
@@ -667,22 +863,37 @@ def _find_missing_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Ite
         above = mount_below(facts, entry.source)
         on = above.target if above else "/"
         hidden = f"; it may lie below the mount of {on}, which hides it" if on != "/" else ""
-        note = f"{where} names {entry.source}, which is not there{hidden}: its swap fails at each boot"
-        seen = ", and look below the mount: sudo mount --bind / /mnt, if that is free" if hidden else ""
+        note = (
+            f"{where} names {entry.source}, which is not there{hidden}: its swap fails at each boot"
+        )
+        seen = (
+            ", and look below the mount: sudo mount --bind / /mnt, if that is free"
+            if hidden
+            else ""
+        )
         todo = f"make the file again (mkswap(8)), or take the line out{seen}"
         if hidden and above and _is_of_instance(facts, sources, above):
-            note, todo = f"{note}; {on} is a disk of this instance, and comes back empty after each stop", _SWAP_AGAIN
+            note, todo = (
+                f"{note}; {on} is a disk of this instance, and comes back empty after each stop",
+                _SWAP_AGAIN,
+            )
         yield replace(place, way_out=todo, note=note)
 
 
 def _is_of_instance(facts: Facts, sources: Sources, mount: Mount) -> bool:
-    """Whether a mount is of a disk that a cloud gives to one instance, by its model or a line of cloud-init."""
+    """Whether a mount is of a disk that a cloud gives to one instance, by its model or a line of
+    cloud-init.
+    """
     lines = (one for one in facts.fstab.entries if mount.target in {one.target, one.path})
-    return any("comment=cloudconfig" in one.options for one in lines) or any(map(sources.is_ephemeral, mount.disks))
+    return any("comment=cloudconfig" in one.options for one in lines) or any(
+        map(sources.is_ephemeral, mount.disks)
+    )
 
 
 def _find_swap_hint(facts: Facts, path: str) -> tuple[str, str] | None:
-    """Why a swap file that is there cannot be used on its file system, and the way out; None for nothing."""
+    """Why a swap file that is there cannot be used on its file system, and the way out; None for
+    nothing.
+    """
     if facts.reader.persistent_only or not path.startswith("/") or ways_of(facts).way(path)[1]:
         return None
     mount = mount_below(facts, path)
@@ -692,20 +903,31 @@ def _find_swap_hint(facts: Facts, path: str) -> tuple[str, str] | None:
 
 
 def _find_refusal(facts: Facts, path: str) -> tuple[str, str] | None:
-    """What the kernel said when it did not take a swap file. Older words name no file: then of the only one."""
+    """What the kernel said when it did not take a swap file. Older words name no file: then of the
+    only one.
+    """
     errors = attempt(lambda: facts.storage_log.mount_errors)
-    files = {one.source for one in facts.fstab.entries if one.is_swap and one.source.startswith("/")}
+    files = {
+        one.source for one in facts.fstab.entries if one.is_swap and one.source.startswith("/")
+    }
     for one in errors if isinstance(errors, tuple) else ():
-        is_ours = one.words.startswith(f"file {path} ") or (one.words.startswith("swapfile ") and len(files) < 2)
+        is_ours = one.words.startswith(f"file {path} ") or (
+            one.words.startswith("swapfile ") and len(files) < 2
+        )
         if one.name == "swapon" and is_ours:
             size = getattr(facts.reader.stat(path), "size", 0) >> 20
             fill = f"sudo dd if=/dev/zero of={quote(path)} bs=1M count={quote(str(max(size, 1)))}"
             todo = f"fill it: {fill}\nthen: sudo mkswap {quote(path)} && sudo swapon {quote(path)}"
             return f"the kernel did not take it in this boot ({one.words})", todo
-    words = read_last_words(facts.reader, unit_name(path, "swap")) if _has_failed(facts, path) else ()
+    words = (
+        read_last_words(facts.reader, unit_name(path, "swap")) if _has_failed(facts, path) else ()
+    )
     if any("read swap header failed" in one for one in words):
         make = f"sudo mkswap {quote(path)} && sudo swapon {quote(path)}"
-        return "it was never made a swap (mkswap), so that swapon fails at each boot", f"make it one: {make}"
+        return (
+            "it was never made a swap (mkswap), so that swapon fails at each boot",
+            f"make it one: {make}",
+        )
     return None
 
 
@@ -720,18 +942,24 @@ def _is_file_missing(facts: Facts, path: str) -> bool:
 
 
 def find_source_fault(facts: Facts, entry: FstabEntry) -> BootLine | None:
-    """What the devices of this host say against a line with an entry of its own; None for nothing."""
+    """What the devices of this host say against a line with an entry of its own; None for
+    nothing.
+    """
     fields = parse(encode(entry.text)).lines[0].fields
     line = _look_at_source(facts, sources_of(facts), entry, fields) if fields else None
     return line if line and line.fault else None
 
 
-def _is_misread(reading: Fields | None, kernel: tuple[int, ...], mounted: frozenset[str] | None) -> bool:
-    """Whether the boot makes something else of a line that its readers do not agree on than what is mounted there now;
-    `mounted`: None where nothing is, so that only a boot that stops there counts.
+def _is_misread(
+    reading: Fields | None, kernel: tuple[int, ...], mounted: frozenset[str] | None
+) -> bool:
+    """Whether the boot makes something else of a line that its readers do not agree on than what is
+    mounted there now; `mounted`: None where nothing is, so that only a boot that stops there
+    counts.
     """
     if mounted is None or reading is None:
-        is_mount = reading is not None and reading.target.startswith(b"/")  # systemd skips all others
+        # systemd skips all others
+        is_mount = reading is not None and reading.target.startswith(b"/")
         return mounted is not None or (is_mount and reading is not None and _is_needed(reading))
     words, fstype, is_root = _decode_words(reading), decode(reading.fstype), reading.target == b"/"
     is_refused = any(map(is_failing, option_remarks(fstype, words, is_root=is_root)))
@@ -748,8 +976,8 @@ def _decode_words(fields: Fields) -> tuple[str, ...]:
 
 
 def _reads_with_libmount(facts: Facts) -> bool:
-    """How systemd reads fstab at a boot: from 259 on as mount(8) does, before with getmntent(3). The stricter way where
-    its version is not known.
+    """How systemd reads fstab at a boot: from 259 on as mount(8) does, before with getmntent(3).
+    The stricter way where its version is not known.
     """
     version = _systemd_version(facts)
     return version == 0 or version >= 259
@@ -765,6 +993,6 @@ def _systemd_version(facts: Facts) -> int:
 
 
 __all__ = [
-    "HARMLESS", "MAY_FAIL", "BootLine", "BootNeed", "is_of_older_systemd", "look_at_boot_lines", "look_at_source",
-    "look_at_swap", "mounted_targets", "next_kernel", "wait_of",
+    "HARMLESS", "MAY_FAIL", "BootLine", "BootNeed", "is_of_older_systemd", "look_at_boot_lines",
+    "look_at_source", "look_at_swap", "mounted_targets", "next_kernel", "wait_of",
 ]  # fmt: skip

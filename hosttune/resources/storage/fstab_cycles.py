@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab_lines import FstabLine, FstabText
 
 _BINDS = (b"bind", b"rbind")
-# Lines that are looked at for all circles: of a file with a thousand lines each is found, of larger ones the first.
+# Lines that are looked at for all circles: of a file with a thousand lines each is found, of larger
+# ones the first.
 _MOST_STEPS = 1_000_000
 _NEEDS = b"x-systemd.requires-mounts-for="
 
@@ -21,8 +22,9 @@ _NEEDS = b"x-systemd.requires-mounts-for="
 def find_circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
     """The lines that wait for each other, each circle once, the first line of the file first.
 
-    systemd starts a mount after those that hold its target and, of a bind mount, its source (systemd.mount(5),
-    RequiresMountsFor=). Where that is a circle, it takes one of them out of the boot.
+    systemd starts a mount after those that hold its target and, of a bind mount, its source
+    (systemd.mount(5), RequiresMountsFor=). Where that is a circle, it takes one of them out of the
+    boot.
     """
     starts = [line for line in document.entries if _list_sources(line)]
     if len(starts) < 2:
@@ -42,7 +44,9 @@ def find_circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
 
 
 def _find_held(document: FstabText) -> Mapping[int, tuple[FstabLine, ...]]:
-    """What systemd mounts before each line, without the lines that wait for no circle: of most files nothing."""
+    """What systemd mounts before each line, without the lines that wait for no circle: of most
+    files nothing.
+    """
     before = {line.number: tuple(_find_before(document, line)) for line in document.entries}
     after: dict[int, list[int]] = {}
     waits = {number: len(others) for number, others in before.items()}
@@ -60,8 +64,8 @@ def _find_held(document: FstabText) -> Mapping[int, tuple[FstabLine, ...]]:
 
 
 def find_waiting(document: FstabText, firsts: Iterable[FstabLine]) -> Mapping[int, FstabLine]:
-    """The lines that systemd mounts after some others, by their numbers, each with the one of these that it waits for;
-    these themselves are among them.
+    """The lines that systemd mounts after some others, by their numbers, each with the one of these
+    that it waits for; these themselves are among them.
     """
     after: dict[int, list[FstabLine]] = {}
     found = {line.number: line for line in firsts}
@@ -79,8 +83,12 @@ def find_waiting(document: FstabText, firsts: Iterable[FstabLine]) -> Mapping[in
     return found
 
 
-def _find_circle(before: Mapping[int, tuple[FstabLine, ...]], start: FstabLine) -> tuple[tuple[FstabLine, ...], int]:
-    """The shortest way from a line to itself, nothing where there is none; and how many lines were looked at."""
+def _find_circle(
+    before: Mapping[int, tuple[FstabLine, ...]], start: FstabLine
+) -> tuple[tuple[FstabLine, ...], int]:
+    """The shortest way from a line to itself, nothing where there is none; and how many lines were
+    looked at.
+    """
     way_to: dict[int, FstabLine | None] = {start.number: None}
     waiting = [start]
     for line in waiting:  # it grows while it is gone through
@@ -105,7 +113,9 @@ def _find_before(document: FstabText, line: FstabLine) -> Iterator[FstabLine]:
     for path in paths_needed(line):
         above = path
         while above:
-            yield from (other for other in document.index.get(above, ())[:1] if other.number != line.number)
+            yield from (
+                other for other in document.index.get(above, ())[:1] if other.number != line.number
+            )
             above = above.rpartition("/")[0]
 
 
@@ -121,6 +131,8 @@ def _list_sources(line: FstabLine) -> tuple[str, ...]:
         return ()
     words = fields.options.split(b",")
     found = [decode(word[len(_NEEDS) :]) for word in words if word.startswith(_NEEDS)]
-    if any(word in _BINDS for word in words) or (b"loop" in words and not fields.source.startswith(b"/dev/")):
+    if any(word in _BINDS for word in words) or (
+        b"loop" in words and not fields.source.startswith(b"/dev/")
+    ):
         found.append(decode(fields.source))
     return tuple(clean_path(path) for path in found if path.startswith("/"))

@@ -1,8 +1,8 @@
 """Edits of an fstab as bytes: replace one span, add or remove one line. Pure.
 
-Before new bytes leave this module they are proven: both readers (`fstab_readers`) must see exactly the intended
-difference, and every other byte must be equal. What cannot be edited without guessing is refused, with the line and the
-way out.
+Before new bytes leave this module they are proven: both readers (`fstab_readers`) must see exactly
+the intended difference, and every other byte must be equal. What cannot be edited without guessing
+is refused, with the line and the way out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from hosttune.facts.storage.fstab_lines import (
     split_lines,
 )
 from hosttune.facts.storage.fstab_options import encode, split_items
-from hosttune.facts.storage.fstab_readers import STALE, decode_getmntent, decode_libmount, options_span
+from hosttune.facts.storage.fstab_readers import (
+    STALE,
+    decode_getmntent,
+    decode_libmount,
+    options_span,
+)
 from hosttune.regex import regex
 from hosttune.resources.line_ends import line_end
 
@@ -50,11 +55,14 @@ __all__ = [
     "splice_edits",
 ]  # fmt: skip
 _UNFIT = regex(rb"[ \t\n\r\0]")
-_ESCAPES = {" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"}  # all that both readers decode
+# all that both readers decode
+_ESCAPES = {" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"}
 
 
 def options_of(document: FstabText, target: str) -> str | None:
-    """The options text of the one line of `target`, None without a line. Raises Refused where it is not edited."""
+    """The options text of the one line of `target`, None without a line. Raises Refused where it is
+    not edited.
+    """
     lines = document.at(target)
     if not lines:
         return None
@@ -65,18 +73,24 @@ def options_of(document: FstabText, target: str) -> str | None:
 
 
 def edit_options(document: FstabText, target: str, transform: Callable[[str], str]) -> bytes:
-    """The file with the options of `target` replaced by what `transform` makes of them; all else byte for byte.
+    """The file with the options of `target` replaced by what `transform` makes of them; all else
+    byte for byte.
 
-    A line of three fields gets a fourth, and empty options take a fourth and last one away again. Raises Refused.
+    A line of three fields gets a fourth, and empty options take a fourth and last one away again.
+    Raises Refused.
     """
     options = options_of(document, target)
     if options is None:
-        raise Refused(f"{document.path} has no line for {target}", hint="add one, or mount it by a unit")
+        raise Refused(
+            f"{document.path} has no line for {target}", hint="add one, or mount it by a unit"
+        )
     return edit_lines(document, {document.at(target)[0].number: transform(options)})
 
 
 def edit_lines(document: FstabText, options: Mapping[int, str]) -> bytes:
-    """The file with other options in the lines of these numbers. Raises Refused when one of them cannot be edited."""
+    """The file with other options in the lines of these numbers. Raises Refused when one of them
+    cannot be edited.
+    """
     edits: dict[int, Edit] = {}
     for number, new in options.items():
         line = document.lines[number - 1]
@@ -99,10 +113,14 @@ def edit_line(document: FstabText, line: FstabLine, new: str) -> Edit:
     """A line that can be edited, with other options. Raises Refused."""
     options = encode(new)
     if _UNFIT.search(options):
-        raise document.problem(line.number, "options cannot hold blanks", "write a blank as \\040").refusal()
+        raise document.problem(
+            line.number, "options cannot hold blanks", "write a blank as \\040"
+        ).refusal()
     span = options_span(line.text) if new else None
     text = (
-        line.text[: span[0]] + options + line.text[span[1] :] if span else _with_fourth_field(document, line, options)
+        line.text[: span[0]] + options + line.text[span[1] :]
+        if span
+        else _with_fourth_field(document, line, options)
     )
     if len(text) > LONGEST_LINE:
         problem = f"the line would be longer than {LONGEST_LINE} bytes"
@@ -114,7 +132,8 @@ def _with_fourth_field(document: FstabText, line: FstabLine, options: bytes) -> 
     """The text of a line that has no options and gets some, or that loses the ones it has."""
     spans = line.spans
     separator = line.text[spans[1][1] : spans[2][0]]
-    # It ends the line: behind blanks and without a line feed getmntent(3) would lose the two numbers.
+    # It ends the line: behind blanks and without a line feed getmntent(3) would lose the two
+    # numbers.
     if len(spans) == 3 and options:
         return line.text + separator + options
     if len(spans) == 4 and not options:
@@ -125,9 +144,11 @@ def _with_fourth_field(document: FstabText, line: FstabLine, options: bytes) -> 
 
 
 def splice_edits(document: FstabText, edits: Mapping[int, Edit]) -> bytes:
-    """The file with these lines, by number; proven: both readers see these options there, and all else is the same.
+    """The file with these lines, by number; proven: both readers see these options there, and all
+    else is the same.
 
-    How a line is read depends on that line alone (`read_line`), so lines of equal bytes need not be read again.
+    How a line is read depends on that line alone (`read_line`), so lines of equal bytes need not be
+    read again.
     """
     if not edits:
         return document.data
@@ -158,18 +179,22 @@ def _is_as_meant(before: FstabLine, edit: Edit, now: FstabLine) -> bool:
 
 
 def entry_text(source: str, target: str, fstype: str, options: str, *, separator: str = " ") -> str:
-    """A new line, without ending: blanks and backslashes as both readers decode them; freq and passno are 0.
+    """A new line, without ending: blanks and backslashes as both readers decode them; freq and
+    passno are 0.
 
     With passno 0 no fsck of a missing disk can stop a boot. Options are text as it is in a line.
     """
-    names = ("".join(_ESCAPES.get(char, char) for char in name) for name in (source, target, fstype))
+    names = (
+        "".join(_ESCAPES.get(char, char) for char in name) for name in (source, target, fstype)
+    )
     return separator.join((*names, options, "0", "0"))
 
 
 def insert_line(document: FstabText, line: str) -> bytes:
     """The file with `line` at its end, with the line end of its neighbour. Raises Refused.
 
-    Where the last line has no line end, it gets one and the new line has none: so taking it away gives the old bytes.
+    Where the last line has no line end, it gets one and the new line has none: so taking it away
+    gives the old bytes.
     """
     if document.problems:
         raise document.problems[0].refusal()
@@ -193,24 +218,32 @@ def insert_line(document: FstabText, line: str) -> bytes:
 
 
 def _find_line_end(document: FstabText, ending: bytes) -> bytes:
-    """The line end for a last line that has none, with which both readers see it as they did. Raises Refused.
+    """The line end for a last line that has none, with which both readers see it as they did.
+    Raises Refused.
 
     A CR behind options that no number follows would become part of them (getmntent(3)).
     """
     last = document.lines[-1]
     known = last.getmntent
     if known and known.freq == STALE:
-        known = known._replace(freq=0, passno=0)  # the line feed gives it the numbers that libmount reads already
+        # the line feed gives it the numbers that libmount reads already
+        known = known._replace(freq=0, passno=0)
     for one in (ending, b"\n"):
         ended = read_line(last.number, last.text, one)
         if (ended.libmount, ended.getmntent) == (last.libmount, known):
             return one
-    problem = "with a line below it this last line, which has no line end, would be read in another way"
-    raise document.problem(last.number, problem, "end it with two plain numbers, 0 0, and a line feed").refusal()
+    problem = (
+        "with a line below it this last line, which has no line end, would be read in another way"
+    )
+    raise document.problem(
+        last.number, problem, "end it with two plain numbers, 0 0, and a line feed"
+    ).refusal()
 
 
 def remove_line(document: FstabText, line: str) -> bytes:
-    """The file without the one line whose text is exactly `line`. Raises Refused when there is none, or more."""
+    """The file without the one line whose text is exactly `line`. Raises Refused when there is
+    none, or more.
+    """
     text = encode(line)
     found = [index for index, other in enumerate(document.lines) if other.text == text]
     if len(found) != 1:
@@ -239,4 +272,6 @@ def _has_open_quote(line: FstabLine) -> bool:
 
 
 def _make_unproven(document: FstabText, number: int) -> Refused:
-    return document.problem(number, "the edited line would not read as intended", "edit it by hand").refusal()
+    return document.problem(
+        number, "the edited line would not read as intended", "edit it by hand"
+    ).refusal()

@@ -8,7 +8,13 @@ from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab_options import decode
 from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.resources.storage.fstab import FstabAddress, InFstab, document_of
-from hosttune.resources.storage.fstab_document import PATH, FstabText, insert_line, line_problem, remove_line
+from hosttune.resources.storage.fstab_document import (
+    PATH,
+    FstabText,
+    insert_line,
+    line_problem,
+    remove_line,
+)
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -19,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class FstabLineAddress(InFstab):
-    """`fstab-line:TARGET`: the whole text of the target's line (str, without line end), or ABSENT."""
+    """`fstab-line:TARGET`: the whole text of the target's line (str, without line end), or
+    ABSENT.
+    """
 
     kind = "fstab-line"
     shares = FstabAddress.kind  # a line, and the options in it
@@ -32,12 +40,18 @@ class FstabLineAddress(InFstab):
         target = change.address.name
         present = _line_of(document, target)
         if present != change.before:
-            raise Conflict(f"{PATH}: the line of {target} is no longer the one in the plan", hint="run the plan again")
+            raise Conflict(
+                f"{PATH}: the line of {target} is no longer the one in the plan",
+                hint="run the plan again",
+            )
         if isinstance(present, str) and change.after is ABSENT:
             return remove_line(document, present)
         if present is ABSENT and isinstance(change.after, str):
             return insert_line(document, change.after)
-        raise Refused(f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead")
+        raise Refused(
+            f"{PATH}: a whole line is added or removed, never replaced",
+            hint="change its options instead",
+        )
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
         return shorten_list(list_steps(changes, _line_step))
@@ -46,7 +60,9 @@ class FstabLineAddress(InFstab):
 def _line_step(change: Change) -> CommandLine:
     if change.after is ABSENT:
         return CommandLine(f"take the line `{_replace_tabs(change.before)}` out of {PATH}")
-    return CommandLine(f"add the line `{_replace_tabs(change.after)}` to {PATH}; then: findmnt --verify")
+    return CommandLine(
+        f"add the line `{_replace_tabs(change.after)}` to {PATH}; then: findmnt --verify"
+    )
 
 
 def _replace_tabs(value: object) -> str:

@@ -1,7 +1,8 @@
-"""What is wrong with the source, the target and the type of an fstab line, by themselves and together. Pure.
+"""What is wrong with the source, the target and the type of an fstab line, by themselves and
+together. Pure.
 
-What a person types wrong here no program says before the boot: systemd waits for a device that can never come, or the
-kernel has no such type, and either ends in the emergency shell.
+What a person types wrong here no program says before the boot: systemd waits for a device that can
+never come, or the kernel has no such type, and either ends in the emergency shell.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from hosttune.facts.storage.fstab_types import GONE_TYPES, KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
+from hosttune.facts.storage.fstab_types import (
+    GONE_TYPES,
+    KNOWN,
+    MOVES,
+    NO_TYPE,
+    ON_DISK,
+    PROPAGATION,
+    is_known,
+)
 from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name, find_typographic
 from hosttune.facts.storage.fstab_words import GENERIC
 from hosttune.facts.storage.mounts import LOCAL_TYPES
@@ -22,25 +31,38 @@ _SHORT = r"[0-9A-F]{4}-[0-9A-F]{4}"
 _NTFS = r"[0-9A-F]{16}"
 _DISC = r"[0-9]{4}(?:-[0-9]{2}){6}"
 _SHAPES = {  # the UUIDs that blkid(8) shows of a type
-    **dict.fromkeys(LOCAL_TYPES | {"swap", "nilfs2", "reiserfs", "ocfs2", "hfsplus"}, (_LONG, "8-4-4-4-12 digits")),
+    **dict.fromkeys(
+        LOCAL_TYPES | {"swap", "nilfs2", "reiserfs", "ocfs2", "hfsplus"},
+        (_LONG, "8-4-4-4-12 digits"),
+    ),
     **dict.fromkeys(("vfat", "msdos", "exfat"), (_SHORT, "XXXX-XXXX")),
     **dict.fromkeys(("ntfs", "ntfs3", "ntfs-3g", "lowntfs-3g"), (_NTFS, "16 digits")),
 }
-_ANY_UUID = (f"{_LONG}|{_SHORT}|{_NTFS}|[0-9a-f]{{16}}|{_DISC}", "8-4-4-4-12 digits, or XXXX-XXXX of a FAT")
+_ANY_UUID = (
+    f"{_LONG}|{_SHORT}|{_NTFS}|[0-9a-f]{{16}}|{_DISC}",
+    "8-4-4-4-12 digits, or XXXX-XXXX of a FAT",
+)
 _PARTUUID = (f"{_LONG}|[0-9a-f]{{8}}-[0-9a-f]{{2,}}", "8-4-4-4-12 digits, or 8-2 of an MBR")
 _TAG = regex(r'(UUID|PARTUUID)="?([^"]*)"?|/dev/disk/by-(uuid|partuuid)/(.+)')
 _NOT_TAG = regex(r"(UUID|LABEL|PARTUUID|PARTLABEL)[:;,._ -]+=?(.+)", re.IGNORECASE | re.DOTALL)
 _DEVICE = regex(
-    r"(?:[shv]d[a-z]+|xvd[a-z]+|ubd[a-z]+)[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|(?:mmcblk|nbd|pmem)[0-9]+(?:p[0-9]+)?"
+    r"(?:[shv]d[a-z]+|xvd[a-z]+|ubd[a-z]+)[0-9]*|nvme[0-9]+n[0-9]+(?:p[0-9]+)?|(?:mmcblk|nbd"
+    r"|pmem)[0-9]+(?:p[0-9]+)?"
 )
 _MISTYPED = regex(r"(?:[shv]d[0-9a-z]|xvd[a-z]|nvme|mmcblk)[0-9A-Za-z]*", re.IGNORECASE)
-_OF_CLOUD_INIT = regex(r"ephemeral[0-9]{1,3}(?:\.[0-9]{1,3})?")  # cc_mounts (MicrosoftDocs/azure-docs#77391)
+# cc_mounts (MicrosoftDocs/azure-docs#77391)
+_OF_CLOUD_INIT = regex(r"ephemeral[0-9]{1,3}(?:\.[0-9]{1,3})?")
 _LOOKALIKE = str.maketrans("OoQlI", "00011")
-_ALSO_OPTIONS = frozenset({"auto", "none", "swap", "bind"})  # types that are words of options as well
-_USUAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "nfs", "nfs4", "cifs", "tmpfs", "swap"})
+# types that are words of options as well
+_ALSO_OPTIONS = frozenset({"auto", "none", "swap", "bind"})
+_USUAL = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "nfs", "nfs4", "cifs", "tmpfs", "swap"}
+)
 
 
-def field_faults(source: str, target: str, fstype: str, options: str, words: tuple[str, ...]) -> Iterator[FieldFault]:
+def field_faults(
+    source: str, target: str, fstype: str, options: str, words: tuple[str, ...]
+) -> Iterator[FieldFault]:
     """The faults of an entry whose fields are decoded; `words` are the items of its options."""
     shifted = next(_find_shifted(source, target, fstype, options), None)
     if shifted:
@@ -50,10 +72,14 @@ def field_faults(source: str, target: str, fstype: str, options: str, words: tup
     yield from type_faults(fstype, options, words)
     yield from _typed_faults(source, target)
     if MOVES.isdisjoint(words) and fstype not in NO_TYPE:
-        fault = next(source_name_faults(source), None) if fstype in ON_DISK | {"auto", "swap"} else None
+        fault = (
+            next(source_name_faults(source), None) if fstype in ON_DISK | {"auto", "swap"} else None
+        )
         if fstype in ON_DISK and source in ("/", target) and target != "/" and not _has_loop(words):
             todo = "name the device; or, to mount a folder, write `none bind`"
-            fault = FieldFault("source-is-folder", f"`{source}` is a folder, and {fstype} needs a device", todo)
+            fault = FieldFault(
+                "source-is-folder", f"`{source}` is a folder, and {fstype} needs a device", todo
+            )
         yield from (fault,) if fault else _source_faults(source, fstype)
 
 
@@ -65,32 +91,55 @@ def _find_shifted(source: str, target: str, fstype: str, options: str) -> Iterat
     """Fields that stand where others belong."""
     cut = blank_in_name((source, target, fstype, options))
     if "#" in source[1:] and not is_known(fstype):
-        yield FieldFault("late-comment",
-                    f"a # after `{source.partition('#')[0]}` begins no comment: this is read as a line",
-                    "put the # in front of the line")  # fmt: skip
+        yield FieldFault(
+            "late-comment",
+            f"a # after `{source.partition('#')[0]}` begins no comment: this is read as a line",
+            "put the # in front of the line",
+        )
     elif cut:
         yield FieldFault(
-            "blank-in-name", f"the blank in `{cut.replace(ESCAPED, ' ')}` cuts it in two", f"write it as {cut}"
+            "blank-in-name",
+            f"the blank in `{cut.replace(ESCAPED, ' ')}` cuts it in two",
+            f"write it as {cut}",
         )
     elif fstype.startswith("/") and source.startswith(("/dev/", "UUID=", "LABEL=", "PART", "//")):
         yield FieldFault("shifted", f"`{fstype}` is a path, and is where the type belongs",
                     "write the fields as: SOURCE TARGET TYPE OPTIONS 0 0")  # fmt: skip
-    elif source.startswith("/") and not source.startswith("/dev/") and _is_device(target) and fstype in ON_DISK:
+    elif (
+        source.startswith("/")
+        and not source.startswith("/dev/")
+        and _is_device(target)
+        and fstype in ON_DISK
+    ):
         yield FieldFault("swapped", f"`{target}` is a device, and is where the folder belongs",
                     f"write {target} first, then {source}")  # fmt: skip
-    elif target.startswith("/") and not is_known(fstype) and _is_option(fstype) and not _is_list(fstype):
+    elif (
+        target.startswith("/")
+        and not is_known(fstype)
+        and _is_option(fstype)
+        and not _is_list(fstype)
+    ):
         if is_known(options):
             yield FieldFault("swapped", f"type and options are swapped: `{fstype}` is no type",
                         f"write `{options} {fstype}`")  # fmt: skip
         else:
             words = fstype.split(",")
-            inside = next((word for word in words if is_known(word) and word not in _ALSO_OPTIONS), "")
+            inside = next(
+                (word for word in words if is_known(word) and word not in _ALSO_OPTIONS), ""
+            )
             rest = ",".join(word for word in words if word != inside)
             meant = inside or ("cifs" if source.startswith("//") else "")
-            yield FieldFault("shifted", f"`{fstype}` is an option, and is where the type belongs",
-                        f"write `{meant} {rest}`" if meant else "write the type in front of it")  # fmt: skip
+            yield FieldFault(
+                "shifted",
+                f"`{fstype}` is an option, and is where the type belongs",
+                f"write `{meant} {rest}`" if meant else "write the type in front of it",
+            )
     elif target.startswith("/") and fstype.isdigit():
-        yield FieldFault("shifted", f"`{fstype}` is where the type belongs", "write type and options in front of it")
+        yield FieldFault(
+            "shifted",
+            f"`{fstype}` is where the type belongs",
+            "write type and options in front of it",
+        )
 
 
 def _is_option(word: str) -> bool:
@@ -105,12 +154,18 @@ def _is_device(text: str) -> bool:
 def type_faults(fstype: str, options: str, words: tuple[str, ...]) -> Iterator[FieldFault]:
     """What is wrong with the type, by itself and with its options."""
     if options.isdigit() and fstype not in ("swap", *NO_TYPE):
-        yield FieldFault("no-options", f"`{options}` is where the options belong, and {fstype} has no such option",
-                    f"write `defaults` in front of it: {fstype} defaults {options}")  # fmt: skip
+        yield FieldFault(
+            "no-options",
+            f"`{options}` is where the options belong, and {fstype} has no such option",
+            f"write `defaults` in front of it: {fstype} defaults {options}",
+        )
     if fstype in NO_TYPE and not (MOVES | PROPAGATION).intersection(words):
         need = "bind" if fstype in ("none", "move") else fstype
-        yield FieldFault("no-bind", f"`{fstype}` is no file system, and without the option `{need}` no bind mount",
-                    f"write `none {need}`, or the type of the file system")  # fmt: skip
+        yield FieldFault(
+            "no-bind",
+            f"`{fstype}` is no file system, and without the option `{need}` no bind mount",
+            f"write `none {need}`, or the type of the file system",
+        )
         return
     if MOVES.isdisjoint(words) and not _is_list(fstype):
         for one in filter(None, fstype.split(",")):  # of `ext4,` libmount tries ext4
@@ -118,8 +173,8 @@ def type_faults(fstype: str, options: str, words: tuple[str, ...]) -> Iterator[F
 
 
 def _is_list(fstype: str) -> bool:
-    """Whether mount(8) can mount by a list, which it tries in turn: words that are no types do not stop it. `auto` is
-    an option as well, so it makes no list (raspibolt/raspibolt#434).
+    """Whether mount(8) can mount by a list, which it tries in turn: words that are no types do not
+    stop it. `auto` is an option as well, so it makes no list (raspibolt/raspibolt#434).
     """
     return "," in fstype and not ON_DISK.isdisjoint(fstype.split(","))
 
@@ -137,12 +192,18 @@ def _one_type(fstype: str) -> Iterator[FieldFault]:
     if odd:
         yield FieldFault("typography", f"{odd} in the type", f"write {plain}")
     elif small in KNOWN:
-        yield FieldFault("unknown-type", f"types are case-sensitive, and `{fstype}` is none", f"write {small}")
+        yield FieldFault(
+            "unknown-type", f"types are case-sensitive, and `{fstype}` is none", f"write {small}"
+        )
     else:
         meant = _guess_type(small)
         why = f"neither Linux nor a mount helper known here has a type `{fstype}`"
         transposed = sorted(meant) == sorted(small)
-        todo = f"is {meant} meant?" if meant else f"look for it: /sbin/mount.{fstype}, /proc/filesystems"
+        todo = (
+            f"is {meant} meant?"
+            if meant
+            else f"look for it: /sbin/mount.{fstype}, /proc/filesystems"
+        )
         yield FieldFault("unknown-type", why, todo, is_sure=bool(meant) and transposed)
 
 
@@ -161,9 +222,13 @@ def _typed_faults(source: str, target: str) -> Iterator[FieldFault]:
     for what, text in (("source", source), ("target", target)):
         odd, plain = find_typographic(text)
         is_name = text.startswith("/") and not text.startswith("/dev/")
-        is_label = text.startswith(("LABEL=", "PARTLABEL=")) and plain.partition("=")[2][:1] not in ("'", '"')
+        is_label = text.startswith(("LABEL=", "PARTLABEL=")) and plain.partition("=")[2][
+            :1
+        ] not in ("'", '"')
         if odd and not is_name and not is_label:
-            yield FieldFault("typography", f"{odd} in the {what} is no plain dash or quote", f"write {plain}")
+            yield FieldFault(
+                "typography", f"{odd} in the {what} is no plain dash or quote", f"write {plain}"
+            )
 
 
 def _source_faults(source: str, fstype: str) -> Iterator[FieldFault]:
@@ -171,8 +236,11 @@ def _source_faults(source: str, fstype: str) -> Iterator[FieldFault]:
         return
     mark = _NOT_TAG.fullmatch(source)
     if mark and fstype in ON_DISK | {"auto", "swap"}:
-        yield FieldFault("no-tag", f"`{source}` is no tag: an = belongs between {mark[1]} and its value",
-                    f"write {mark[1].upper()}={mark[2]}")  # fmt: skip
+        yield FieldFault(
+            "no-tag",
+            f"`{source}` is no tag: an = belongs between {mark[1]} and its value",
+            f"write {mark[1].upper()}={mark[2]}",
+        )
         return
     tag = _TAG.fullmatch(source)
     if re.fullmatch(r"(?:PART)?(?:UUID|LABEL)=(?:\"\")?", source):
@@ -183,13 +251,20 @@ def _source_faults(source: str, fstype: str) -> Iterator[FieldFault]:
         yield from _uuid_faults(tag, fstype)
     elif source.startswith("/dev/"):
         yield from _device_faults(source)
-    elif fstype in (ON_DISK - {"fuseblk"}) | {"auto", "swap"} and (fault := find_relative_fault(source, fstype)):
+    elif fstype in (ON_DISK - {"fuseblk"}) | {"auto", "swap"} and (
+        fault := find_relative_fault(source, fstype)
+    ):
         yield fault
     elif fstype in ("nfs", "nfs4") and ":" not in source:
-        yield FieldFault("no-server", f"`{source}` is no source of {fstype}: a colon parts server and folder",
-                    "write SERVER:/FOLDER")  # fmt: skip
+        yield FieldFault(
+            "no-server",
+            f"`{source}` is no source of {fstype}: a colon parts server and folder",
+            "write SERVER:/FOLDER",
+        )
     elif fstype in ("cifs", "smb3", "smbfs") and not source.startswith(("//", "\\\\")):
-        yield FieldFault("no-server", f"`{source}` is no source of {fstype}", "write //SERVER/SHARE")
+        yield FieldFault(
+            "no-server", f"`{source}` is no source of {fstype}", "write //SERVER/SHARE"
+        )
 
 
 def _uuid_faults(tag: re.Match[str], fstype: str) -> Iterator[FieldFault]:
@@ -200,8 +275,11 @@ def _uuid_faults(tag: re.Match[str], fstype: str) -> Iterator[FieldFault]:
     if re.fullmatch(shape, value.lower()) or re.fullmatch(shape, value.upper()):
         right = value.lower() if re.fullmatch(shape, value.lower()) else value.upper()
         case, other = ("lower", "upper") if right == value.lower() else ("upper", "lower")
-        yield FieldFault("uuid-case", f"udev names this {kind} in {case} case, and {other} case does not match",
-                    f"write {tag[0].replace(value, right)}")  # fmt: skip
+        yield FieldFault(
+            "uuid-case",
+            f"udev names this {kind} in {case} case, and {other} case does not match",
+            f"write {tag[0].replace(value, right)}",
+        )
         return
     what = "a partition" if kind == "PARTUUID" else fstype if fstype in _SHAPES else "a file system"
     is_meant = (
@@ -216,9 +294,16 @@ def _device_faults(source: str) -> Iterator[FieldFault]:
     if "/" in name or _DEVICE.fullmatch(name) or not _MISTYPED.fullmatch(name):
         return
     meant = name.translate(_LOOKALIKE)
-    for one in (meant, name.lower(), meant.lower(), re.sub(r"^([shv]d)([0-9]+)([a-z])$", r"\1\3\2", name)):
+    for one in (
+        meant,
+        name.lower(),
+        meant.lower(),
+        re.sub(r"^([shv]d)([0-9]+)([a-z])$", r"\1\3\2", name),
+    ):
         if one != name and _DEVICE.fullmatch(one):
-            yield FieldFault("no-device", f"no kernel names a disk {source}", f"is /dev/{one} meant?")
+            yield FieldFault(
+                "no-device", f"no kernel names a disk {source}", f"is /dev/{one} meant?"
+            )
             return
     if re.fullmatch(r"nvme[0-9]+(?:p[0-9]+)?", name):
         why = f"{source} is the controller, not a disk: its disks are called nvme0n1 and so on"
@@ -226,18 +311,37 @@ def _device_faults(source: str) -> Iterator[FieldFault]:
 
 
 def find_relative_fault(source: str, fstype: str) -> FieldFault | None:
-    """Why a source is neither a path nor a tag, so that no disk and no file is meant; None if it may be of its type."""
+    """Why a source is neither a path nor a tag, so that no disk and no file is meant; None if it
+    may be of its type.
+    """
     if source.startswith("/") or "=" in source:
         return None
     bare = source.removeprefix("dev/")
     if _OF_CLOUD_INIT.fullmatch(source):
-        what = f"`{source}` names no disk: cloud-init could not tell which disk that is, and left its own name"
-        todo = "name the disk in the cloud-config, with nofail,x-systemd.requires=cloud-init.service"
-        return FieldFault("no-device", what, f"{todo} (of Azure: /dev/disk/cloud/azure_resource-part1 and so on)")
+        what = (
+            f"`{source}` names no disk: cloud-init could not tell which disk that is, and left its "
+            "own name"
+        )
+        todo = (
+            "name the disk in the cloud-config, with nofail,x-systemd.requires=cloud-init.service"
+        )
+        return FieldFault(
+            "no-device", what, f"{todo} (of Azure: /dev/disk/cloud/azure_resource-part1 and so on)"
+        )
     if _DEVICE.fullmatch(bare):
-        return FieldFault("no-device", f"`{source}` is no device: its path begins with /dev/", f"write /dev/{bare}")
-    if fstype != "auto" and (source in ("none", fstype) or re.fullmatch(r"[0-9A-Fa-f-]{9,36}", source)):
-        todo = f"write UUID={source}" if "-" in source else "name it by UUID: lsblk -o NAME,FSTYPE,UUID"
+        return FieldFault(
+            "no-device",
+            f"`{source}` is no device: its path begins with /dev/",
+            f"write /dev/{bare}",
+        )
+    if fstype != "auto" and (
+        source in ("none", fstype) or re.fullmatch(r"[0-9A-Fa-f-]{9,36}", source)
+    ):
+        todo = (
+            f"write UUID={source}"
+            if "-" in source
+            else "name it by UUID: lsblk -o NAME,FSTYPE,UUID"
+        )
         return FieldFault("no-device", f"`{source}` names no disk", todo)
     if fstype == "swap" and re.fullmatch(r"[\w./-]+", source):  # else a template is to be filled
         todo = f"write the whole path (/{source}), or LABEL={source}"

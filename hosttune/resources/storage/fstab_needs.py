@@ -1,8 +1,8 @@
 """What lines of fstab need of others: the disk below a folder, and the branches of a union. Pure.
 
-Sources: systemd.mount(5) (implicit dependencies: RequiresMountsFor= on the folder above and on the source of a bind or
-loop mount, on no other path), systemd, src/core/mount.c; mergerfs(1), branches-mount-timeout;
-https://github.com/trapexit/mergerfs/issues/1300.
+Sources: systemd.mount(5) (implicit dependencies: RequiresMountsFor= on the folder above and on the
+source of a bind or loop mount, on no other path), systemd, src/core/mount.c; mergerfs(1),
+branches-mount-timeout; https://github.com/trapexit/mergerfs/issues/1300.
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab_lines import FstabLine, FstabText
 
 _REQUIRED_PATHS = ("x-systemd.requires-mounts-for=", "x-systemd.wants-mounts-for=")
-_REQUIRED_UNITS = ("x-systemd.requires=", "x-systemd.after=", "x-systemd.wants=", "x-systemd.bindsto=")
-_FATAL_UNITS = ("x-systemd.requires=", "x-systemd.bindsto=")  # without which a mount fails (systemd.unit(5))
+_REQUIRED_UNITS = (
+    "x-systemd.requires=",
+    "x-systemd.after=",
+    "x-systemd.wants=",
+    "x-systemd.bindsto=",
+)
+# without which a mount fails (systemd.unit(5))
+_FATAL_UNITS = ("x-systemd.requires=", "x-systemd.bindsto=")
 _REQUIRES = "requires"
 _WAITS = ("branches-mount-timeout=",)  # mergerfs itself, from 2.35 on
 _MOST_NAMED = 3
@@ -36,7 +42,9 @@ _MOST_GLOBS = 32  # of a file: each is held against all targets
 
 
 class Need(NamedTuple):
-    """A line that a boot cannot do without, and the one that it is on, without which a boot goes on."""
+    """A line that a boot cannot do without, and the one that it is on, without which a boot goes
+    on.
+    """
 
     line: FstabLine
     on: FstabLine
@@ -51,10 +59,13 @@ def need_remarks(document: FstabText) -> Iterator[Remark]:
             continue
         last = line
         why = (
-            f"without nofail, and {relation.removeprefix('is ')} {on.target} (line {on.number}), which a boot may go "
-            "on without: where that disk is missing, the boot ends in the emergency shell all the same"
+            f"without nofail, and {relation.removeprefix('is ')} {on.target} (line {on.number}), "
+            "which a boot may go on without: where that disk is missing, the boot ends in the "
+            "emergency shell all the same"
         )
-        yield Remark(line.number, RemarkLevel.WARNING, "needs-nofail", why, "add nofail here as well")
+        yield Remark(
+            line.number, RemarkLevel.WARNING, "needs-nofail", why, "add nofail here as well"
+        )
     yield from _union_remarks(document)
 
 
@@ -62,7 +73,12 @@ def find_needs(document: FstabText) -> Iterator[Need]:
     """All such pairs, in the order of the lines."""
     for line in document.entries:
         words, fstype = _list_words(line), _decode_type(line)
-        if not line.target.startswith("/") or line.target == "/" or fstype == "swap" or _is_remote(line, words):
+        if (
+            not line.target.startswith("/")
+            or line.target == "/"
+            or fstype == "swap"
+            or _is_remote(line, words)
+        ):
             continue
         if not is_required(words, fstype):
             continue
@@ -82,13 +98,17 @@ def _find_more(line: FstabLine, words: tuple[str, ...]) -> Iterator[tuple[str, s
             value = word.partition("=")[2]
             yield _path_of(value), _REQUIRES
     fstype, source = _decode_type(line), decode(line.fields.source) if line.fields else ""
-    if "lay" in union_type(fstype, source):  # fails by a folder that is not there; mergerfs and its like go on without
+    # fails by a folder that is not there; mergerfs and its like go on without
+    if "lay" in union_type(fstype, source):
         for path in branches_of(fstype, source, words):
-            yield path.rpartition("/")[0], "has a branch on"  # a mount point itself is a folder without the disk, too
+            # a mount point itself is a folder without the disk, too
+            yield path.rpartition("/")[0], "has a branch on"
 
 
 def _can_be_missing(line: FstabLine) -> bool:
-    """Whether a boot goes on without a disk. What noauto leaves out is mounted for the sake of what is on it."""
+    """Whether a boot goes on without a disk. What noauto leaves out is mounted for the sake of what
+    is on it.
+    """
     words, fstype = _list_words(line), _decode_type(line)
     if fstype in {"tmpfs", "none"} or _is_remote(line, words) or is_automount(words):
         return False
@@ -108,10 +128,18 @@ def _union_remarks(document: FstabText) -> Iterator[Remark]:
         if waited is None:
             continue
         plain = [one for one in branches_of(fstype, source, words) if not GLOB.search(one)]
-        patterns = [one for one in branches_of(fstype, source, words) if GLOB.search(one) and not glob_fault(one)]
+        patterns = [
+            one
+            for one in branches_of(fstype, source, words)
+            if GLOB.search(one) and not glob_fault(one)
+        ]
         patterns = patterns[: max(0, _MOST_GLOBS - globs)]
         globs += len(patterns)
-        on = {one.number: one for path in plain if (one := _find_line(document, path, line)) and path != source}
+        on = {
+            one.number: one
+            for path in plain
+            if (one := _find_line(document, path, line)) and path != source
+        }
         on |= {one.number: one for path in patterns for one in _find_matching(document, path, line)}
         late = [on[number] for number in sorted(on) if _is_late(on[number], waited)]
         if "_netdev" in words:  # after all disks, and in no order with other mounts of the network
@@ -123,29 +151,44 @@ def _union_remarks(document: FstabText) -> Iterator[Remark]:
 def _union_remark(line: FstabLine, late: list[FstabLine], *, is_overlay: bool) -> Remark:
     named = ", ".join(f"{one.target} (line {one.number})" for one in late[:_MOST_NAMED])
     more = f" and {len(late) - _MOST_NAMED} more" if len(late) > _MOST_NAMED else ""
-    end = "the mount fails, or shows the folders below them" if is_overlay else "it shows the folders below them"
+    end = (
+        "the mount fails, or shows the folders below them"
+        if is_overlay
+        else "it shows the folders below them"
+    )
     why = (
-        f"systemd does not wait for its branches {named}{more}: where it comes first, {end}, and what is written goes "
-        "to the disk below"
+        f"systemd does not wait for its branches {named}{more}: where it comes first, {end}, and "
+        "what is written goes to the disk below"
     )
     can_all = all(is_required(_list_words(one), _decode_type(one)) for one in late)
     word = "x-systemd.requires-mounts-for" if can_all else "x-systemd.after"
-    todo = "add " + ",".join(f"{word}={one.target}" for one in late[:_MOST_NAMED]) + (", and so on" if more else "")
-    if any(_is_remote(one, _list_words(one)) for one in late) and not _is_remote(line, _list_words(line)):
+    todo = (
+        "add "
+        + ",".join(f"{word}={one.target}" for one in late[:_MOST_NAMED])
+        + (", and so on" if more else "")
+    )
+    if any(_is_remote(one, _list_words(one)) for one in late) and not _is_remote(
+        line, _list_words(line)
+    ):
         # Else systemd counts it among the disks, which the network comes after (ordering cycle).
         todo = todo.replace("add ", "add _netdev,", 1)
     return Remark(line.number, RemarkLevel.WARNING, "union-order", why, todo)
 
 
 def find_waited(words: Iterable[str]) -> frozenset[str] | None:
-    """The folders whose mounts a line waits for by its options; None where it waits for another unit, which may be
-    after all of them.
+    """The folders whose mounts a line waits for by its options; None where it waits for another
+    unit, which may be after all of them.
     """
     found: set[str] = set()
     for word in words:
         key, equals, value = word.partition("=")
         if f"{key}{equals}" in _REQUIRED_PATHS:
-            found.update((clean_path(value), *(folders_above(clean_path(value)) if len(value) < PATH_MAX else ())))
+            found.update(
+                (
+                    clean_path(value),
+                    *(folders_above(clean_path(value)) if len(value) < PATH_MAX else ()),
+                )
+            )
         elif f"{key}{equals}" in _REQUIRED_UNITS:
             if not value.startswith("/") and not value.endswith(".mount"):
                 return None
@@ -176,7 +219,9 @@ def _find_line(document: FstabText, path: str, of: FstabLine) -> FstabLine | Non
 
 
 def _find_matching(document: FstabText, pattern: str, of: FstabLine) -> Iterator[FstabLine]:
-    """The lines whose targets have a wildcard of the pattern, or what is below one: `/mnt/disk*`."""
+    """The lines whose targets have a wildcard of the pattern, or what is below one:
+    `/mnt/disk*`.
+    """
     parts = pattern.split("/")
     first = next(count for count, part in enumerate(parts) if GLOB.search(part))
     begin = "/".join(parts[:first]) + "/"

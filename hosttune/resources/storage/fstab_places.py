@@ -1,4 +1,6 @@
-"""What the folders and devices of the host say of lines of fstab with which a boot goes on all the same."""
+"""What the folders and devices of the host say of lines of fstab with which a boot goes on all the
+same.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,27 @@ if TYPE_CHECKING:
 
 
 def look_at_places(facts: Facts) -> Iterator[ShownRemark]:
-    """Folders that are not there or lie behind a link, and devices that are not there and may come later."""
+    """Folders that are not there or lie behind a link, and devices that are not there and may come
+    later.
+    """
     reader, ways, sources = facts.reader, ways_of(facts), sources_of(facts)
     for entry in facts.fstab.at_boot:
         if ways.way(entry.target)[1] or is_on_demand(entry.options):
             continue
         if entry.path != entry.target and not is_network(entry.fstype, entry.source):
             why = f"{entry.target} leads to {entry.path} by a symbolic link, where it is mounted"
-            yield shown_remark(entry.line, RemarkLevel.NOTE, "target-link", why, f"write {entry.path}")
+            yield shown_remark(
+                entry.line, RemarkLevel.NOTE, "target-link", why, f"write {entry.path}"
+            )
         elif reader.stat(entry.target) is ABSENT:
             why = f"{entry.target} is not there: a boot makes the folder, `mount -a` does not"
-            yield shown_remark(entry.line, RemarkLevel.NOTE, "no-target", why, f"sudo mkdir -p {quote(entry.target)}")
+            yield shown_remark(
+                entry.line,
+                RemarkLevel.NOTE,
+                "no-target",
+                why,
+                f"sudo mkdir -p {quote(entry.target)}",
+            )
         is_device = entry.source.startswith("/dev/") and MOVES.isdisjoint(entry.options)
         if is_device and sources.find(entry.source) is None and reader.stat(entry.source) is ABSENT:
             why = f"{entry.source} is not there now; a boot waits for it"

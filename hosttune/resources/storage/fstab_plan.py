@@ -1,7 +1,8 @@
-"""What the wish for noatime would do to an fstab, by the file alone: the new bytes, and why other lines stay. Pure.
+"""What the wish for noatime would do to an fstab, by the file alone: the new bytes, and why other
+lines stay. Pure.
 
-The same policy as for a running host (`mount_policy`), as far as a file can answer it: what is mounted, what ages files
-by access time, and what is behind symbolic links, only the host knows.
+The same policy as for a running host (`mount_policy`), as far as a file can answer it: what is
+mounted, what ages files by access time, and what is behind symbolic links, only the host knows.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class LineOutcome(str, Enum):
 
 
 class LineStep(NamedTuple):
-    """One line and what becomes of it. `before` and `after` are its text without ending, passwords and all."""
+    """One line and what becomes of it. `before` and `after` are its text without ending, passwords
+    and all.
+    """
 
     line: int  # 0: no line
     target: str
@@ -59,7 +62,8 @@ class Tuning:
 
 
 def tune(document: FstabText, targets: Iterable[str] = ()) -> Tuning:
-    """Set noatime for these targets; without any, for every line of a local file system that holds data.
+    """Set noatime for these targets; without any, for every line of a local file system that holds
+    data.
 
     Raises Refused where the file as a whole cannot be edited.
     """
@@ -80,7 +84,8 @@ class _Planner:
         self.steps: list[LineStep] = []
         self.edits: dict[int, Edit] = {}
         self.errors = LineErrors(document)
-        # by type and options: the new options where nothing speaks against them, or why noatime is of no use there
+        # by type and options: the new options where nothing speaks against them, or why noatime is
+        # of no use there
         self.tuned: dict[tuple[bytes, str], str] = {}
         self.senseless: dict[tuple[bytes, str], str] = {}
 
@@ -151,7 +156,12 @@ class _Planner:
         try:
             tuned = tuned or set_atime(options, WORD)
         except Refused as refused:
-            self._refuse(line, target, str(self.document.problem(line.number, refused.message, "")), refused.hint)
+            self._refuse(
+                line,
+                target,
+                str(self.document.problem(line.number, refused.message, "")),
+                refused.hint,
+            )
             return
         self.tuned[fstype, options] = tuned
         self._change(line, target, options, tuned)
@@ -167,10 +177,16 @@ class _Planner:
             self._refuse(line, target, refused.message, refused.hint)
             return
         self.edits[line.number] = after
-        self.steps.append(LineStep(line.number, target, LineOutcome.CHANGED, before, decode(after.text)))
+        self.steps.append(
+            LineStep(line.number, target, LineOutcome.CHANGED, before, decode(after.text))
+        )
 
     def _leave(self, line: FstabLine, target: str, reason: str, todo: str) -> None:
-        self.steps.append(LineStep(line.number, target, LineOutcome.LEFT, decode(line.text), "", reason, todo))
+        self.steps.append(
+            LineStep(line.number, target, LineOutcome.LEFT, decode(line.text), "", reason, todo)
+        )
 
     def _refuse(self, line: FstabLine, target: str, reason: str, todo: str) -> None:
-        self.steps.append(LineStep(line.number, target, LineOutcome.REFUSED, decode(line.text), "", reason, todo))
+        self.steps.append(
+            LineStep(line.number, target, LineOutcome.REFUSED, decode(line.text), "", reason, todo)
+        )

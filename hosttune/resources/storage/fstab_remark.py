@@ -17,8 +17,8 @@ class RemarkLevel(str, Enum):
 
 
 class Remark(NamedTuple):
-    """One thing about one line: what it is and why it matters, and what a person should do. Line 0 is the file. It may
-    quote a secret.
+    """One thing about one line: what it is and why it matters, and what a person should do. Line 0
+    is the file. It may quote a secret.
     """
 
     line: int

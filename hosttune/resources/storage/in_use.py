@@ -1,4 +1,5 @@
-"""What is in use now and makes trouble at the next boot: swap beside a kubelet, and mounts by hand on a share.
+"""What is in use now and makes trouble at the next boot: swap beside a kubelet, and mounts by hand
+on a share.
 
 Sources: systemd-gpt-auto-generator(8); https://github.com/systemd/systemd/issues/39459.
 """
@@ -26,7 +27,10 @@ _OF_NO_DISK = frozenset({"autofs", "nsfs", "proc", "sysfs", "overlay"})
 
 def refuse_swap(line: BootLine, path: str) -> BootLine:
     """The same with what the kubelet makes of a swap."""
-    note = f"{line.where} has the swap {path}: the kubelet does not start while swap is on (failSwapOn)"
+    note = (
+        f"{line.where} has the swap {path}: the kubelet does not start while swap is on "
+        "(failSwapOn)"
+    )
     seen = f"see what switches it on: systemctl status {quote(unit_name(path, 'swap'))}"
     todo = join_steps((
         f"on a node without swap: sudo swapoff {quote(path)}",
@@ -37,7 +41,9 @@ def refuse_swap(line: BootLine, path: str) -> BootLine:
 
 
 def look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]:
-    """Swap that no line and no unit file names, as of zram, or of the type of its partition: the kubelet finds it."""
+    """Swap that no line and no unit file names, as of zram, or of the type of its partition: the
+    kubelet finds it.
+    """
     swaps = attempt(lambda: facts.memory.swaps)
     is_named = any(one.target.startswith("swap ") for one in lines)
     if (
@@ -54,17 +60,20 @@ def look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Boo
         return
     for path in by_type:
         note = (
-            f"{path} is a swap partition by its GPT type: without a line of fstab the next boot switches it on "
-            "(systemd-gpt-auto-generator), and the kubelet does not start while swap is on (failSwapOn)"
+            f"{path} is a swap partition by its GPT type: without a line of fstab the next boot "
+            "switches it on (systemd-gpt-auto-generator), and the kubelet does not start while "
+            "swap is on (failSwapOn)"
         )
         now = f"sudo swapoff {quote(path)}" if any(one.path == path for one in swaps) else ""
-        todo = join_steps((now, f"sudo systemctl mask {quote(unit_name(path, 'swap'))}, or remove the partition"))
+        todo = join_steps(
+            (now, f"sudo systemctl mask {quote(unit_name(path, 'swap'))}, or remove the partition")
+        )
         yield BootLine(f"swap {path}", 0, file=path, note=note, way_out=todo)
 
 
 def look_at_shutdown(facts: Facts) -> Iterator[BootLine]:
-    """What is mounted by hand on what a server serves: systemd counts it among the disks, and takes the network down
-    before it (systemd/systemd#39459).
+    """What is mounted by hand on what a server serves: systemd counts it among the disks, and takes
+    the network down before it (systemd/systemd#39459).
     """
     mounts = attempt(lambda: facts.mounts.visible)
     if facts.reader.persistent_only or not isinstance(mounts, tuple):
@@ -74,15 +83,22 @@ def look_at_shutdown(facts: Facts) -> Iterator[BootLine]:
     for one in mounts:
         above = mount_below(facts, one.target.rpartition("/")[0])
         is_local = not one.is_network and one.fstype not in _OF_NO_DISK and not one.is_of_user
-        is_on_share = above is not None and above.is_network and not is_system(above.target)  # not / of a diskless node
+        # not / of a diskless node
+        is_on_share = above is not None and above.is_network and not is_system(above.target)
         if is_local and above and is_on_share and one.target not in named:
             found.append((one, above))
     if found:
         one, above = found[0]
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         note = (
-            f"{one.target} ({one.fstype}){more} is mounted on {above.target}, which a server serves, and no line of "
-            "fstab has it: systemd counts it among the disks, and the next reboot can hang (ordering cycle)"
+            f"{one.target} ({one.fstype}){more} is mounted on {above.target}, which a server "
+            "serves, and no line of fstab has it: systemd counts it among the disks, and the next "
+            "reboot can hang (ordering cycle)"
         )
-        todo = f"before a reboot: sudo umount {quote(one.target)}; to keep it, a line of fstab with _netdev"
-        yield BootLine(one.target, 0, note=note, way_out=todo, is_mounted=True, file="/proc/self/mountinfo")
+        todo = (
+            f"before a reboot: sudo umount {quote(one.target)}; to keep it, a line of fstab with "
+            "_netdev"
+        )
+        yield BootLine(
+            one.target, 0, note=note, way_out=todo, is_mounted=True, file="/proc/self/mountinfo"
+        )

@@ -1,7 +1,8 @@
 """The atime mode of a mount: of the running one, and of its line in fstab for the next boot.
 
-The live mode is set with mount_setattr(2), never by a remount: `mount -o remount` reads fstab again, makes a mount that
-is `ro` by hand writable and clears `nosuid` and `nodev` that stand in no line.
+The live mode is set with mount_setattr(2), never by a remount: `mount -o remount` reads fstab
+again, makes a mount that is `ro` by hand writable and clears `nosuid` and `nodev` that stand in no
+line.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
 from hosttune.host.reading.mountinfo import mounts_by_target
-from hosttune.resources.base import OLD, AddressKind, FieldSpec, WishKind, action_between, in_general
+from hosttune.resources.base import (
+    OLD,
+    AddressKind,
+    FieldSpec,
+    WishKind,
+    action_between,
+    in_general,
+)
 from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.resources.storage.fstab import options_diff
 from hosttune.resources.storage.fstab_document import PATH, clean_path
@@ -50,7 +58,9 @@ if TYPE_CHECKING:
 
 
 class MountAddress(AddressKind):
-    """`mount:TARGET`: noatime, relatime or strictatime of the mount that a path through TARGET reaches, or ABSENT."""
+    """`mount:TARGET`: noatime, relatime or strictatime of the mount that a path through TARGET
+    reaches, or ABSENT.
+    """
 
     kind = "mount"
     is_live = True
@@ -69,28 +79,44 @@ class MountAddress(AddressKind):
         target, wanted = change.address.name, str(change.after)
         present = self.read(writer, target)
         if present != change.before:
-            raise Conflict(f"{target} is mounted {present}, no longer {change.before}", hint="run the plan again")
+            raise Conflict(
+                f"{target} is mounted {present}, no longer {change.before}",
+                hint="run the plan again",
+            )
         writer.set_atime(target, wanted)
         if self.read(writer, target) != wanted:
-            raise HosttuneError(f"the kernel took {wanted} for {target}, but {MOUNTINFO} does not show it")
+            raise HosttuneError(
+                f"the kernel took {wanted} for {target}, but {MOUNTINFO} does not show it"
+            )
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
         return shorten_list(
-            list_steps(changes, lambda change: CommandLine(remount(change.address.name, str(change.after))))
+            list_steps(
+                changes, lambda change: CommandLine(remount(change.address.name, str(change.after)))
+            )
         )
 
 
 class MountWish(WishKind):
-    """`- mount: TARGET` with `atime: noatime` or `relatime`: the options in fstab and the flag of the live mount."""
+    """`- mount: TARGET` with `atime: noatime` or `relatime`: the options in fstab and the flag of
+    the live mount.
+    """
 
     kind = "mount"
     fields: Mapping[str, FieldSpec] = {
         "atime": FieldSpec(
-            str, required=True, choices=("noatime", "relatime"), help="When reads write access times"
+            str,
+            required=True,
+            choices=("noatime", "relatime"),
+            help="When reads write access times",
         ),
-        "purged_trees": FieldSpec(list, help="Folders that the site purges by access time: they keep relatime"),
-        "harmless_jobs": FieldSpec(list, help="Files of jobs that ask for access times and delete nothing by them"),
-    }  # fmt: skip
+        "purged_trees": FieldSpec(
+            list, help="Folders that the site purges by access time: they keep relatime"
+        ),
+        "harmless_jobs": FieldSpec(
+            list, help="Files of jobs that ask for access times and delete nothing by them"
+        ),
+    }
     operators: tuple[Operator, ...] = ()
     activations = (Activation.NOW, Activation.REMOUNT, Activation.REBOOT)
 
@@ -106,18 +132,24 @@ class MountWish(WishKind):
             try:
                 findings.append(_compare(wish, context))
             except UnknownFact as unknown:
-                findings.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason))
+                findings.append(
+                    Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown.reason)
+                )
         return tuple(findings)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(change for wish in wishes for change in _list_writes(wish, str(wish.fields["atime"])))
+        return tuple(
+            change for wish in wishes for change in _list_writes(wish, str(wish.fields["atime"]))
+        )
 
 
 def _list_writes(wish: Wish, atime: str) -> tuple[Change, ...]:
     target, options = clean_path(wish.name), "OPTIONS"
     return (
         in_general(wish, Address("fstab", target), set_atime(options, atime), before=options),
-        in_general(wish, Address("mount", target), atime, before="relatime" if atime == "noatime" else OLD),
+        in_general(
+            wish, Address("mount", target), atime, before="relatime" if atime == "noatime" else OLD
+        ),
     )
 
 
@@ -139,7 +171,9 @@ def _compare(wish: Wish, context: Context) -> Finding:
         return Finding(wish.rule, wish.subject, Verdict.NOT_APPLICABLE, reason=reason)
     live = context.state[Address("mount", target)] if running else ABSENT
     written = context.state[Address("fstab", entry.target if entry else target)]
-    is_refused = bool(entry and entry.refusal) or any(line.target == target for line in facts.fstab.misread)
+    is_refused = bool(entry and entry.refusal) or any(
+        line.target == target for line in facts.fstab.misread
+    )
     for value in (live, written):
         if isinstance(value, Unreadable) and not (is_refused and value is written):
             return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=value.reason)
@@ -150,24 +184,49 @@ def _compare(wish: Wish, context: Context) -> Finding:
     reason = f"{target} should be mounted {view.wanted}"
     hold, todo = find_obstacle(view, wish, context)
     if hold:
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, list_evidence(view), todo=todo)
+        return Finding(
+            wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, list_evidence(view), todo=todo
+        )
     try:
         changes = _list_changes(view, wish, context)
     except Refused as refused:
         hold = Hold(HoldKind.REFUSED, refused.message)
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, list_evidence(view), todo=refused.hint)
+        return Finding(
+            wish.rule,
+            wish.subject,
+            Verdict.DIFFERS,
+            hold,
+            reason,
+            list_evidence(view),
+            todo=refused.hint,
+        )
     seen = (*list_evidence(view), *(() if view.is_live_ok else find_other_mounts(view, facts)))
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, seen, changes)
 
 
 def _make_settled(view: View, wish: Wish, facts: Facts) -> Finding:
-    """As it should be; unless something deletes files there by the access times that are not written any more."""
+    """As it should be; unless something deletes files there by the access times that are not
+    written any more.
+    """
     purged = find_aged(view.target, wish, facts)
     if not purged.by:
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=list_evidence(view))
-    reason = f"{view.target} is mounted {view.wanted}, and {', '.join(purged.by)} deletes files there by access time"
-    todo = "let that job go by modification time, or mount it relatime; else it deletes files that are in use"
-    return Finding(wish.rule, wish.subject, Verdict.ADVICE, reason=reason, evidence=list_evidence(view), todo=todo)
+    reason = (
+        f"{view.target} is mounted {view.wanted}, and {', '.join(purged.by)} deletes files there "
+        "by access time"
+    )
+    todo = (
+        "let that job go by modification time, or mount it relatime; else it deletes files that "
+        "are in use"
+    )
+    return Finding(
+        wish.rule,
+        wish.subject,
+        Verdict.ADVICE,
+        reason=reason,
+        evidence=list_evidence(view),
+        todo=todo,
+    )
 
 
 def _list_changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:
@@ -175,23 +234,44 @@ def _list_changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...
     host = context.facts.host
     if view.entry and view.options is not None and not view.is_boot_ok:
         after = _set_atime(view, view.options)
-        activation = Activation.NOW if view.mount else Activation.REMOUNT if view.is_running else Activation.REBOOT
+        activation = (
+            Activation.NOW
+            if view.mount
+            else Activation.REMOUNT
+            if view.is_running
+            else Activation.REBOOT
+        )
         changes.append(
             Change(
-                Address("fstab", view.entry.target), Action.UPDATE, view.options, after, wish.rule, context.risk,
-                context.disturbs, activation, reason=f"{view.place}, for the next boot",
-                triggers=(Trigger("daemon-reload"),) if host.has_systemd and view.is_running else (),
+                Address("fstab", view.entry.target),
+                Action.UPDATE,
+                view.options,
+                after,
+                wish.rule,
+                context.risk,
+                context.disturbs,
+                activation,
+                reason=f"{view.place}, for the next boot",
+                triggers=(Trigger("daemon-reload"),)
+                if host.has_systemd and view.is_running
+                else (),
                 details=options_diff(context.facts, view.entry, after),
             )
-        )  # fmt: skip
+        )
     if not view.is_live_ok:
         changes.append(
             Change(
-                Address("mount", view.target), action_between(view.live, view.wanted), view.live, view.wanted,
-                wish.rule, context.risk, context.disturbs, Activation.NOW,
+                Address("mount", view.target),
+                action_between(view.live, view.wanted),
+                view.live,
+                view.wanted,
+                wish.rule,
+                context.risk,
+                context.disturbs,
+                Activation.NOW,
                 reason="other options unchanged",
             )
-        )  # fmt: skip
+        )
     return tuple(changes)
 
 

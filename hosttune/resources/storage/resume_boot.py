@@ -1,9 +1,9 @@
-"""What the kernel command line names and no device has: / itself, its subvolume, and a swap to resume from, for which a
-boot waits.
+"""What the kernel command line names and no device has: / itself, its subvolume, and a swap to
+resume from, for which a boot waits.
 
-Sources: initramfs-tools (scripts/local-premount/resume waits as long as for /, 30 s; resume= counts over RESUME= of
-/etc/initramfs-tools; hooks/resume), https://github.com/systemd/systemd/issues/35180 (systemd in an initial RAM disk of
-dracut waits for ever), initramfs.conf(5).
+Sources: initramfs-tools (scripts/local-premount/resume waits as long as for /, 30 s; resume= counts
+over RESUME= of /etc/initramfs-tools; hooks/resume), https://github.com/systemd/systemd/issues/35180
+(systemd in an initial RAM disk of dracut waits for ever), initramfs.conf(5).
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def look_at_resume(facts: Facts) -> Iterator[BootLine]:
     given = _find_resume(facts)
     if given is None or given.value in _NOT_A_DEVICE or not names_device(given.value):
         return
-    entry = FstabEntry(given.line, given.value, "swap", "swap", (), 0, 0, is_swap=True, file=given.path)
+    entry = FstabEntry(
+        given.line, given.value, "swap", "swap", (), 0, 0, is_swap=True, file=given.path
+    )
     found = find_fault(sources_of(facts), entry, ())
     if found is None or found.kind is not SourceKind.MISSING:
         return
@@ -60,12 +62,19 @@ def look_at_resume(facts: Facts) -> Iterator[BootLine]:
     else:
         kept = meant.replace(", or", ", or write")
         todo = f"take resume={given.value} out{kept}\nwrite it into the boot menu: sudo update-grub"
-    yield BootLine(f"resume {given.value}", given.line, note=note, way_out=todo, is_of_device=True, file=given.path)
+    yield BootLine(
+        f"resume {given.value}",
+        given.line,
+        note=note,
+        way_out=todo,
+        is_of_device=True,
+        file=given.path,
+    )
 
 
 def look_at_root(facts: Facts) -> Iterator[BootLine]:
-    """The root= of the next boot, where it is another one than that of this boot and no device has it. The same one has
-    shown that it is found, whatever the devices say.
+    """The root= of the next boot, where it is another one than that of this boot and no device has
+    it. The same one has shown that it is found, whatever the devices say.
     """
     menu = attempt(lambda: facts.grub_arguments.entries)
     now = attempt(lambda: facts.kernel.command_line)
@@ -74,18 +83,24 @@ def look_at_root(facts: Facts) -> Iterator[BootLine]:
     given = [word.removeprefix("root=") for word in menu[0].arguments if word.startswith("root=")]
     if not given or f"root={given[-1]}" in now or not names_device(given[-1]):
         return
-    entry = FstabEntry(menu[0].number, given[-1], "/", "auto", (), 0, 0, is_swap=False, path="/", file=MENU)
+    entry = FstabEntry(
+        menu[0].number, given[-1], "/", "auto", (), 0, 0, is_swap=False, path="/", file=MENU
+    )
     found = find_fault(sources_of(facts), entry, ())
     if found and found.kind is SourceKind.MISSING:
         end = "the next boot does not find /, and ends in the shell of the initial RAM disk"
         fault = f"root={given[-1]} in line {menu[0].number} of {MENU} is what no device has: {end}"
-        todo = "sudo update-grub writes it anew; look at GRUB_CMDLINE_LINUX, and at what else sets root="
+        todo = (
+            "sudo update-grub writes it anew; look at GRUB_CMDLINE_LINUX, and at what else sets "
+            "root="
+        )
         yield BootLine("/", menu[0].number, fault=fault, way_out=todo, is_of_device=True, file=MENU)
 
 
 def look_at_root_line(facts: Facts) -> Iterator[BootLine]:
-    """A fstab without a line of /, where the kernel mounts / read-only (ro) and nothing mounts it anew. systemd does
-    that only for a / that it found by its GPT type (systemd-remount-fs.service(8)). A file that this boot had is right.
+    """A fstab without a line of /, where the kernel mounts / read-only (ro) and nothing mounts it
+    anew. systemd does that only for a / that it found by its GPT type
+    (systemd-remount-fs.service(8)). A file that this boot had is right.
     """
     menu = attempt(lambda: facts.grub_arguments.entries)
     root = None if facts.reader.persistent_only else attempt(lambda: facts.mounts.at.get("/"))
@@ -98,45 +113,83 @@ def look_at_root_line(facts: Facts) -> Iterator[BootLine]:
     ):
         return
     given = [word for word in menu[0].arguments if word in {"ro", "rw"}]
-    has_line = any(entry.path == "/" for entry in facts.fstab.entries) or "/" in facts.mount_units.by_path
+    has_line = (
+        any(entry.path == "/" for entry in facts.fstab.entries) or "/" in facts.mount_units.by_path
+    )
     has_booted = "rw" in root.options and is_older_than_boot(facts, PATH)
-    if given[-1:] != ["ro"] or has_line or has_booted or not any(w.startswith("root=") for w in menu[0].arguments):
+    if (
+        given[-1:] != ["ro"]
+        or has_line
+        or has_booted
+        or not any(w.startswith("root=") for w in menu[0].arguments)
+    ):
         return
-    fault = f"{PATH} has no line of /, and the kernel mounts / read-only (ro): the next boot leaves it so"
+    fault = (
+        f"{PATH} has no line of /, and the kernel mounts / read-only (ro): the next boot leaves it "
+        "so"
+    )
     todo = f"add a line of / (UUID=... / {root.fstype} defaults 0 1)\nits UUID: findmnt -no UUID /"
     yield BootLine("/", 0, fault=fault, way_out=todo, is_of_device=True, is_mounted=True)
 
 
 def look_at_subvolume(facts: Facts) -> Iterator[BootLine]:
-    """The subvolume of btrfs that the next boot is to mount at /, where it is another one than now (btrfs(5))."""
+    """The subvolume of btrfs that the next boot is to mount at /, where it is another one than now
+    (btrfs(5)).
+    """
     menu = attempt(lambda: facts.grub_arguments.entries)
     now = attempt(lambda: facts.kernel.command_line)
-    if facts.reader.persistent_only or not isinstance(menu, tuple) or not menu or not isinstance(now, tuple):
+    if (
+        facts.reader.persistent_only
+        or not isinstance(menu, tuple)
+        or not menu
+        or not isinstance(now, tuple)
+    ):
         return
     given = _subvolume_of(menu[0].arguments)
     root = facts.mounts.at.get("/")
-    if not given or given == _subvolume_of(now) or root is None or root.fstype != "btrfs" or given == root.root:
+    if (
+        not given
+        or given == _subvolume_of(now)
+        or root is None
+        or root.fstype != "btrfs"
+        or given == root.root
+    ):
         return
     where = f"rootflags= in line {menu[0].number} of {MENU}"
     place = BootLine("/", menu[0].number, is_of_device=True, file=MENU, is_mounted=True)
-    todo = "sudo update-grub writes it anew; look at rootflags= in /etc/default/grub and /etc/default/grub.d"
-    tops = (one for one in facts.mounts.all if one.root == "/" and one.device == root.device and one.is_topmost)
+    todo = (
+        "sudo update-grub writes it anew; look at rootflags= in /etc/default/grub and "
+        "/etc/default/grub.d"
+    )
+    tops = (
+        one
+        for one in facts.mounts.all
+        if one.root == "/" and one.device == root.device and one.is_topmost
+    )
     top = next((one.target.rstrip("/") for one in tops if not one.is_of_user), None)
     path = f"{top}{given}"
     if top is not None and not ways_of(facts).way(path)[1] and facts.reader.stat(path) is ABSENT:
         fault = (
-            f"{where} names the subvolume {given}, which the btrfs of / does not have: the next boot does not mount /"
+            f"{where} names the subvolume {given}, which the btrfs of / does not have: the next "
+            "boot does not mount /"
         )
         yield replace(place, fault=fault, way_out=todo)
         return
-    note = f"{where} has the next boot mount the subvolume {given} at /, where {root.root} is mounted now"
+    note = (
+        f"{where} has the next boot mount the subvolume {given} at /, where {root.root} is mounted "
+        "now"
+    )
     yield replace(place, note=note, way_out=f"if that is not a rollback on purpose: {todo}")
 
 
 def _subvolume_of(words: tuple[str, ...]) -> str:
     """The absolute path of the last subvol= of rootflags=; empty for none."""
     flags = [word.removeprefix("rootflags=") for word in words if word.startswith("rootflags=")]
-    found = [one.removeprefix("subvol=") for one in ",".join(flags).split(",") if one.startswith("subvol=")]
+    found = [
+        one.removeprefix("subvol=")
+        for one in ",".join(flags).split(",")
+        if one.startswith("subvol=")
+    ]
     return clean_path(f"/{found[-1]}") if found and len(found[-1]) < PATH_MAX else ""
 
 
@@ -154,7 +207,9 @@ def _find_resume(facts: Facts) -> Placed | None:
         return None
     if given := [word for word in words if word.startswith("resume=")]:
         value = given[-1].partition("=")[2]
-        place = next((one for one in placed if one.value == given[-1]), Placed("", "the kernel command line"))
+        place = next(
+            (one for one in placed if one.value == given[-1]), Placed("", "the kernel command line")
+        )
         return Placed(value, place.path, place.line)
     return _find_setting(facts) if attempt(find_generator, facts.reader) == TOOLS else None
 

@@ -1,4 +1,6 @@
-"""A report on many hosts: what costs most, who is not in it, rule by rule, siblings that differ, plans."""
+"""A report on many hosts: what costs most, who is not in it, rule by rule, siblings that differ,
+plans.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ from hosttune.host.masking.cleaned import clean
 from hosttune.numbers import say_count
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of, link_of
-from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, Say, Section, Steps, render_documents
+from hosttune.views.document import (
+    Document,
+    Fold,
+    Item,
+    Items,
+    Matrix,
+    Panel,
+    Say,
+    Section,
+    Steps,
+    render_documents,
+)
 from hosttune.views.findings import BY_OUTCOME, NOTHING
 from hosttune.views.fleet.words import (
     FINE,
@@ -42,40 +55,59 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 NOT_AS_SHOWN = (
-    "The digest that is named here is not that of these changes: a secret is masked in them, or the file was edited."
-    " What a host would change, and its digest: sudo hosttune plan, there"
+    "The digest that is named here is not that of these changes: a secret is masked in them, or "
+    "the file was edited. What a host would change, and its digest: sudo hosttune plan, there"
 )
 MOST_HOSTS = 10  # of the worst, on one screen
 DISPUTED = (
-    "Other hosts show something else for the same changes: find out which host is right before you approve the digest."
+    "Other hosts show something else for the same changes: find out which host is right before you "
+    "approve the digest."
 )
 
 
 def fleet_report(
-    fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
+    fleet: Fleet,
+    plans: Mapping[PlanClass, tuple[Change, ...]],
+    page: Page,
+    about: Mapping[str, About] = NOTHING,
 ) -> str:
     """The report. `plans` are the changes of the plan classes that are shown; `about` are the
     rules that this version knows, for pages.
     """
-    return render_documents("hosttune report", [fleet_outline(fleet, plans, page, about)], page, is_filtered=True)
+    return render_documents(
+        "hosttune report", [fleet_outline(fleet, plans, page, about)], page, is_filtered=True
+    )
 
 
 def fleet_outline(
-    fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
+    fleet: Fleet,
+    plans: Mapping[PlanClass, tuple[Change, ...]],
+    page: Page,
+    about: Mapping[str, About] = NOTHING,
 ) -> Document:
     """What the report says, the dearest first."""
     head = [Say(make_headline(fleet), "decision", style="bold")]
-    head += [Say(text, "note", is_hanging=True) for text in (describe_span(fleet), *list_notes(fleet)) if text]
+    head += [
+        Say(text, "note", is_hanging=True)
+        for text in (describe_span(fleet), *list_notes(fleet))
+        if text
+    ]
     first = [Item(text=text) for text in list_worst(fleet, page.names)]
     missing = (
-        Item(clean(one.host), f"{clean(one.missing)} ({clean(one.at[:16].replace('T', ' '))})", look="strong")
+        Item(
+            clean(one.host),
+            f"{clean(one.missing)} ({clean(one.at[:16].replace('T', ' '))})",
+            look="strong",
+        )
         for one in fleet.missing
     )
     unread = (Item(clean(one.place), clean(one.reason), look="code") for one in fleet.unread)
     blocks = [
         *_make_tally("Not fit for jobs: drain these", "red", fleet.unfit, page),
         *_make_section("First these", first, "red", is_alarm=True),
-        *_make_section("Gave no answer", missing, "red", fleet.missing_count, is_alarm=True, is_aligned=True),
+        *_make_section(
+            "Gave no answer", missing, "red", fleet.missing_count, is_alarm=True, is_aligned=True
+        ),
         *_make_section("Could not be read", unread, "red", fleet.unread_count, is_alarm=True),
         *_make_tally("Degraded: they work slower, or not for long", "yellow", fleet.impaired, page),
         *_make_hosts(fleet, page),
@@ -103,7 +135,13 @@ def _why_not_fine(fleet: Fleet) -> str:
 
 
 def _make_section(
-    title: str, items: Iterable[Item], style: str, count: int = 0, *, is_alarm: bool = False, is_aligned: bool = False
+    title: str,
+    items: Iterable[Item],
+    style: str,
+    count: int = 0,
+    *,
+    is_alarm: bool = False,
+    is_aligned: bool = False,
 ) -> list[Block]:
     """A list, and how many of `count` it does not name."""
     shown = tuple(items)
@@ -112,7 +150,11 @@ def _make_section(
     blocks: list[Block] = [Items(shown, is_aligned=is_aligned)]
     if count > len(shown):
         blocks.append(Items((Item(text=f"and {format_count(count - len(shown))} more"),)))
-    return [Section(title, tuple(blocks), style, format_count(count) if count else "", is_alarm=is_alarm)]
+    return [
+        Section(
+            title, tuple(blocks), style, format_count(count) if count else "", is_alarm=is_alarm
+        )
+    ]
 
 
 def _make_hosts(fleet: Fleet, page: Page) -> list[Block]:
@@ -125,11 +167,20 @@ def _make_hosts(fleet: Fleet, page: Page) -> list[Block]:
     for row in rows:
         says = dict(row.says)
         shown.append(
-            (clean(row.host), tuple(state if (state := says.get(rule, "")) not in QUIET else "" for rule in rules))
+            (
+                clean(row.host),
+                tuple(
+                    state if (state := says.get(rule, "")) not in QUIET else "" for rule in rules
+                ),
+            )
         )
     rest = fleet.hosts - len(shown)
     note = f"{format_count(rest)} more hosts (--names shows more of the worst)." if rest else ""
-    return [Matrix("Hosts, the worst first", tuple(map(clean, rules)), tuple(shown), note)] if rules else []
+    return (
+        [Matrix("Hosts, the worst first", tuple(map(clean, rules)), tuple(shown), note)]
+        if rules
+        else []
+    )
 
 
 def _make_rules(fleet: Fleet, page: Page, about: Mapping[str, About]) -> list[Block]:
@@ -175,28 +226,40 @@ def _make_siblings(fleet: Fleet, page: Page) -> list[Block]:
 
 
 def _make_sibling(one: Siblings, page: Page) -> Item:
-    settings = tuple(Item(clean(it.name), items=value_items(it.values, page)) for it in one.settings)
-    return Item(clean(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong")
+    settings = tuple(
+        Item(clean(it.name), items=value_items(it.values, page)) for it in one.settings
+    )
+    return Item(
+        clean(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong"
+    )
 
 
 def _make_tally(title: str, style: str, tally: ValueTally, page: Page) -> list[Block]:
     """What to know of some hosts, the most common first."""
     shown = tally.values if page.is_whole else tally.values[:MOST_VALUES]
     items = [
-        Item(clean(one.value), name_hosts(one.hosts, page.names), more=fold_names(one.hosts, page)) for one in shown
+        Item(clean(one.value), name_hosts(one.hosts, page.names), more=fold_names(one.hosts, page))
+        for one in shown
     ]
     if more := len(tally.values) - len(shown):
         items.append(Item(text=f"and {format_count(more)} more"))
-    return [Section(title, (Items(tuple(items)),), style, format_count(tally.total))] if items else []
+    return (
+        [Section(title, (Items(tuple(items)),), style, format_count(tally.total))] if items else []
+    )
 
 
-def _make_plans(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page) -> list[Block]:
+def _make_plans(
+    fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page
+) -> list[Block]:
     if not any(one.changes for one in fleet.classes):
         return []
     shown = [one for one in fleet.classes if one in plans or not one.digest]
     disputed = fleet.disputed
     blocks: list[Block] = [_plan(one, plans.get(one, ()), page, disputed) for one in shown]
-    if rest := sum(one.hosts.count for one in fleet.classes if one not in shown) + fleet.other_classes.count:
+    if (
+        rest := sum(one.hosts.count for one in fleet.classes if one not in shown)
+        + fleet.other_classes.count
+    ):
         blocks.append(Say(f"Other plans: {hosts_word(rest)} (--plans shows more)."))
     return [Section("Plans", tuple(blocks), "cyan")]
 
@@ -206,7 +269,9 @@ def _plan(one: PlanClass, changes: Iterable[Change], page: Page, disputed: froze
     names = name_hosts(one.hosts, page.names if page.is_terse or page.folds else 0)
     blocks: list[Block] = [Say(names, more=fold_names(one.hosts, page))]
     if one.digest:
-        blocks.append(Say("Digest", code=clean(one.digest)) if one.is_as_shown else Say(NOT_AS_SHOWN))
+        blocks.append(
+            Say("Digest", code=clean(one.digest)) if one.is_as_shown else Say(NOT_AS_SHOWN)
+        )
     blocks += [Say(DISPUTED)] if one.is_as_shown and one.digest in disputed else []
     diffs = tuple(diff_of(change, is_short=page.is_terse) for change in changes)
     blocks += [Fold("The changes", diffs)] if diffs and page.folds else diffs

@@ -34,15 +34,23 @@ def hosts_word(count: int) -> str:
 def make_headline(fleet: Fleet) -> str:
     """How the fleet is, in one sentence or two."""
     parts = [f"{format_count(one.hosts.count)} {_name_state(one.value)}" for one in fleet.states]
-    text = f"{hosts_word(fleet.hosts)}: {', '.join(parts)}." if parts else "No host could be looked at."
+    text = (
+        f"{hosts_word(fleet.hosts)}: {', '.join(parts)}."
+        if parts
+        else "No host could be looked at."
+    )
     lost = list_lost(fleet)
     return f"{text} {join_words(lost).capitalize()}." if lost else text
 
 
 def list_lost(fleet: Fleet) -> list[str]:
-    """What the report does not know, a clause each: hosts without an answer, files that could not be read."""
+    """What the report does not know, a clause each: hosts without an answer, files that could not
+    be read.
+    """
     lost = [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
-    return lost + ([f"{say_count(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else [])
+    return lost + (
+        [f"{say_count(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
+    )
 
 
 def _name_state(state: str) -> str:
@@ -55,7 +63,9 @@ def describe_span(fleet: Fleet) -> str:
     """When and by what the hosts were looked at."""
     if not fleet.hosts:
         return ""
-    first, last = (at.replace("T", " ").removesuffix("+00:00")[:16] for at in (fleet.first_at, fleet.last_at))
+    first, last = (
+        at.replace("T", " ").removesuffix("+00:00")[:16] for at in (fleet.first_at, fleet.last_at)
+    )
     when = first if first == last else f"{first} to {last}"
     versions, profiles = format_tally(fleet.versions), format_tally(fleet.profiles)
     return f"Looked at {clean(when)} UTC, by hosttune {versions}, profile {profiles}."
@@ -65,7 +75,10 @@ def format_tally(tally: ValueTally) -> str:
     """`0.1.0`, or `0.2.0 (1,990) and 0.1.0 (10)`."""
     if tally.is_common:
         return clean(tally.values[0].value) or "unknown" if tally.values else "unknown"
-    parts = [f"{clean(one.value) or 'unknown'} ({format_count(one.hosts.count)})" for one in tally.values[:MOST_VALUES]]
+    parts = [
+        f"{clean(one.value) or 'unknown'} ({format_count(one.hosts.count)})"
+        for one in tally.values[:MOST_VALUES]
+    ]
     rest = sum(one.hosts.count for one in tally.values[MOST_VALUES:]) + tally.others.count
     return join_words([*parts, f"others ({format_count(rest)})"] if rest else parts)
 
@@ -78,13 +91,17 @@ def list_notes(fleet: Fleet) -> list[str]:
     if fleet.superseded.count:
         what = say_count(fleet.superseded.count, "older look")
         found.append(
-            f"Left out: {what} at hosts that were looked at again later ({name_hosts(fleet.superseded)}). "
-            "What changed in between: hosttune diff OLDER NEWER."
+            f"Left out: {what} at hosts that were looked at again later "
+            f"({name_hosts(fleet.superseded)}). What changed in between: hosttune diff OLDER NEWER."
         )
     if fleet.disputed_count:
-        what = f"Files of different names are said to be of one host, {say_count(fleet.disputed_count, 'host')} in all"
+        what = (
+            "Files of different names are said to be of one host, "
+            f"{say_count(fleet.disputed_count, 'host')} in all"
+        )
         sentences = [
-            f"{clean(host)}: {join_words([clean(file) for file in files])}" for host, files in fleet.disputed_hosts
+            f"{clean(host)}: {join_words([clean(file) for file in files])}"
+            for host, files in fleet.disputed_hosts
         ]
         if more := fleet.disputed_count - len(sentences):
             sentences.append(f"{format_count(more)} more")
@@ -108,8 +125,9 @@ def name_hosts(hosts: HostNames, most: int = 0) -> str:
 
 
 def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
-    """What costs most, one line each, that worst first: what siblings have and a host has lost (GPUs, memory, mounts,
-    lines of fstab), what does not do its work, who gave no answer. What only differs can wait for it.
+    """What costs most, one line each, that worst first: what siblings have and a host has lost
+    (GPUs, memory, mounts, lines of fstab), what does not do its work, who gave no answer. What only
+    differs can wait for it.
     """
     found = [
         f"{name_hosts(one.hosts, names)}: {lost}"
@@ -124,7 +142,9 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
         hosts = next((one.hosts for one in row.outcomes if one.value == FAULT), None)
         if hosts and hosts.count > drained.get(row.rule, 0):
             found.append(f"{name_hosts(hosts, names)}: {clean(row.rule)}")
-    return found + ([f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else [])
+    return found + (
+        [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
+    )
 
 
 def _describe_lost(setting: str, value: str, most: str) -> str:
@@ -138,22 +158,32 @@ def _describe_lost(setting: str, value: str, most: str) -> str:
     if setting != FSTAB or max(len(value), len(most)) >= LONGEST:  # as long: its end may be cut off
         return ""
     lines = sorted(set(most.split(", ")) - {*value.split(", "), NO_LINE})
-    return f"/etc/fstab has no line for {join_words(lines)}, as it has on the siblings" if lines else ""
+    return (
+        f"/etc/fstab has no line for {join_words(lines)}, as it has on the siblings"
+        if lines
+        else ""
+    )
 
 
 def describe_outcomes(row: RuleRow) -> str:
     """`551 to change, 11 waived, 1,435 ok`."""
-    return ", ".join(f"{format_count(one.hosts.count)} {STATES[one.value].phrase}" for one in row.outcomes)
+    return ", ".join(
+        f"{format_count(one.hosts.count)} {STATES[one.value].phrase}" for one in row.outcomes
+    )
 
 
-def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[str] = frozenset()) -> tuple[Item, ...]:
+def outcome_items(
+    row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[str] = frozenset()
+) -> tuple[Item, ...]:
     """Which hosts have which outcome: all of it `but` these, or what equal values do not tell."""
     if not is_whole and (len(row.outcomes) < 2 or not row.values.is_common):
         return ()
     most = max(row.outcomes, key=lambda one: one.hosts.count)
     shown = row.outcomes if is_whole else [one for one in row.outcomes if one is not most]
     return tuple(
-        _make_hosts(f"{STATES[one.value].phrase} ({format_count(one.hosts.count)})", one.hosts, page)
+        _make_hosts(
+            f"{STATES[one.value].phrase} ({format_count(one.hosts.count)})", one.hosts, page
+        )
         for one in shown
         if (one.value not in but if is_whole else one.value != NOT_APPLICABLE)
     )
@@ -171,7 +201,9 @@ def split_rules(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
 
 
 def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
-    """The majority, without names unless all is shown, then each other value with the hosts that have it."""
+    """The majority, without names unless all is shown, then each other value with the hosts that
+    have it.
+    """
     majority = tally.majority
     if tally.is_common and tally.values:
         value = _format_value(tally.values[0])
@@ -179,7 +211,9 @@ def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
     items = []
     if majority:
         head = f"mostly {_count_hosts(majority)}"
-        items.append(_make_hosts(head, majority.hosts, page) if page.is_verbose else Item(text=head))
+        items.append(
+            _make_hosts(head, majority.hosts, page) if page.is_verbose else Item(text=head)
+        )
     elif len(tally.values) > 1:
         items.append(Item(text="the values differ:"))
     others = [one for one in tally.values if one is not majority]
@@ -187,7 +221,11 @@ def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
     items += [_make_hosts(_count_hosts(one), one.hosts, page) for one in shown]
     if rest := sum(one.hosts.count for one in others[len(shown) :]) + tally.others.count:
         more = len(others) - len(shown)
-        what = say_count(more, "other value") if more > 0 and not tally.others.count else "other values"
+        what = (
+            say_count(more, "other value")
+            if more > 0 and not tally.others.count
+            else "other values"
+        )
         items.append(Item(text=f"{what} ({format_count(rest)})"))
     return tuple(items)
 

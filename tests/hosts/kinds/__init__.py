@@ -1,7 +1,8 @@
-"""Twelve kinds of host that GPU servers come as, one module each: what is special of it, from its vendor's documents.
+"""Twelve kinds of host that GPU servers come as, one module each: what is special of it, from its
+vendor's documents.
 
-They are descriptions, as those of `make.py`; the records are made when a test wants them. What must and must not be said
-of each stands in `tests/rules/kinds/`.
+They are descriptions, as those of `make.py`; the records are made when a test wants them. What must
+and must not be said of each stands in `tests/rules/kinds/`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from hosttune.host.record.record import RecordReader
 from tests.hosts.machine import Machine
 
 NAMES = tuple(
-    sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in {"__init__", "common"})
+    sorted(
+        path.stem
+        for path in Path(__file__).parent.glob("*.py")
+        if path.stem not in {"__init__", "common"}
+    )
 )
 
 

@@ -1,7 +1,8 @@
-"""AWS p5.48xlarge with a Deep Learning AMI: 32 EFA devices, huge pages of the EFA installer, instance store under LVM.
+"""AWS p5.48xlarge with a Deep Learning AMI: 32 EFA devices, huge pages of the EFA installer,
+instance store under LVM.
 
-Sources: AWS, "Deep Learning Base GPU AMI (Ubuntu 22.04)" (instance store at /opt/dlami/nvme, driver by NVIDIA's installer);
-"Get started with EFA" (vm.nr_hugepages=5128).
+Sources: AWS, "Deep Learning Base GPU AMI (Ubuntu 22.04)" (instance store at /opt/dlami/nvme, driver
+by NVIDIA's installer); "Get started with EFA" (vm.nr_hugepages=5128).
 """
 
 from tests.hosts.kinds.common import (
@@ -24,7 +25,9 @@ VERSION = "580.126.20"
 GPUS = eight("0x2330")
 STORES = tuple(f"nvme{number}n1" for number in range(1, 9))
 LVM_FILES, LVM_LINKS = layer("dm-0", "253:0", STORES, 8 * 3539, "vg.01-lv_ephemeral")
-EFA_FILES, EFA_LINKS = cards({f"rdmap{n}s0": f"0000:{0x20 + n:02x}:1b.0" for n in range(32)}, "0xefa2", "0x1d0f")
+EFA_FILES, EFA_LINKS = cards(
+    {f"rdmap{n}s0": f"0000:{0x20 + n:02x}:1b.0" for n in range(32)}, "0xefa2", "0x1d0f"
+)
 
 MACHINE = Machine(
     name="aws-p5", os_version="22.04", codename="jammy", kernel=KERNEL, cpu_model="AMD EPYC 7R13 Processor", sockets=2, cores_per_socket=48,

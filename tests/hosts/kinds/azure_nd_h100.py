@@ -1,6 +1,8 @@
-"""Azure ND96isr_H100_v5 with the Ubuntu-HPC image: InfiniBand virtual functions, eight blank NVMe disks, a topology for NCCL.
+"""Azure ND96isr_H100_v5 with the Ubuntu-HPC image: InfiniBand virtual functions, eight blank NVMe
+disks, a topology for NCCL.
 
-Sources: Azure/azhpc-images (limits, sysctls, ndv5-topo.xml, the resource disk at /mnt); Microsoft Learn, "ND H100 v5 sizes series".
+Sources: Azure/azhpc-images (limits, sysctls, ndv5-topo.xml, the resource disk at /mnt); Microsoft
+Learn, "ND H100 v5 sizes series".
 """
 
 from tests.hosts.kinds.common import (

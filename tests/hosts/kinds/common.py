@@ -1,4 +1,6 @@
-"""What several kinds of host share: devices made of others, network cards, and a driver that works."""
+"""What several kinds of host share: devices made of others, network cards, and a driver that
+works.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +31,25 @@ FOUR_SWITCHES = ("07", "08", "09", "0a")
 
 def eight(device: str) -> tuple[GpuSpec, ...]:
     """Eight GPUs, four on each node of memory."""
-    return tuple(GpuSpec(f"0000:{bus}:00.0", device, node=number // 4) for number, bus in enumerate(EIGHT))
+    return tuple(
+        GpuSpec(f"0000:{bus}:00.0", device, node=number // 4) for number, bus in enumerate(EIGHT)
+    )
 
 
 def switches() -> tuple[GpuSpec, ...]:
     """The NVSwitches of such a board."""
     return tuple(
-        GpuSpec(f"0000:{bus}:00.0", "0x22a3", "nvidia-nvswitch", pci_class="0x068000") for bus in FOUR_SWITCHES
+        GpuSpec(f"0000:{bus}:00.0", "0x22a3", "nvidia-nvswitch", pci_class="0x068000")
+        for bus in FOUR_SWITCHES
     )
 
 
 def layer(
     name: str, device: str, members: Sequence[str], gib: int, title: str = ""
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Files and links of a device made of others: md0, or dm-0 with the name that the device mapper has for it."""
+    """Files and links of a device made of others: md0, or dm-0 with the name that the device mapper
+    has for it.
+    """
     base = f"/sys/devices/virtual/block/{name}"
     files = {
         f"{base}/dev": f"{device}\n", f"{base}/size": f"{gib * GIB // 512}\n", f"{base}/ro": "0\n",
@@ -95,8 +102,15 @@ def driver_links(version: str, arch: str = "x86_64") -> dict[str, str]:
 
 def offered(device: str, model: str) -> dict[tuple[str, ...], str | None]:
     """What ubuntu-drivers says of a GPU that the server branches drive."""
-    names = ("nvidia-driver-580-server-open", "nvidia-driver-580-open", "nvidia-driver-595-server-open")
-    rows = "".join(f"driver   : {name} - distro non-free{' recommended' * (name == names[0])}\n" for name in names)
+    names = (
+        "nvidia-driver-580-server-open",
+        "nvidia-driver-580-open",
+        "nvidia-driver-595-server-open",
+    )
+    rows = "".join(
+        f"driver   : {name} - distro non-free{' recommended' * (name == names[0])}\n"
+        for name in names
+    )
     return {
         ("ubuntu-drivers", "devices"): (
             "== /sys/devices/pci0000:15/0000:15:01.0/0000:17:00.0 ==\n"
@@ -150,6 +164,14 @@ PERSISTENCED_RUNS = {
 
 
 def booted_with(kernel: str, arguments: str) -> dict[str, str]:
-    """The running kernel's command line, and GRUB's settings and menu that say the same for the next boot."""
-    files = {path: text.replace("quiet", f"quiet {arguments}") for path, text in boot_files("Ubuntu", kernel).items()}
-    return {**files, "/proc/cmdline": f"BOOT_IMAGE=/boot/vmlinuz-{kernel} root=UUID=0a ro quiet {arguments}\n"}
+    """The running kernel's command line, and GRUB's settings and menu that say the same for the
+    next boot.
+    """
+    files = {
+        path: text.replace("quiet", f"quiet {arguments}")
+        for path, text in boot_files("Ubuntu", kernel).items()
+    }
+    return {
+        **files,
+        "/proc/cmdline": f"BOOT_IMAGE=/boot/vmlinuz-{kernel} root=UUID=0a ro quiet {arguments}\n",
+    }

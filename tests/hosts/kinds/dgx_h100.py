@@ -1,6 +1,8 @@
-"""DGX H100 with DGX OS 7: NVIDIA's configuration packages, /raid as RAID 0 of eight disks, cachefilesd on it.
+"""DGX H100 with DGX OS 7: NVIDIA's configuration packages, /raid as RAID 0 of eight disks,
+cachefilesd on it.
 
-Sources: DGX OS 7 user guide, appendix C (packages); NVIDIA's "DGX configuration package decoder" (what each sets).
+Sources: DGX OS 7 user guide, appendix C (packages); NVIDIA's "DGX configuration package decoder"
+(what each sets).
 """
 
 from tests.hosts.kinds.common import (
@@ -26,7 +28,10 @@ GPUS = eight("0x2330")
 DATA = tuple(f"nvme{number}n1" for number in range(2, 10))
 RAID_FILES, RAID_LINKS = layer("md1", "9:1", DATA, 8 * 3576)
 CARD_FILES, CARD_LINKS = cards(
-    {f"mlx5_{n}": f"0000:{bus}:00.0" for n, bus in enumerate(("18", "40", "4f", "5e", "9a", "c0", "ce", "dc"))}
+    {
+        f"mlx5_{n}": f"0000:{bus}:00.0"
+        for n, bus in enumerate(("18", "40", "4f", "5e", "9a", "c0", "ce", "dc"))
+    }
 )
 
 MACHINE = Machine(

@@ -1,7 +1,8 @@
-"""Google Cloud a3-highgpu-8g: GPUDirect-TCPX over four gVNICs, sixteen local SSDs that nobody formatted.
+"""Google Cloud a3-highgpu-8g: GPUDirect-TCPX over four gVNICs, sixteen local SSDs that nobody
+formatted.
 
-Sources: Google Cloud, "Maximize GPU network bandwidth with GPUDirect-TCPX" (NCCL_* settings, which the plug-in needs as they are);
-"About Local SSD disks" (nvme_card, data lost at a stop).
+Sources: Google Cloud, "Maximize GPU network bandwidth with GPUDirect-TCPX" (NCCL_* settings, which
+the plug-in needs as they are); "About Local SSD disks" (nvme_card, data lost at a stop).
 """
 
 from tests.hosts.kinds.common import (

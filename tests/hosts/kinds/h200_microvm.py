@@ -1,7 +1,9 @@
-"""A microVM made from a container image, with one H200 passed through: the hypervisor starts it with a kernel of its own, which
-brought the driver along. No /boot, no /lib/modules, no systemd, and no NVLinks: the driver was told to leave them off.
+"""A microVM made from a container image, with one H200 passed through: the hypervisor starts it
+with a kernel of its own, which brought the driver along. No /boot, no /lib/modules, no systemd, and
+no NVLinks: the driver was told to leave them off.
 
-What it shows was seen on such a machine (Firecracker, Linux 6.18, driver 580.159.04 and its nvidia-smi, 16 CPUs, 128 GiB).
+What it shows was seen on such a machine (Firecracker, Linux 6.18, driver 580.159.04 and its
+nvidia-smi, 16 CPUs, 128 GiB).
 """
 
 from tests.hosts.driver import NVLINK, loaded

@@ -1,4 +1,5 @@
-"""A server with eight Intel Data Center GPU Max 1550: no GPU of NVIDIA's, and the BMC's graphics beside them.
+"""A server with eight Intel Data Center GPU Max 1550: no GPU of NVIDIA's, and the BMC's graphics
+beside them.
 
 Source: Intel, "Data Center GPU Max Series" (PCI id 0bd5, driver i915 or xe).
 """

@@ -1,7 +1,8 @@
-"""A Kubernetes node with NVIDIA's GPU Operator: the driver lives in a container, the kubelet owns swap, /tmp and the local disks.
+"""A Kubernetes node with NVIDIA's GPU Operator: the driver lives in a container, the kubelet owns
+swap, /tmp and the local disks.
 
-Sources: NVIDIA, "GPU Operator" (driver container mounted at /run/nvidia/driver, validations, toolkit in /usr/local/nvidia/toolkit);
-kubelet's reference (local volumes, failSwapOn).
+Sources: NVIDIA, "GPU Operator" (driver container mounted at /run/nvidia/driver, validations,
+toolkit in /usr/local/nvidia/toolkit); kubelet's reference (local volumes, failSwapOn).
 """
 
 from tests.hosts.driver import loaded

@@ -1,4 +1,5 @@
-"""A small virtual machine for inference: Google Cloud g2-standard-8 with one L4 and 32 GB, one persistent disk, no driver yet.
+"""A small virtual machine for inference: Google Cloud g2-standard-8 with one L4 and 32 GB, one
+persistent disk, no driver yet.
 
 Source: Google Cloud, "GPU machine types" (g2-standard-8: 8 vCPUs, 32 GB, 1 L4).
 """
@@ -14,7 +15,11 @@ VERSION = "580.126.20-0ubuntu0.24.04.1"
 DRIVER = (
     "nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server", "linux-modules-nvidia-580-server-open-gcp", f"linux-modules-nvidia-580-server-open-{KERNEL}",
 )  # fmt: skip
-COMES_ALONG = ("libnvidia-compute-580-server", "nvidia-compute-utils-580-server", "nvidia-kernel-common-580-server")
+COMES_ALONG = (
+    "libnvidia-compute-580-server",
+    "nvidia-compute-utils-580-server",
+    "nvidia-kernel-common-580-server",
+)
 SIMULATED = "".join(
     f"{verb} {name} ({VERSION} Ubuntu:24.04/noble-updates [amd64])\n"
     for verb in ("Inst", "Conf")

@@ -1,6 +1,8 @@
-"""A server of Lambda's with 8 A100 and Lambda Stack: the vendor's driver packages, a pool of ZFS for the data.
+"""A server of Lambda's with 8 A100 and Lambda Stack: the vendor's driver packages, a pool of ZFS
+for the data.
 
-Sources: lambda.ai, "Lambda Stack" (lambda-server, lambda-stack-cuda; upgrades by apt as a whole); zfs(7), zpool(8).
+Sources: lambda.ai, "Lambda Stack" (lambda-server, lambda-stack-cuda; upgrades by apt as a whole);
+zfs(7), zpool(8).
 """
 
 from tests.hosts.kinds.common import (

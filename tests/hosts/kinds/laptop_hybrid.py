@@ -1,6 +1,8 @@
-"""A laptop with an Intel GPU for the screen and an NVIDIA GPU that sleeps until it is asked (PRIME on demand), 32 GB.
+"""A laptop with an Intel GPU for the screen and an NVIDIA GPU that sleeps until it is asked (PRIME
+on demand), 32 GB.
 
-Sources: prime-select(1); NVIDIA driver README, "PCI-Express Runtime D3 (RTD3) Power Management"; SMBIOS 3.7, chassis types (10: notebook).
+Sources: prime-select(1); NVIDIA driver README, "PCI-Express Runtime D3 (RTD3) Power Management";
+SMBIOS 3.7, chassis types (10: notebook).
 """
 
 from hosttune.facts.gpu.health_smi import FIELDS, REMAPPED_FIELDS

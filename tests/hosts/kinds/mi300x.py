@@ -1,4 +1,5 @@
-"""A server with eight AMD MI300X: no GPU of NVIDIA's, so NVIDIA's rules have nothing to say, and the others do.
+"""A server with eight AMD MI300X: no GPU of NVIDIA's, so NVIDIA's rules have nothing to say, and
+the others do.
 
 Source: AMD, "MI300X system optimization" (numa_balancing off, iommu=pt).
 """

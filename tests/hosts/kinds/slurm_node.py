@@ -1,4 +1,5 @@
-"""A node of a Slurm cluster: slurmd with TmpFS=/tmp and TmpDisk, homes on NFS, four A100, an epilog that cleans scratch by access time.
+"""A node of a Slurm cluster: slurmd with TmpFS=/tmp and TmpDisk, homes on NFS, four A100, an epilog
+that cleans scratch by access time.
 
 Sources: slurm.conf(5) (TmpFS, TmpDisk, Prolog, Epilog), gres.conf(5).
 """
@@ -19,7 +20,8 @@ from tests.hosts.machine import DiskSpec, GpuSpec, Machine, MountSpec
 KERNEL = "6.8.0-79-generic"
 VERSION = "580.126.20"
 GPUS = tuple(
-    GpuSpec(f"0000:{bus}:00.0", "0x20b2", node=number // 2) for number, bus in enumerate(("31", "4b", "ca", "e3"))
+    GpuSpec(f"0000:{bus}:00.0", "0x20b2", node=number // 2)
+    for number, bus in enumerate(("31", "4b", "ca", "e3"))
 )
 IB_FILES, IB_LINKS = cards({"mlx5_0": "0000:98:00.0"}, "0x101b")
 

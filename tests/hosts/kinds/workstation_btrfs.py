@@ -21,7 +21,10 @@ PLAIN = dict.fromkeys(
     ),
     "[N/A]",
 )
-BRIDGES = tuple(f"/sys/devices/pci0000:{int(bus, 16) - 3:02x}/0000:{int(bus, 16) - 3:02x}:01.0" for bus in ("04", "0b"))
+BRIDGES = tuple(
+    f"/sys/devices/pci0000:{int(bus, 16) - 3:02x}/0000:{int(bus, 16) - 3:02x}:01.0"
+    for bus in ("04", "0b")
+)
 
 MACHINE = Machine(
     name="workstation-btrfs", kernel=KERNEL, cpu_model="AMD Ryzen 9 7950X 16-Core Processor", cores_per_socket=16, mem_gib=64, swap_gib=8, vendor="ASUS", product="ProArt X670E-CREATOR WIFI",

@@ -1,6 +1,7 @@
 """Makes the files beside it, packed by gzip, with the libraries that people make such files with.
 
-Run by hand in an environment of its own: pip install h5py pyarrow polars pillow protobuf google-crc32c; python generate.py
+Run by hand in an environment of its own: pip install h5py pyarrow polars pillow protobuf
+google-crc32c; python generate.py
 """
 
 from __future__ import annotations
@@ -32,18 +33,26 @@ def picture(number: int, form: str = "JPEG") -> bytes:
 
 
 def hdf5_groups(out: Path, name: str, **how: object) -> None:
-    """Groups in groups, every kind of type, chunks, attributes, links to what is there already, and a cycle."""
+    """Groups in groups, every kind of type, chunks, attributes, links to what is there already, and
+    a cycle.
+    """
     with h5py.File(out / name, "w", **how) as file:
         train = file.create_group("train")
-        train.create_dataset("pictures", (20, 32, 32, 3), "u1", chunks=(5, 32, 32, 3), compression="gzip")[:] = 7
+        train.create_dataset(
+            "pictures", (20, 32, 32, 3), "u1", chunks=(5, 32, 32, 3), compression="gzip"
+        )[:] = 7
         train["labels"] = np.arange(20, dtype="<i8")
         train["labels"].attrs["names"] = np.bytes_("cat dog")
         other = file.create_group("other")
         other["names"] = np.array([b"one", b"three"], dtype="S8")
         other["flags"] = np.array([True, False, True])
-        other["boxes"] = np.zeros(3, dtype=[("at", "<f4", (2, 2)), ("name", "S5"), ("is", "?"), ("x", "<f8")])
+        other["boxes"] = np.zeros(
+            3, dtype=[("at", "<f4", (2, 2)), ("name", "S5"), ("is", "?"), ("x", "<f8")]
+        )
         other["vectors"] = np.zeros(4, dtype=np.dtype(("<f8", (3,)))).reshape(4, 3)
-        other.create_dataset("tensors", (6,), dtype=h5py.Datatype(h5py.h5t.array_create(h5py.h5t.IEEE_F64LE, (2, 5))))
+        other.create_dataset(
+            "tensors", (6,), dtype=h5py.Datatype(h5py.h5t.array_create(h5py.h5t.IEEE_F64LE, (2, 5)))
+        )
         other["half"] = np.float16(1.5)
         other["nothing"] = h5py.Empty("f4")
         other["complex"] = np.zeros(2, dtype="<c16")
@@ -56,7 +65,9 @@ def hdf5_groups(out: Path, name: str, **how: object) -> None:
 def hdf5_wide(out: Path) -> None:
     """Chunks across rows, as h5py guesses them: a row is in twelve of them."""
     with h5py.File(out / "wide.h5", "w") as file:
-        file.create_dataset("pictures", (16, 56, 56, 3), "u1", chunks=(8, 28, 28, 1), compression="lzf")[:] = 7
+        file.create_dataset(
+            "pictures", (16, 56, 56, 3), "u1", chunks=(8, 28, 28, 1), compression="lzf"
+        )[:] = 7
         file["labels"] = np.arange(16)
 
 
@@ -104,13 +115,24 @@ def table() -> pa.Table:
 
 def pictures(*forms: str) -> pa.Table:
     """As Hugging Face's datasets keeps them."""
-    rows = [{"bytes": picture(number, form), "path": f"{number}.img"} for number, form in enumerate(forms)]
+    rows = [
+        {"bytes": picture(number, form), "path": f"{number}.img"}
+        for number, form in enumerate(forms)
+    ]
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    return pa.table({"image": pa.array(rows, kind), "label": pa.array(range(len(forms)), pa.int64())})
+    return pa.table(
+        {"image": pa.array(rows, kind), "label": pa.array(range(len(forms)), pa.int64())}
+    )
 
 
 def parquet(out: Path) -> None:
-    pq.write_table(table(), out / "table.parquet", row_group_size=30, write_statistics=False, store_schema=False)
+    pq.write_table(
+        table(),
+        out / "table.parquet",
+        row_group_size=30,
+        write_statistics=False,
+        store_schema=False,
+    )
     pl.DataFrame({"class": ["cat", "horse"] * 500}).write_parquet(out / "dictionary.parquet")
     some = pictures("JPEG", "PNG", "PNG", "JPEG")
     pq.write_table(some, out / "pictures.parquet", compression="none")
@@ -123,7 +145,11 @@ def parquet(out: Path) -> None:
     pq.write_table(some, out / "pictures_gzip_v2.parquet", data_page_version="2.0", **packed)
     pq.write_table(some, out / "pictures_zstd.parquet", compression="zstd")
     pq.write_table(table().replace_schema_metadata({"notes": "x" * 70_000}), out / "long.parquet")
-    pq.write_table(pa.table({"blob": [b"no picture at all" * 9] * 4}), out / "blobs.parquet", compression="none")
+    pq.write_table(
+        pa.table({"blob": [b"no picture at all" * 9] * 4}),
+        out / "blobs.parquet",
+        compression="none",
+    )
 
 
 def tfrecord(out: Path) -> None:
@@ -132,7 +158,9 @@ def tfrecord(out: Path) -> None:
     for number in range(3):
         one = example()
         feature = one.features.feature
-        feature["image/encoded"].bytes_list.value.append(picture(number, "PNG" if number else "JPEG"))
+        feature["image/encoded"].bytes_list.value.append(
+            picture(number, "PNG" if number else "JPEG")
+        )
         feature["image/class/text"].bytes_list.value.append(b"cat")
         feature["label"].int64_list.value.append(-1 if number else 300)
         feature["ids"].int64_list.value.extend([1, 300, 70_000])
@@ -142,7 +170,9 @@ def tfrecord(out: Path) -> None:
     one = sequence()
     one.context.feature["length"].int64_list.value.append(2)
     for number in range(2):
-        one.feature_lists.feature_list["frames"].feature.add().bytes_list.value.append(picture(number, "PNG"))
+        one.feature_lists.feature_list["frames"].feature.add().bytes_list.value.append(
+            picture(number, "PNG")
+        )
     records.append(one.SerializeToString(deterministic=True))
     (out / "examples.tfrecord").write_bytes(b"".join(record(data) for data in records))
 
@@ -161,9 +191,15 @@ def messages() -> tuple[type, type]:
     """Example and SequenceExample, as example.proto and feature.proto declare them."""
     file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tf", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
-    lists = {"BytesList": kinds.TYPE_BYTES, "FloatList": kinds.TYPE_FLOAT, "Int64List": kinds.TYPE_INT64}
+    lists = {
+        "BytesList": kinds.TYPE_BYTES,
+        "FloatList": kinds.TYPE_FLOAT,
+        "Int64List": kinds.TYPE_INT64,
+    }
     for name, kind in lists.items():
-        file.message_type.add(name=name).field.add(name="value", number=1, type=kind, label=kinds.LABEL_REPEATED)
+        file.message_type.add(name=name).field.add(
+            name="value", number=1, type=kind, label=kinds.LABEL_REPEATED
+        )
     feature = file.message_type.add(name="Feature")
     feature.oneof_decl.add(name="kind")
     for number, (field, name) in enumerate(
@@ -173,18 +209,35 @@ def messages() -> tuple[type, type]:
             name=field, number=number, type=kinds.TYPE_MESSAGE, type_name=f".tf.{name}", label=kinds.LABEL_OPTIONAL, oneof_index=0
         )  # fmt: skip
     holder = file.message_type.add(name="FeatureList").field
-    holder.add(name="feature", number=1, type=kinds.TYPE_MESSAGE, type_name=".tf.Feature", label=kinds.LABEL_REPEATED)
-    for name, field, of in (("Features", "feature", "Feature"), ("FeatureLists", "feature_list", "FeatureList")):
+    holder.add(
+        name="feature",
+        number=1,
+        type=kinds.TYPE_MESSAGE,
+        type_name=".tf.Feature",
+        label=kinds.LABEL_REPEATED,
+    )
+    for name, field, of in (
+        ("Features", "feature", "Feature"),
+        ("FeatureLists", "feature_list", "FeatureList"),
+    ):
         entry = "".join(word.capitalize() for word in field.split("_")) + "Entry"
         outer = file.message_type.add(name=name)
         pair = outer.nested_type.add(name=entry)
         pair.options.map_entry = True
         pair.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
         pair.field.add(
-            name="value", number=2, type=kinds.TYPE_MESSAGE, type_name=f".tf.{of}", label=kinds.LABEL_OPTIONAL
+            name="value",
+            number=2,
+            type=kinds.TYPE_MESSAGE,
+            type_name=f".tf.{of}",
+            label=kinds.LABEL_OPTIONAL,
         )
         outer.field.add(
-            name=field, number=1, type=kinds.TYPE_MESSAGE, type_name=f".tf.{name}.{entry}", label=kinds.LABEL_REPEATED
+            name=field,
+            number=1,
+            type=kinds.TYPE_MESSAGE,
+            type_name=f".tf.{name}.{entry}",
+            label=kinds.LABEL_REPEATED,
         )
     for name, fields in (
         ("Example", (("features", "Features"),)),
@@ -193,12 +246,19 @@ def messages() -> tuple[type, type]:
         outer = file.message_type.add(name=name)
         for number, (field, of) in enumerate(fields, 1):
             outer.field.add(
-                name=field, number=number, type=kinds.TYPE_MESSAGE, type_name=f".tf.{of}", label=kinds.LABEL_OPTIONAL
+                name=field,
+                number=number,
+                type=kinds.TYPE_MESSAGE,
+                type_name=f".tf.{of}",
+                label=kinds.LABEL_OPTIONAL,
             )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     of_name = pool.FindMessageTypeByName
-    return tuple(message_factory.GetMessageClass(of_name(f"tf.{name}")) for name in ("Example", "SequenceExample"))
+    return tuple(
+        message_factory.GetMessageClass(of_name(f"tf.{name}"))
+        for name in ("Example", "SequenceExample")
+    )
 
 
 if __name__ == "__main__":

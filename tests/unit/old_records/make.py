@@ -1,7 +1,8 @@
-"""Makes the record that an older version would have made of a host: `PYTHONPATH=TREE python -P make.py RECORD FILE`.
+"""Makes the record that an older version would have made of a host: `PYTHONPATH=TREE python -P
+make.py RECORD FILE`.
 
-The code of that version, in TREE, looks at the host of RECORD, which is of this version. What it asks and RECORD knows
-is kept. So the file lacks what that version did not ask.
+The code of that version, in TREE, looks at the host of RECORD, which is of this version. What it
+asks and RECORD knows is kept. So the file lacks what that version did not ask.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ def main(source: str, target: str) -> None:
     reader = RecordReader(json.loads(Path(source).read_text(encoding="utf-8")), "")
     catalog, policy = load_catalog(reader), Policy()
     data = take_record(
-        reader, lambda door: examine_everything(door, catalog, policy), share=False, tool_version=__version__
+        reader,
+        lambda door: examine_everything(door, catalog, policy),
+        share=False,
+        tool_version=__version__,
     )
     for name, table in data.items():
         if isinstance(table, dict):

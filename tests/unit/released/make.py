@@ -1,7 +1,8 @@
-"""Writes what a version keeps and hands out: `PYTHONPATH=TREE python tests/unit/released/make.py FOLDER`.
+"""Writes what a version keeps and hands out: `PYTHONPATH=TREE python tests/unit/released/make.py
+FOLDER`.
 
-It runs the code of TREE, which may be an old one, so it asks for nothing that the first of them lacked, and leaves out
-what TREE does not have.
+It runs the code of TREE, which may be an old one, so it asks for nothing that the first of them
+lacked, and leaves out what TREE does not have.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ FILE = Change(
     Address("file", DROPIN), Action.CREATE, ABSENT, FileValue(b"vm.swappiness = 10\n"), RULE,
     activation=Activation.NOW, triggers=(Trigger("daemon-reload"),),
 )  # fmt: skip
-OTHER = Change(Address("sysctl", "vm.max_map_count"), Action.UPDATE, "65530", "1048576", "memory-max-map-count")
+OTHER = Change(
+    Address("sysctl", "vm.max_map_count"), Action.UPDATE, "65530", "1048576", "memory-max-map-count"
+)
 SET = Change(
     Address("package-set", "a,b"), Action.UPDATE, ("a=1", "b=1"), ("a=2", "b=2"), "gpu-driver",
     activation=Activation.REBOOT, reversible="after a reboot",
@@ -50,13 +53,21 @@ def reader() -> FakeReader:
 
 def run(writer: Overlay, number: int, command: str) -> JournalWriter:
     started = f"2026-11-2{number}T08:00:00.000000+00:00"
-    made = Run(f"2026112{number}-080000-000{number}", command, started, "root", "boot-1", "d" * 64, __version__)
+    made = Run(
+        f"2026112{number}-080000-000{number}",
+        command,
+        started,
+        "root",
+        "boot-1",
+        "d" * 64,
+        __version__,
+    )
     return JournalWriter.start(writer, made)
 
 
 def journals() -> dict[str, bytes]:
-    """Four runs: one of apply with a change that failed, one that took a part of it back, one that stopped half-way where
-    this version knows that, and one that was killed.
+    """Four runs: one of apply with a change that failed, one that took a part of it back, one that
+    stopped half-way where this version knows that, and one that was killed.
     """
     writer = Overlay(reader())
     first = run(writer, 1, "apply")
@@ -101,7 +112,16 @@ def of_the_record(folder: Path) -> dict[str, bytes]:
     """What the commands print of the record."""
     found = {}
     for name in ("check", "plan") if (folder / "record.json").exists() else ():
-        words = [sys.executable, "-m", "hosttune", name, "--host", str(folder / "record.json"), "--format", "json"]
+        words = [
+            sys.executable,
+            "-m",
+            "hosttune",
+            name,
+            "--host",
+            str(folder / "record.json"),
+            "--format",
+            "json",
+        ]
         done = subprocess.run(words, check=False, capture_output=True, timeout=60)
         assert done.returncode in {0, 1}, done.stderr
         found[f"{name}.json"] = done.stdout
@@ -111,7 +131,9 @@ def of_the_record(folder: Path) -> dict[str, bytes]:
 def bench() -> dict[str, bytes]:
     from hosttune.measure.bench import results
 
-    result = results.BenchResult("read", "2026-11-21T08:00:00+00:00", "6.8.0", "0b9c", "ext4", "/d", "/d", 7)
+    result = results.BenchResult(
+        "read", "2026-11-21T08:00:00+00:00", "6.8.0", "0b9c", "ext4", "/d", "/d", 7
+    )
     return {"bench.json": json.dumps(results.to_json(result)).encode() + b"\n"}
 
 

@@ -21,14 +21,18 @@ from ansible_collections.hosttune.hosttune.plugins.plugin_utils import classes, 
 SAID = "it was not asked, or did not answer"
 FAILURE = "_failure"  # of the registered variable: why the playbook gave this host up
 BATCH = "hosttune_batch"  # what the playbook sets where a batch begins
-TOLD = "reboot_reasons"  # what a task that came to its end tells, also one that failed before it changed anything
-UNBEGUN = "unbegun"  # of a task that did not come to its end: its action knows that nothing began there
+# what a task that came to its end tells, also one that failed before it changed anything
+TOLD = "reboot_reasons"
+# of a task that did not come to its end: its action knows that nothing began there
+UNBEGUN = "unbegun"
 MISSING = "hosttune missing"  # the kind of a document that stands for a host without an answer
 SCHEMA = taken.load_schema("tune_info") | taken.load_schema("tune")
 
 
 class ActionModule(ActionBase):
-    """The action of hosttune.hosttune.plan_classes. It runs on the controller and reaches no host."""
+    """The action of hosttune.hosttune.plan_classes. It runs on the controller and reaches no
+    host.
+    """
 
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -55,7 +59,9 @@ class ActionModule(ActionBase):
         for name in ("folder", "reviewed"):
             given[name] = None if given[name] == os.devnull else given[name]
         act, most = given["act"], given["max_fail_percentage"]
-        answers, failed = _answers(given["hosts"], given["register"], set(given["lost"] or ()), task_vars)
+        answers, failed = _answers(
+            given["hosts"], given["register"], set(given["lost"] or ()), task_vars
+        )
         is_planned = self._task.check_mode
         found = classes.folded(answers, act=act, is_planned=is_planned, failed=failed)
         ends = most is not None and len(failed) * 100 > len(given["hosts"]) * most
@@ -85,8 +91,8 @@ class ActionModule(ActionBase):
                 lost = written(given["folder"], answers, silent)
             except OSError as error:
                 raise AnsibleError(
-                    f"the answers cannot be kept in {os.path.abspath(given['folder'])}: {error.strerror};"
-                    " name another folder (results=DIR), or none (results=)"
+                    f"the answers cannot be kept in {os.path.abspath(given['folder'])}: "
+                    f"{error.strerror}; name another folder (results=DIR), or none (results=)"
                 ) from None
             for host in lost.keys() - failed.keys():
                 _show(taken.clean_line(f"{host}: {lost[host]}"))
@@ -110,14 +116,17 @@ class ActionModule(ActionBase):
 
 
 def _show(line):
-    """A line for people: on standard error where Ansible prints JSON for a program on standard output."""
+    """A line for people: on standard error where Ansible prints JSON for a program on standard
+    output.
+    """
     callback = (constants.DEFAULT_STDOUT_CALLBACK or "").rpartition(".")[2]
     Display().display(line, stderr="json" in callback)
 
 
 def _known(host, task_vars):
-    """The variables of a host as they were registered: hostvars[host] runs every word of them through the templates,
-    which for thousands of hosts takes minutes, and what a host answered is no template.
+    """The variables of a host as they were registered: hostvars[host] runs every word of them
+    through the templates, which for thousands of hosts takes minutes, and what a host answered is
+    no template.
     """
     known = task_vars["hostvars"].raw_get(host)
     return known if isinstance(known, dict) else {}
@@ -139,24 +148,32 @@ def _answers(hosts, register, lost, task_vars):
             answers[host] = one
         if host in lost:
             run = "run {} was made; ".format(one["run_id"]) if one.get("run_id") else ""
-            failed[host] = f"no answer any more; {run}whether it is drained, or has rebooted, is not known"
+            failed[host] = (
+                f"no answer any more; {run}whether it is drained, or has rebooted, is not known"
+            )
         elif one.get("failed") or "digest" not in one or why:
             failed[host] = taken.clean_message(_reason(str(why or one.get("msg") or SAID)))
     return answers, failed
 
 
 def _as_compared(one):
-    """The answer with a diff of the changes that are compared with those of other hosts, not one of the host's own."""
+    """The answer with a diff of the changes that are compared with those of other hosts, not one of
+    the host's own.
+    """
     if "plan_diff" not in one:
         return one
-    changes = [change | {"details": change.get("details") or []} for change in one.get("changes") or ()]
+    changes = [
+        change | {"details": change.get("details") or []} for change in one.get("changes") or ()
+    ]
     diff = diff_of(changes)
     taken.check_answer({"plan_diff": diff}, SCHEMA)
     return one | {"plan_diff": taken.clean_diff(diff)}
 
 
 def _moved(answers, folder):
-    """For each host whose plan is not approved what is other than at its review, which `folder` keeps."""
+    """For each host whose plan is not approved what is other than at its review, which `folder`
+    keeps.
+    """
     found = {}
     for host, one in answers.items():
         if one.get("approved", True):
@@ -164,11 +181,15 @@ def _moved(answers, folder):
         try:
             if taken.why_no_file_name(host):
                 continue
-            with open(os.path.join(folder or "", taken.file_stem(host) + ".json"), encoding="utf-8") as file:
+            with open(
+                os.path.join(folder or "", taken.file_stem(host) + ".json"), encoding="utf-8"
+            ) as file:
                 (before,) = json.load(file)["hosts"]
             found[host] = classes.moved_since(before, one["changes"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            found[host] = f"no review of this host in {folder}: check.yml keeps one" if folder else ""
+            found[host] = (
+                f"no review of this host in {folder}: check.yml keeps one" if folder else ""
+            )
     return {host: what for host, what in found.items() if what}
 
 
@@ -191,15 +212,22 @@ def _reason(text):
 
 
 def written(folder, answers, silent):
-    """One file a host; the records in a folder of their own, so that FOLDER/*.json names each host once. Returns the
-    hosts of which something is not kept, each with the reason: one of them costs the others nothing.
+    """One file a host; the records in a folder of their own, so that FOLDER/*.json names each host
+    once. Returns the hosts of which something is not kept, each with the reason: one of them costs
+    the others nothing.
     """
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     lost, mine = {}, set()
     for host in [*answers, *silent]:
         one = answers.get(host, {})
         if host in silent:
-            document = {"format_version": 1, "kind": MISSING, "host": host, "at": at, "reason": silent[host]}
+            document = {
+                "format_version": 1,
+                "kind": MISSING,
+                "host": host,
+                "at": at,
+                "reason": silent[host],
+            }
         elif one.get("check"):
             document = {"format_version": 1, "hosts": [dict(one["check"], host=host)]}
         else:
@@ -207,7 +235,9 @@ def written(folder, answers, silent):
         try:
             replace(folder, host, json.dumps(document, indent=1, default=str) + "\n", mine)
             if one.get("record"):
-                replace(os.path.join(folder, "records"), host, taken.parse_record(one["record"]), mine)
+                replace(
+                    os.path.join(folder, "records"), host, taken.parse_record(one["record"]), mine
+                )
         except (BadName, taken.MalformedAnswer) as error:
             lost[host] = f"not all that it answered is kept: {error}"
     return lost
@@ -218,15 +248,19 @@ class BadName(Exception):
 
 
 def replace(folder, host, text, mine):
-    """Write the file of a host at once, readable by its owner only. `mine` are the files that are written already, as
-    device and inode: two names can be one on a file system that does not tell upper case from lower.
+    """Write the file of a host at once, readable by its owner only. `mine` are the files that are
+    written already, as device and inode: two names can be one on a file system that does not tell
+    upper case from lower.
     """
     if why := taken.why_no_file_name(host):
         raise BadName(f"its name in the inventory is not a valid file name: {why}")
     path = os.path.join(folder, taken.file_stem(host) + ".json")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.path.lexists(path) and _identity(os.lstat(path)) in mine:
-        raise BadName(f"its file {path} is that of another host, whose name differs in upper and lower case only")
+        raise BadName(
+            f"its file {path} is that of another host, whose name differs in upper and lower case "
+            "only"
+        )
     descriptor, draft = tempfile.mkstemp(dir=folder, prefix=".hosttune-")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings what the module hosttune.hosttune.tune needs, and confirms over a new connection what is on trial."""
+"""Brings what the module hosttune.hosttune.tune needs, and confirms over a new connection what is
+on trial.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ LIVE = "on trial: live"
 PAUSE_S = 10
 UNTOLD_S = 120  # of a run that the task does not name
 RETURN_S, BOOT_S = 60, 900  # what taking it back needs: at once, or with a boot
-LATE_S = {True: 30, False: 300}  # what is not as before may still come: of what is live, and late in a boot
+# what is not as before may still come: of what is live, and late in a boot
+LATE_S = {True: 30, False: 300}
 
 
 class ActionModule(BringingAction):
@@ -46,11 +49,18 @@ class ActionModule(BringingAction):
             if answer.get("losses"):
                 end = min(end, now + LATE_S[(answer.get("trial") or {}).get("state") == LIVE])
             if now + PAUSE_S >= end:
-                return dict(answer, failed=True, msg=answers.clean_message(not_kept(trial, answer)), unreachable=False)
+                return dict(
+                    answer,
+                    failed=True,
+                    msg=answers.clean_message(not_kept(trial, answer)),
+                    unreachable=False,
+                )
             time.sleep(PAUSE_S)
 
     def _anew(self, given, task_vars):
-        """What the module answers over a new connection: an older one goes on where no new one is let in."""
+        """What the module answers over a new connection: an older one goes on where no new one is
+        let in.
+        """
         try:
             self._connection.reset()
             return super()._ask(given, task_vars)
@@ -59,7 +69,9 @@ class ActionModule(BringingAction):
 
 
 def waited_s(trial):
-    """How long a host may take to answer and to be as before: until it has taken the run back by itself."""
+    """How long a host may take to answer and to be as before: until it has taken the run back by
+    itself.
+    """
     if not trial:
         return UNTOLD_S
     name, more = ("within_s", RETURN_S) if trial.get("state") == LIVE else ("boot_within_s", BOOT_S)
@@ -74,10 +86,13 @@ def not_kept(trial, answer):
     run = "run {} ({})".format(now["run"], rules) if now.get("run") else "what is on trial"
     if answer.get("unreachable"):
         return (
-            f"{run} was on trial{until}, and this host did not answer over a new connection: it takes the run back by"
-            f" itself; when it answers again, sudo hosttune history there tells what became of it ({answer['msg']})"
+            f"{run} was on trial{until}, and this host did not answer over a new connection: it "
+            "takes the run back by itself; when it answers again, sudo hosttune history there "
+            f"tells what became of it ({answer['msg']})"
         )
-    lost = answers.clean_line("; ".join(answer.get("losses") or ["it was not told"]), longest=answers.MAX_LINE // 2)
+    lost = answers.clean_line(
+        "; ".join(answer.get("losses") or ["it was not told"]), longest=answers.MAX_LINE // 2
+    )
     run_id = shlex.quote(now["run"]) + " " if now.get("run") else ""
     keep = f"sudo hosttune confirm {run_id}--anyway"
     return (

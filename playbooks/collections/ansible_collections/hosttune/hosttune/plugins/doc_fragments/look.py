@@ -12,8 +12,8 @@ options:
   policy_file:
     description:
       - A policy on the controller, in place of C(/etc/hosttune/policy.yaml) on the host.
-      - Looked for in the C(files) folder of the role or the playbook, beside the playbook, and in the folder where
-        Ansible was started. It may be encrypted with ansible-vault.
+      - Looked for in the C(files) folder of the role or the playbook, beside the playbook, and in
+        the folder where Ansible was started. It may be encrypted with ansible-vault.
     type: path
   policy:
     description:
@@ -21,15 +21,16 @@ options:
     type: dict
   rules_files:
     description:
-      - Rules of the site on the controller, files or folders of them, besides those in C(/etc/hosttune/rules.d) on
-        the host. Looked for where O(policy_file) is. They may be encrypted with ansible-vault.
+      - Rules of the site on the controller, files or folders of them, besides those in
+        C(/etc/hosttune/rules.d) on the host. Looked for where O(policy_file) is. They may be
+        encrypted with ansible-vault.
     type: list
     elements: path
     default: []
   rules:
     description:
-      - Rules of the site besides those in C(/etc/hosttune/rules.d) on the host, each written out in the task as its
-        file would be.
+      - Rules of the site besides those in C(/etc/hosttune/rules.d) on the host, each written out in
+        the task as its file would be.
     type: list
     elements: dict
     default: []
@@ -51,8 +52,9 @@ options:
     default: []
   only:
     description:
-      - These rules and no others, also one that nothing selects, as C(--only) of C(hosttune plan) has it. The policy's
-        parameters and waivers hold for them. An undo takes no such list, but C(rule).
+      - These rules and no others, also one that nothing selects, as C(--only) of C(hosttune plan)
+        has it. The policy's parameters and waivers hold for them. An undo takes no such list, but
+        C(rule).
     type: list
     elements: str
     default: []
@@ -63,18 +65,21 @@ options:
     choices: [low, medium, high]
   disturb:
     description:
-      - Whom a change may disturb, in place of what the policy says; hosttune's own default is V(nothing).
+      - Whom a change may disturb, in place of what the policy says; hosttune's own default is
+        V(nothing).
     type: str
     choices: [nothing, new sessions, a service, running GPU work]
   bundle:
     description:
-      - The self-contained hosttune on the controller that travels with the task. By default the one of this
-        collection; in a checkout of hosttune, one that is built from the sources when they change.
+      - The self-contained hosttune on the controller that travels with the task. By default the one
+        of this collection; in a checkout of hosttune, one that is built from the sources when they
+        change.
       - It stays on the host only where a task changed something, until all is undone.
     type: path
   executable:
     description:
-      - The absolute path of the hosttune that is installed on the host, to use in place of O(bundle).
+      - The absolute path of the hosttune that is installed on the host, to use in place of
+        O(bundle).
     type: path
   _payload:
     description:

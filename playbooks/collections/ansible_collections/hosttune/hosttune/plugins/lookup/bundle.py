@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - The hosttune authors (@hosttune)
 description:
-  - Returns the path of the file that travels with the tasks of this collection, to copy it to a host for good, or of
-    the package that holds the same.
+  - Returns the path of the file that travels with the tasks of this collection, to copy it to a
+    host for good, or of the package that holds the same.
   - In a checkout of hosttune it is built first when a source has changed.
 options:
   _terms:
     description:
-      - Nothing, or the path of a file to use in its place. Looked for in the C(files) folder of the role or the
-        playbook, beside the playbook, and in the folder where Ansible was started.
+      - Nothing, or the path of a file to use in its place. Looked for in the C(files) folder of the
+        role or the playbook, beside the playbook, and in the folder where Ansible was started.
     type: list
     elements: path
   kind:
@@ -60,14 +60,22 @@ class LookupModule(LookupBase):
         settings.refuse_facts(variables or {})
         if "" in terms:
             raise AnsibleError("the path of the file is empty; name one, or leave it out")
-        return [bundle.bundle_path(self._found(next(iter(terms), None), variables or {}), self.get_option("kind"))]
+        return [
+            bundle.bundle_path(
+                self._found(next(iter(terms), None), variables or {}), self.get_option("kind")
+            )
+        ]
 
     def _found(self, name, variables):
-        """Where files of the role and the playbook are, then where the person stands; so the modules look, too."""
+        """Where files of the role and the playbook are, then where the person stands; so the
+        modules look, too.
+        """
         if name is None:
             return None
         path = self.find_file_in_search_path(variables, "files", name, ignore_missing=True)
         here = os.path.abspath(os.path.expanduser(name))
         if path or os.path.isfile(here):
             return path or here
-        raise AnsibleError(f"{here}: no such file on the controller, nor {name} beside the playbook")
+        raise AnsibleError(
+            f"{here}: no such file on the controller, nor {name} beside the playbook"
+        )

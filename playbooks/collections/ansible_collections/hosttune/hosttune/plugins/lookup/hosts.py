@@ -12,10 +12,11 @@ version_added: 0.1.0
 author:
   - The hosttune authors (@hosttune)
 description:
-  - Returns the pattern, for C(hosts) of a play. Fails where a part of it matches no host, or C(--limit) leaves none,
-    because Ansible then plays for nobody, or for the rest, and calls that a success.
-  - Fails as well where a playbook of this collection is played by itself with C(--tags) or C(--skip-tags) that leave
-    none of its tasks.
+  - Returns the pattern, for C(hosts) of a play. Fails where a part of it matches no host, or
+    C(--limit) leaves none, because Ansible then plays for nobody, or for the rest, and calls that a
+    success.
+  - Fails as well where a playbook of this collection is played by itself with C(--tags) or
+    C(--skip-tags) that leave none of its tasks.
 options:
   _terms:
     description: The pattern.
@@ -49,8 +50,9 @@ OWN = ("check", "apply", "undo")
 
 
 def refuse_tags(arguments):
-    """Raises AnsibleError where `ansible-playbook` was given playbooks of this collection alone, and tags that leave no
-    task of them, which Ansible calls a success. Another playbook that imports them may have such tags.
+    """Raises AnsibleError where `ansible-playbook` was given playbooks of this collection alone,
+    and tags that leave no task of them, which Ansible calls a success. Another playbook that
+    imports them may have such tags.
     """
     playbooks = arguments.get("args") or ()
     if not playbooks or not all(map(is_own, playbooks)):
@@ -64,8 +66,8 @@ def refuse_tags(arguments):
             if given
         )
         raise AnsibleError(
-            f"{words}: no task of this playbook has a tag, so nothing would be played; rules are chosen by"
-            " hosttune_only=RULE, hosts by hosttune_hosts=PATTERN"
+            f"{words}: no task of this playbook has a tag, so nothing would be played; rules are "
+            "chosen by hosttune_only=RULE, hosts by hosttune_hosts=PATTERN"
         )
 
 
@@ -76,7 +78,10 @@ def is_own(playbook):
         os.path.realpath(os.path.join(bundle.COLLECTION, *[".."] * 4)),
     ]
     paths = [os.path.join(folder, f"{name}.yml") for folder in folders for name in OWN]
-    return playbook in [f"hosttune.hosttune.{name}" for name in OWN] or os.path.realpath(playbook) in paths
+    return (
+        playbook in [f"hosttune.hosttune.{name}" for name in OWN]
+        or os.path.realpath(playbook) in paths
+    )
 
 
 class LookupModule(LookupBase):
@@ -99,5 +104,7 @@ class LookupModule(LookupBase):
             inventory.subset(limit)
         if not inventory.get_hosts(terms):
             within = f" within --limit {limit}" if limit else ""
-            raise AnsibleError("hosttune_hosts: {} matches no host{}".format(",".join(terms), within))
+            raise AnsibleError(
+                "hosttune_hosts: {} matches no host{}".format(",".join(terms), within)
+            )
         return terms

@@ -12,13 +12,14 @@ version_added: 0.1.0
 author:
   - The hosttune authors (@hosttune)
 description:
-  - Returns the absolute path of each file, for C(include_tasks). It is loaded first, as C(include_tasks) would do it,
-    so that a missing file, a slip in it or a module that is not installed is found before a host is changed.
+  - Returns the absolute path of each file, for C(include_tasks). It is loaded first, as
+    C(include_tasks) would do it, so that a missing file, a slip in it or a module that is not
+    installed is found before a host is changed.
 options:
   _terms:
     description:
-      - The files. Looked for in the C(tasks) folder of the role or the playbook, beside the playbook, and in the folder
-        where Ansible was started.
+      - The files. Looked for in the C(tasks) folder of the role or the playbook, beside the
+        playbook, and in the folder where Ansible was started.
     type: list
     elements: path
     required: true
@@ -63,7 +64,9 @@ class LookupModule(LookupBase):
         here = os.path.abspath(os.path.expanduser(name))
         if path or os.path.isfile(here):
             return path or here
-        raise AnsibleError(f"{here}: no such file of tasks on the controller, nor {name} beside the playbook")
+        raise AnsibleError(
+            f"{here}: no such file of tasks on the controller, nor {name} beside the playbook"
+        )
 
     def _load(self, path):
         manager = VariableManager(loader=self._loader)

@@ -15,12 +15,17 @@ COMMAND = re.compile(
     r"((?: --(?:only|select|profile|rule) \w(?:[\w.-]*\w)?| --[a-z][a-z-]*| \d{8}[\w-]*)*)(`?)"
 )
 PLAYS = {"check": "check", "plan": "check", "apply": "apply", "undo": "undo"}
-OPTIONS = {"--only": "hosttune_only", "--select": "hosttune_select", "--profile": "hosttune_profile", "--rule": "rule"}
+OPTIONS = {
+    "--only": "hosttune_only",
+    "--select": "hosttune_select",
+    "--profile": "hosttune_profile",
+    "--rule": "rule",
+}
 
 
 def as_played(text):
-    """The same text for a host without hosttune: the playbooks in place of commands that nobody can type there. What
-    no playbook takes stays as it is.
+    """The same text for a host without hosttune: the playbooks in place of commands that nobody can
+    type there. What no playbook takes stays as it is.
     """
     return COMMAND.sub(_played, text)
 
@@ -36,7 +41,11 @@ def _played(found):
             given.append(f"-e run_id={word}")
         elif word != "--yes":
             return found[0]
-    return opened + " ".join(["ansible-playbook", f"hosttune.hosttune.{PLAYS[command]}", *given]) + closed
+    return (
+        opened
+        + " ".join(["ansible-playbook", f"hosttune.hosttune.{PLAYS[command]}", *given])
+        + closed
+    )
 
 
 def with_todo(findings, program):
@@ -54,7 +63,10 @@ def changes_of(plan):
 def flat(findings):
     """The findings without their changes, which stand by themselves; only whether there are any."""
     return [
-        dict({key: value for key, value in finding.items() if key != "changes"}, is_planned=bool(finding["changes"]))
+        dict(
+            {key: value for key, value in finding.items() if key != "changes"},
+            is_planned=bool(finding["changes"]),
+        )
         for finding in findings
     ]
 
@@ -70,7 +82,9 @@ def reboot_reasons(findings):
 
 def reboot_obstacles(findings):
     """What has to be solved before anybody boots the host again, for a boot makes it worse."""
-    return ["{}: {}".format(one["rule"], one["reason"]) for one in findings if one.get("blocks_reboot")]
+    return [
+        "{}: {}".format(one["rule"], one["reason"]) for one in findings if one.get("blocks_reboot")
+    ]
 
 
 def undone_until_reboot(history, boot_id):
@@ -86,7 +100,11 @@ def undone_until_reboot(history, boot_id):
 
 def rules_of(trial):
     """The rules whose changes are on trial."""
-    return list(dict.fromkeys(rule for name in ("live", "next_boot", "one_boot") for rule in trial.get(name) or ()))
+    return list(
+        dict.fromkeys(
+            rule for name in ("live", "next_boot", "one_boot") for rule in trial.get(name) or ()
+        )
+    )
 
 
 def standing(trial):
@@ -95,7 +113,9 @@ def standing(trial):
     if trial["state"] == NEXT_BOOT:
         when = "at the next boot"
     else:
-        when = "until {} UTC".format(trial["until"][11:16]) if trial.get("until") else "in this boot"
+        when = (
+            "until {} UTC".format(trial["until"][11:16]) if trial.get("until") else "in this boot"
+        )
     return "run {} ({}) is on trial {}".format(trial["run"], rules, when)
 
 
@@ -107,7 +127,11 @@ def asked_boot(trial):
 def deferred(findings):
     """What waits until the GPUs are free."""
     return [
-        {"rule": finding["rule"], "subject": finding["subject"], "reason": finding["hold"]["detail"]}
+        {
+            "rule": finding["rule"],
+            "subject": finding["subject"],
+            "reason": finding["hold"]["detail"],
+        }
         for finding in findings
         if finding["hold"]["kind"] == "busy"
     ]
@@ -116,12 +140,15 @@ def deferred(findings):
 def outcomes_of(receipt):
     """The changes of a run, each with what became of it."""
     return [
-        dict(one["change"], phase=one["phase"], error=one["error"], hint=one["hint"]) for one in receipt["outcomes"]
+        dict(one["change"], phase=one["phase"], error=one["error"], hint=one["hint"])
+        for one in receipt["outcomes"]
     ]
 
 
 def diff_of(changes):
-    """The changes as Ansible shows a diff: whole texts of files of our own, hunks of other files, live values last."""
+    """The changes as Ansible shows a diff: whole texts of files of our own, hunks of other files,
+    live values last.
+    """
     shown, hunks, live = [], {}, []
     for change in changes:
         before, after = change["before"], change["after"]
@@ -140,14 +167,21 @@ def diff_of(changes):
             hunks.setdefault(file, []).extend(change["details"][2:])
         else:
             live.append(change)
-    shown += [{"prepared": "\n".join(["--- " + file, "+++ " + file, *lines]) + "\n"} for file, lines in hunks.items()]
+    shown += [
+        {"prepared": "\n".join(["--- " + file, "+++ " + file, *lines]) + "\n"}
+        for file, lines in hunks.items()
+    ]
     if live:
         shown.append(
             {
                 "before_header": "live values",
                 "after_header": "live values",
-                "before": "".join("{} = {}\n".format(one["address"], value_text(one["before"])) for one in live),
-                "after": "".join("{} = {}\n".format(one["address"], value_text(one["after"])) for one in live),
+                "before": "".join(
+                    "{} = {}\n".format(one["address"], value_text(one["before"])) for one in live
+                ),
+                "after": "".join(
+                    "{} = {}\n".format(one["address"], value_text(one["after"])) for one in live
+                ),
             }
         )
     return shown
@@ -160,7 +194,11 @@ def is_file(value):
 def text_of(value):
     """The text of a file; empty where there is none."""
     if not is_file(value):
-        return "" if not isinstance(value, dict) or value.get("type") == "absent" else value_text(value)
+        return (
+            ""
+            if not isinstance(value, dict) or value.get("type") == "absent"
+            else value_text(value)
+        )
     return value.get("text", "(not text)\n")
 
 
@@ -173,14 +211,14 @@ def value_text(value):
 
 
 def warnings_of(result, *, is_asked_trial):
-    """What a person should know of what `tune` returned, without being asked for it. The controller makes these
-    sentences of what it has checked: a warning that a host words itself is not shown.
+    """What a person should know of what `tune` returned, without being asked for it. The controller
+    makes these sentences of what it has checked: a warning that a host words itself is not shown.
     """
     found = []
     if result.get("changed") and result.get("run_id") and not result.get("program", True):
         found.append(
-            "hosttune could not be left on this host, so the way back is the playbook: ansible-playbook"
-            f" hosttune.hosttune.undo -e run_id={result['run_id']}"
+            "hosttune could not be left on this host, so the way back is the playbook: "
+            f"ansible-playbook hosttune.hosttune.undo -e run_id={result['run_id']}"
         )
     if waits := result.get("deferred"):
         rules = ", ".join(sorted({one["rule"] for one in waits}))
@@ -190,7 +228,9 @@ def warnings_of(result, *, is_asked_trial):
     found += ["no trial is possible here: " + sentence for sentence in trial.get("obstacles") or ()]
     if trial.get("is_open") and not is_asked_trial:  # only the policy has asked for it
         found.append(standing(trial) + ": unless state=confirmed keeps it, this host rolls it back")
-    return found + ["no reboot before this is solved: " + one for one in result.get("reboot_obstacles", ())]
+    return found + [
+        "no reboot before this is solved: " + one for one in result.get("reboot_obstacles", ())
+    ]
 
 
 SHORTEST = 12  # digits of a digest
@@ -203,8 +243,13 @@ def is_approved(digest, approved):
 
 def no_digests(words):
     """What is wrong with these words as digests, in one sentence; empty where nothing is."""
-    wrong = [one for one in words if not SHORTEST <= len(one) <= 64 or set(one) - set("0123456789abcdef")]
+    wrong = [
+        one for one in words if not SHORTEST <= len(one) <= 64 or set(one) - set("0123456789abcdef")
+    ]
     if not wrong:
         return ""
     shown = ", ".join(one or "an empty word" for one in wrong)
-    return f"{shown}: no digest of a plan, which are 64 digits of 0-9 and a-f; its first {SHORTEST} are enough"
+    return (
+        f"{shown}: no digest of a plan, which are 64 digits of 0-9 and a-f; its first {SHORTEST} "
+        "are enough"
+    )

@@ -16,7 +16,8 @@ LOOK = dict(
     disturb=dict(type="str", choices=["nothing", "new sessions", "a service", "running GPU work"]),
     bundle=dict(type="path"),
     executable=dict(type="path"),
-    # What the action plugin sends along. no_log keeps a megabyte and a policy out of a vault out of the host's log.
+    # What the action plugin sends along. no_log keeps a megabyte and a policy out of a vault out of
+    # the host's log.
     _payload=dict(type="str", no_log=True),
     _site=dict(type="str", no_log=True),
 )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """hosttune on the host: the file that travelled with the task, or the one that is installed there.
 
-The file is started once for a task and answers every command of it, so it is imported once. It lies in a
-folder that only its owner can enter, next to the policy and the rules of the task, and goes when the task ends.
+The file is started once for a task and answers every command of it, so it is imported once. It lies
+in a folder that only its owner can enter, next to the policy and the rules of the task, and goes
+when the task ends.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import sys
 import tempfile
 
 OLDEST_PYTHON = (3, 10)
-MEMORY = "/run"  # a full disk does not matter there, and a boot clears it; where it is full itself, a folder on disk
+# a full disk does not matter there, and a boot clears it; where it is full itself, a folder on disk
+MEMORY = "/run"
 CACHE = "/var/cache/hosttune"  # root's alone: the file keeps its byte code there
 
 
-# Where a person finds it by its name; sudo looks there, too (SECURE_PATH of hosttune/host/console.py).
+# Where a person finds it by its name; sudo looks there, too (SECURE_PATH of
+# hosttune/host/console.py).
 PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin"
 
 
@@ -40,7 +43,9 @@ class Trouble(Exception):
 class Client:
     """Asks hosttune. Use it as a context manager."""
 
-    def __init__(self, executable=None, payload=None, policy=None, rules=None, policy_name="", look=None):
+    def __init__(
+        self, executable=None, payload=None, policy=None, rules=None, policy_name="", look=None
+    ):
         self._executable = executable
         self._payload = payload
         self._policy = policy
@@ -55,7 +60,9 @@ class Client:
     def __enter__(self):
         if not self._executable and sys.version_info < OLDEST_PYTHON:
             found = ".".join(map(str, sys.version_info[:2]))
-            raise Trouble(f"hosttune needs Python 3.10 or newer on the host, and {sys.executable} is {found}")
+            raise Trouble(
+                f"hosttune needs Python 3.10 or newer on the host, and {sys.executable} is {found}"
+            )
         for place in (MEMORY, None):
             try:
                 self._lay_down(place)
@@ -69,7 +76,9 @@ class Client:
         raise Trouble(reason)
 
     def _lay_down(self, place):
-        """What the task brings into a new folder that only its owner can enter: below `place`, or where TMPDIR says."""
+        """What the task brings into a new folder that only its owner can enter: below `place`, or
+        where TMPDIR says.
+        """
         self.look, self.folder = dict(self._given), ""
         self.folder = tempfile.mkdtemp(prefix="hosttune-task-", dir=place)
         if self._policy is not None:
@@ -103,7 +112,10 @@ class Client:
 
     def _serve(self):
         if not self._payload:
-            raise Trouble("hosttune did not travel with the task: call the module by its action (its full name)")
+            raise Trouble(
+                "hosttune did not travel with the task: call the module by its action (its full "
+                "name)"
+            )
         archive = self._write("hosttune.pyz", base64.b64decode(self._payload))
         self._errors = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 - as long as the server
         # run_command ends with the first answer, and the second question depends on it.
@@ -117,7 +129,9 @@ class Client:
         )
 
     def run(self, command, **asked):
-        """The exit status, standard output and standard error of a command; `asked` are its parameters by name."""
+        """The exit status, standard output and standard error of a command; `asked` are its
+        parameters by name.
+        """
         if self._executable:
             try:
                 done = subprocess.run(  # pylint: disable=ansible-bad-function
@@ -139,24 +153,35 @@ class Client:
             self._server.wait()
             self._errors.seek(0)
             said = self._told(self._errors.read().decode("utf-8", "replace"))
-            raise Trouble("hosttune ended without an answer: %s" % (said.strip() or error), said) from error
+            raise Trouble(
+                "hosttune ended without an answer: %s" % (said.strip() or error), said
+            ) from error
         return answer["status"], answer["stdout"], self._told(answer["stderr"])
 
     def ask(self, command, **asked):
-        """The document that the command prints, and its exit status. Raises Trouble when there is none."""
+        """The document that the command prints, and its exit status. Raises Trouble when there is
+        none.
+        """
         status, out, said = self.run(command, **asked)
         try:
             return json.loads(out), status, said
         except ValueError:
             heads, told = ("hosttune:", "Error: "), said.splitlines()
             # What it told before its reason, of its progress too, is no part of that.
-            begin = max((number for number, line in enumerate(told) if line.startswith(heads)), default=0)
+            begin = max(
+                (number for number, line in enumerate(told) if line.startswith(heads)), default=0
+            )
             lines = [line for line in told[begin:] if line.startswith((*heads, "  "))]
-            reason = "\n".join(line[2:] if line.startswith("  ") else line.replace("hosttune: ", "") for line in lines)
+            reason = "\n".join(
+                line[2:] if line.startswith("  ") else line.replace("hosttune: ", "")
+                for line in lines
+            )
             raise Trouble(reason or f"hosttune {command}: exit status {status}", said) from None
 
     def _told(self, text):
-        """Text with the names that the task gave, without a folder that is gone when somebody reads it."""
+        """Text with the names that the task gave, without a folder that is gone when somebody reads
+        it.
+        """
         if not self.folder:
             return text
         if self._policy_name:
@@ -176,7 +201,11 @@ def words_of(command, look=None, **asked):
         if value is True:
             words.append(option)
         else:
-            words += [word for one in (value if isinstance(value, list) else [value]) for word in (option, one)]
+            words += [
+                word
+                for one in (value if isinstance(value, list) else [value])
+                for word in (option, one)
+            ]
     return [*words, "--format", "json"]
 
 

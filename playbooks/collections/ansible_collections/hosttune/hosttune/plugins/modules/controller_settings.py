@@ -11,20 +11,23 @@ module: controller_settings
 short_description: Take variables as the controller defines them, whatever the facts of a host say
 version_added: 0.2.0
 description:
-  - In Ansible the facts of a host override role defaults and inventory variables, and every module on that host can
-    return facts. A compromised host could so choose files and switches of the controller.
-  - Returns the variables as the inventory, the playbook, the role and C(-e) define them. A fact that has the name of
-    such a variable does not count, also not in a template of another variable.
-  - The role C(hosttune.hosttune.hosttune) and the playbooks of this collection take their variables with it
-    once, before they ask a host.
+  - In Ansible the facts of a host override role defaults and inventory variables, and every module
+    on that host can return facts. A compromised host could so choose files and switches of the
+    controller.
+  - Returns the variables as the inventory, the playbook, the role and C(-e) define them. A fact
+    that has the name of such a variable does not count, also not in a template of another variable.
+  - The role C(hosttune.hosttune.hosttune) and the playbooks of this collection take their variables
+    with it once, before they ask a host.
   - Runs on the controller and reaches no host.
 options:
   names:
     description:
       - The names of the variables.
-      - Not given, the variables of the role C(hosttune.hosttune.hosttune). An empty value then fails.
-      - Then a host fails, too, that has a fact whose name begins with C(hosttune_), is C(omit), or says which host it
-        is (C(inventory_hostname) and the like). V(ansible.builtin.set_fact) makes such facts only with C(cacheable).
+      - Not given, the variables of the role C(hosttune.hosttune.hosttune). An empty value then
+        fails.
+      - Then a host fails, too, that has a fact whose name begins with C(hosttune_), is C(omit), or
+        says which host it is (C(inventory_hostname) and the like). V(ansible.builtin.set_fact)
+        makes such facts only with C(cacheable).
     type: list
     elements: str
 attributes:
@@ -60,7 +63,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 given:
-  description: The values, by the name of the variable without C(hosttune_). A variable that is not defined is missing.
+  description: The values, by the name of the variable without C(hosttune_). A variable that is not
+    defined is missing.
   returned: success
   type: dict
 """

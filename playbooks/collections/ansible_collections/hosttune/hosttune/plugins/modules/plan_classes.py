@@ -11,8 +11,9 @@ module: plan_classes
 short_description: Fold the plans of many hosts into classes of equal plans
 version_added: 0.1.0
 description:
-  - Takes what M(hosttune.hosttune.tune) or M(hosttune.hosttune.tune_info) returned on the hosts of a play, and prints
-    each different plan once, with its digest, its diff and the hosts that have it.
+  - Takes what M(hosttune.hosttune.tune) or M(hosttune.hosttune.tune_info) returned on the hosts of
+    a play, and prints each different plan once, with its digest, its diff and the hosts that have
+    it.
   - Runs on the controller and reaches no host.
 options:
   hosts:
@@ -22,8 +23,9 @@ options:
     required: true
   lost:
     description:
-      - Hosts of O(hosts) that dropped out of the play, whatever they answered before. Ansible takes them out of
-        C(ansible_play_batch), so keep that list in a first task, and give what is missing of it.
+      - Hosts of O(hosts) that dropped out of the play, whatever they answered before. Ansible takes
+        them out of C(ansible_play_batch), so keep that list in a first task, and give what is
+        missing of it.
     type: list
     elements: str
     default: []
@@ -34,26 +36,30 @@ options:
   folder:
     description:
       - A folder on the controller for one file a host, named after it in the inventory, with what
-        C(hosttune check --format json) prints. A host that gave no answer has a file, too, which says why.
-        C(hosttune report) reads both. Not written in check mode.
+        C(hosttune check --format json) prints. A host that gave no answer has a file, too, which
+        says why. C(hosttune report) reads both. Not written in check mode.
       - The records are in its folder C(records), if they were gathered.
-      - Nothing is written with V(/dev/null). Prefer it to C(omit), whose place a fact of this name takes, and to
-        V(null), of which a template of ansible-core 2.18 and older makes an empty text.
+      - Nothing is written with V(/dev/null). Prefer it to C(omit), whose place a fact of this name
+        takes, and to V(null), of which a template of ansible-core 2.18 and older makes an empty
+        text.
     type: path
   reviewed:
     description:
-      - The folder that another play gave as O(folder). Of a host whose plan is not approved it tells what moved since.
+      - The folder that another play gave as O(folder). Of a host whose plan is not approved it
+        tells what moved since.
     type: path
   max_fail_percentage:
     description:
-      - How many of O(hosts) may fail or drop out until RV(ends) is true. Then what to type next is printed, too.
+      - How many of O(hosts) may fail or drop out until RV(ends) is true. Then what to type next is
+        printed, too.
     type: float
   quiet:
     description: Print nothing.
     type: bool
     default: false
   act:
-    description: What the hosts were asked for, so that the changes are told as to make, made or undone.
+    description: What the hosts were asked for, so that the changes are told as to make, made or
+      undone.
     type: str
     choices: [plan, apply, undo]
     default: plan
@@ -109,7 +115,8 @@ classes:
       elements: str
       returned: always
     shown:
-      description: How many of the hosts have the changes and the diff that are shown, old values and devices included.
+      description: How many of the hosts have the changes and the diff that are shown, old values
+        and devices included.
       type: int
       returned: always
     runs:
@@ -131,7 +138,8 @@ failed_hosts:
   returned: always
   type: dict
 not_compliant:
-  description: The hosts that answered and are not as they should be, or did not take all of it back.
+  description: The hosts that answered and are not as they should be, or did not take all of it
+    back.
   returned: always
   type: list
   elements: str
@@ -141,8 +149,8 @@ shortfalls:
   type: dict
 summary:
   description:
-    - The lines that were printed. Where Ansible prints JSON (a callback such as C(ansible.posix.json)) they are on
-      standard error.
+    - The lines that were printed. Where Ansible prints JSON (a callback such as
+      C(ansible.posix.json)) they are on standard error.
   returned: always
   type: list
   elements: str

@@ -11,65 +11,75 @@ module: tune
 short_description: Tune a GPU server with hosttune, or undo it
 version_added: 0.1.0
 description:
-  - Runs hosttune on the host. It makes the plan there, from the same rules and with the same code as
-    C(hosttune plan), and with O(state=applied) makes it true, verifies it and keeps what undoing it takes.
-  - The whole catalogue is one task and one round trip. hosttune travels with the task. A host that it changes
-    keeps what it configured, the journal in C(/var/lib/hosttune), and hosttune itself for the way back (RV(program)).
-    The host needs Python and nothing else.
-  - A host never reboots by this module, but once by itself to roll back what was on trial. It says whether it needs to
-    with RV(reboot_required), which comes from the state of the host and not from what this task did.
+  - Runs hosttune on the host. It makes the plan there, from the same rules and with the same code
+    as C(hosttune plan), and with O(state=applied) makes it true, verifies it and keeps what undoing
+    it takes.
+  - The whole catalogue is one task and one round trip. hosttune travels with the task. A host that
+    it changes keeps what it configured, the journal in C(/var/lib/hosttune), and hosttune itself
+    for the way back (RV(program)). The host needs Python and nothing else.
+  - A host never reboots by this module, but once by itself to roll back what was on trial. It says
+    whether it needs to with RV(reboot_required), which comes from the state of the host and not
+    from what this task did.
 options:
   state:
     description:
       - V(applied) makes the plan true.
-      - V(confirmed) keeps the run that is on trial, after the host was reached over a new connection. It asks until the
-        host answers and is as it was before the run, or has taken the run back; that fails, and says why. A host that
-        does not answer even then fails, too. Where nothing is on trial there is nothing to do.
-      - V(undone) takes a run of hosttune back, the last one unless O(run_id), O(undo_digest) or O(rule) says
-        otherwise. What somebody changed since is left as it is, and reported.
+      - V(confirmed) keeps the run that is on trial, after the host was reached over a new
+        connection. It asks until the host answers and is as it was before the run, or has taken the
+        run back; that fails, and says why. A host that does not answer even then fails, too. Where
+        nothing is on trial there is nothing to do.
+      - V(undone) takes a run of hosttune back, the last one unless O(run_id), O(undo_digest) or
+        O(rule) says otherwise. What somebody changed since is left as it is, and reported.
     type: str
     choices: [applied, confirmed, undone]
     default: applied
   confirm_within:
     description:
-      - Only with O(state=applied). Put the run on trial for so long (V(15m), V(2h); between 2 minutes and a day), the
-        boot that it needs ten minutes at least. Unless O(state=confirmed) confirms it in time, the host rolls it back
-        by itself.
-      - V(off) makes it without a trial. Where it is not given, C(confirm) of the policy says whether there is one.
+      - Only with O(state=applied). Put the run on trial for so long (V(15m), V(2h); between 2
+        minutes and a day), the boot that it needs ten minutes at least. Unless O(state=confirmed)
+        confirms it in time, the host rolls it back by itself.
+      - V(off) makes it without a trial. Where it is not given, C(confirm) of the policy says
+        whether there is one.
     type: str
   confirm_by:
     description:
-      - Only with O(state=applied). Who confirms what is on trial. V(operator) is whoever types C(hosttune confirm), or
-        O(state=confirmed); V(health) is the host itself as well, once it is as it was before.
+      - Only with O(state=applied). Who confirms what is on trial. V(operator) is whoever types
+        C(hosttune confirm), or O(state=confirmed); V(health) is the host itself as well, once it is
+        as it was before.
     type: str
     choices: [operator, health]
   without_return:
     description:
-      - Only with O(state=applied). Make on trial also what cannot be rolled back, such as driver packages.
+      - Only with O(state=applied). Make on trial also what cannot be rolled back, such as driver
+        packages.
     type: bool
     default: false
   trial:
     description:
-      - Only with O(state=confirmed). RV(trial) of the task that put the run on trial, so that no other run is
-        confirmed, and that a host that does not answer can be told of. Without it, what is on trial is confirmed.
+      - Only with O(state=confirmed). RV(trial) of the task that put the run on trial, so that no
+        other run is confirmed, and that a host that does not answer can be told of. Without it,
+        what is on trial is confirmed.
     type: dict
   approved:
     description:
-      - Only with O(state=applied). Digests of plans that somebody has looked at, or their first twelve digits or more.
-        A host whose plan has another digest is left as it is, with RV(approved=false). What is not a digest fails.
+      - Only with O(state=applied). Digests of plans that somebody has looked at, or their first
+        twelve digits or more. A host whose plan has another digest is left as it is, with
+        RV(approved=false). What is not a digest fails.
       - A plan's digest covers its changes alone, so equal hosts have equal digests.
     type: list
     elements: str
   run_id:
     description:
-      - Only with O(state=undone). The runs to undo, as RV(run_id) named them, each on the host where it was; so
-        one list serves a fleet. A host that has none of them is left as it is, and one that has several of them fails.
+      - Only with O(state=undone). The runs to undo, as RV(run_id) named them, each on the host
+        where it was; so one list serves a fleet. A host that has none of them is left as it is, and
+        one that has several of them fails.
     type: list
     elements: str
   undo_digest:
     description:
-      - Only with O(state=undone). Take back the latest run that made the plan with this digest, or with these first
-        twelve digits or more; so one value serves a whole class of hosts. A host without such a run is left as it is.
+      - Only with O(state=undone). Take back the latest run that made the plan with this digest, or
+        with these first twelve digits or more; so one value serves a whole class of hosts. A host
+        without such a run is left as it is.
     type: str
   rule:
     description:
@@ -79,7 +89,8 @@ extends_documentation_fragment:
   - hosttune.hosttune.look
 attributes:
   check_mode:
-    description: Says what it would do and writes nothing, also on a host that never saw hosttune before.
+    description: Says what it would do and writes nothing, also on a host that never saw hosttune
+      before.
     support: full
   diff_mode:
     description: Texts of files, hunks of files that belong to others, and live values.
@@ -147,7 +158,8 @@ RETURN = r"""
 reboot_required:
   description:
     - Whether something is configured that runs only after a reboot, whoever configured it and when.
-    - V(false) where RV(reboot_obstacles) names what has to be solved before, whatever RV(reboot_reasons) say.
+    - V(false) where RV(reboot_obstacles) names what has to be solved before, whatever
+      RV(reboot_reasons) say.
     - In check mode also whether the plan would need one.
   returned: success
   type: bool
@@ -162,20 +174,22 @@ reboot_obstacles:
   returned: success
   type: list
   elements: str
-  sample: ["gpu-next-kernel-modules: the next boot starts kernel 6.8.0-71-generic, which has no nvidia module"]
+  sample: ["gpu-next-kernel-modules: the next boot starts kernel 6.8.0-71-generic, which has no
+    nvidia module"]
 digest:
   description: The digest of the plan, over its changes alone.
   returned: when a plan was made
   type: str
 approved:
-  description: Whether the plan was one of O(approved); V(true) where nothing was asked for or nothing is to change.
+  description: Whether the plan was one of O(approved); V(true) where nothing was asked for or
+    nothing is to change.
   returned: when a plan was made
   type: bool
 changes:
   description:
     - The changes of the plan, in the order in which they are made.
-    - Where they were made, C(phase) is C(done), C(failed) or C(undone) (rolled back, because another one of its rule
-      failed), C(error) says why, and C(hint) what to do.
+    - Where they were made, C(phase) is C(done), C(failed) or C(undone) (rolled back, because
+      another one of its rule failed), C(error) says why, and C(hint) what to do.
   returned: when a plan was made
   type: list
   elements: dict
@@ -207,7 +221,8 @@ changes:
       type: list
       elements: str
     device:
-      description: What udev knows a device by whose name in C(address) the next boot may give to another one.
+      description: What udev knows a device by whose name in C(address) the next boot may give to
+        another one.
       type: str
     phase:
       description: What became of it.
@@ -230,8 +245,8 @@ changes:
       hint: ""
 findings:
   description:
-    - What every rule says of the host after the run, or before it where nothing was done. C(is_planned) is whether the
-      next run would change something for it.
+    - What every rule says of the host after the run, or before it where nothing was done.
+      C(is_planned) is whether the next run would change something for it.
     - Where the task failed, without those that are as they should be or do not apply.
   returned: when a plan was made
   type: list
@@ -292,8 +307,8 @@ findings:
       is_planned: false
 compliant:
   description:
-    - Whether every selected rule is as it should be after the run, as the exit status of C(hosttune check) tells it.
-      Advice does not count, a fault does.
+    - Whether every selected rule is as it should be after the run, as the exit status of C(hosttune
+      check) tells it. Advice does not count, a fault does.
     - With O(state=undone) whether nothing stands in the way of taking it all back.
   returned: when a plan was made
   type: bool
@@ -321,7 +336,8 @@ waiting:
   elements: str
 interrupted:
   description:
-    - What earlier runs left to be finished, and runs that only a newer hosttune can tell, each in a sentence.
+    - What earlier runs left to be finished, and runs that only a newer hosttune can tell, each in a
+      sentence.
     - As it is after the run, or before it where nothing was done.
   returned: with O(state=applied), when a plan was made
   type: list
@@ -332,9 +348,9 @@ run_id:
   type: str
 trial:
   description:
-    - What is on trial, as C(hosttune trial --format json) tells it, without what was lost. C(state) says whether it is
-      so now, in the next boot (a boot is wanted, then O(state=confirmed)) or in this one, or how it ended; C(is_open)
-      whether it can still be confirmed.
+    - What is on trial, as C(hosttune trial --format json) tells it, without what was lost. C(state)
+      says whether it is so now, in the next boot (a boot is wanted, then O(state=confirmed)) or in
+      this one, or how it ended; C(is_open) whether it can still be confirmed.
     - In check mode C(state) is V(planned), with the terms and with what would be tried when.
     - Empty where nothing is on trial.
   returned: with O(state=applied) and O(state=confirmed), success
@@ -384,14 +400,16 @@ losses:
   type: list
   elements: str
 undone_run:
-  description: The run of which this is the way back. Empty where the host has none of those asked for.
+  description: The run of which this is the way back. Empty where the host has none of those asked
+    for.
   returned: with O(state=undone)
   type: str
 program:
   description:
-    - The hosttune that can be typed on this host. Where a task with O(bundle) changed something, it leaves one there
-      for the way back and for C(hosttune history), until all is undone.
-    - Empty where there is none. RV(findings) and RV(interrupted) then name the playbooks in place of commands.
+    - The hosttune that can be typed on this host. Where a task with O(bundle) changed something, it
+      leaves one there for the way back and for C(hosttune history), until all is undone.
+    - Empty where there is none. RV(findings) and RV(interrupted) then name the playbooks in place
+      of commands.
   returned: when a plan was made
   type: str
 hosttune_version:
@@ -404,12 +422,27 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
-from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
-from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of, program_here
+from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import (
+    LOOK,
+    LOOK_EXCLUSIVE,
+)
+from ansible_collections.hosttune.hosttune.plugins.module_utils.client import (
+    Trouble,
+    client_of,
+    program_here,
+)
 
 GONE = ("undone", "came back", "nothing taken")  # runs of which nothing is left to undo
 NOTHING = dict(
-    digest="", approved=True, compliant=True, changes=[], findings=[], deferred=[], waiting=[], run_id="", undone_run=""
+    digest="",
+    approved=True,
+    compliant=True,
+    changes=[],
+    findings=[],
+    deferred=[],
+    waiting=[],
+    run_id="",
+    undone_run="",
 )
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TRIAL = "/etc/hosttune/trial"  # it is there while a run is on trial
@@ -433,7 +466,10 @@ def main():
         supports_check_mode=True,
     )
     result = dict(changed=False, reboot_reasons=[], reboot_obstacles=[])
-    for name, words in (("approved", module.params["approved"]), ("undo_digest", [module.params["undo_digest"]])):
+    for name, words in (
+        ("approved", module.params["approved"]),
+        ("undo_digest", [module.params["undo_digest"]]),
+    ):
         if wrong := answer.no_digests(one for one in words or () if one is not None):
             module.fail_json(msg=f"{name}: {wrong}", **result)
     if module.params["state"] == "undone" and module.params["only"]:
@@ -451,7 +487,9 @@ def main():
         if "findings" in result:
             result["findings"] = unsettled(result["findings"])
         told(result)
-        module.fail_json(msg=str(error) if program_here() else answer.as_played(str(error)), **result)
+        module.fail_json(
+            msg=str(error) if program_here() else answer.as_played(str(error)), **result
+        )
     told(result)
     result["reboot_required"] = bool(result["reboot_reasons"]) and not result["reboot_obstacles"]
     failed = [one for one in result["changes"] if one.get("phase") in ("failed", "undone")]
@@ -488,7 +526,9 @@ def apply(module, client, result):
         return
     if module.check_mode:
         result["changed"] = bool(changes)
-        coming = ["{rule}: {address}".format(**one) for one in changes if one["activation"] == "reboot"]
+        coming = [
+            "{rule}: {address}".format(**one) for one in changes if one["activation"] == "reboot"
+        ]
         result["reboot_reasons"] += [one for one in coming if one not in result["reboot_reasons"]]
         return
     result["trial"] = on_trial(client)
@@ -505,13 +545,19 @@ def apply(module, client, result):
     reasons = result["reboot_reasons"]
     reasons += [one for one in receipt["reboot_reasons"] if one not in reasons and not reasons]
     if result["trial"] and not result["trial"]["is_open"]:
-        raise Trouble("run {run} was not put on trial and {state}: {reason}".format(**result["trial"]))
+        raise Trouble(
+            "run {run} was not put on trial and {state}: {reason}".format(**result["trial"])
+        )
     reasons += answer.asked_boot(result["trial"])
 
 
 def terms_of(params):
     """What the task says of a trial, as `hosttune apply` takes it."""
-    terms = {name: params[name] for name in ("confirm_within", "confirm_by", "without_return") if params.get(name)}
+    terms = {
+        name: params[name]
+        for name in ("confirm_within", "confirm_by", "without_return")
+        if params.get(name)
+    }
     if terms.get("confirm_within") == "False":  # what YAML makes of off
         terms["confirm_within"] = "off"
     return terms
@@ -525,24 +571,25 @@ def on_trial(client):
 
 
 def goes_on(result):
-    """A run of before is on trial. Its boot may be asked for by anybody; whatever else time runs on is for those who
-    have put it on trial.
+    """A run of before is on trial. Its boot may be asked for by anybody; whatever else time runs on
+    is for those who have put it on trial.
     """
     trial = result["trial"]
     result.update(changed=False, changes=[])
     result.pop("diff", None)
     if trial["state"] != answer.NEXT_BOOT:
         raise Trouble(
-            "{}, and was not put there by this play; nothing else is changed meanwhile\n  hint: look at this host, then"
-            " sudo hosttune confirm {run}; or undo it: sudo hosttune undo {run} --yes".format(
-                answer.standing(trial), run=trial["run"]
-            )
+            "{}, and was not put there by this play; nothing else is changed meanwhile\n"
+            "  hint: look at this host, then sudo hosttune confirm {run}; or undo it: sudo "
+            "hosttune undo {run} --yes".format(answer.standing(trial), run=trial["run"])
         )
     result["reboot_reasons"] += answer.asked_boot(trial)
 
 
 def confirmed(module, client):
-    """Keep what is on trial; what the task returns. Not kept is no error of the module: its action asks once more."""
+    """Keep what is on trial; what the task returns. Not kept is no error of the module: its action
+    asks once more.
+    """
     known = module.params["trial"] or {}
     asked = {"run": known["run"]} if known.get("run") else {}
     if module.check_mode or not (asked or on_trial(client)):
@@ -556,20 +603,31 @@ def confirmed(module, client):
         raise
     losses = [one["sentence"] for one in said.get("losses", ()) if one["is_known"]]
     if said.get("receipt"):
-        failed = [one for one in answer.outcomes_of(said["receipt"]) if one["phase"] in ("failed", "undone")]
+        failed = [
+            one
+            for one in answer.outcomes_of(said["receipt"])
+            if one["phase"] in ("failed", "undone")
+        ]
         if failed or not said["receipt"]["verified"]:
             raise Trouble("run {} is confirmed, but {}".format(said["run"], what_failed(failed)))
-    trial = dict(known, **{name: said[name] for name in said if name not in ("losses", "receipt", "format_version")})
+    trial = dict(
+        known,
+        **{
+            name: said[name] for name in said if name not in ("losses", "receipt", "format_version")
+        },
+    )
     if said["state"] == "none":  # it stands: its health was quicker
         trial = dict(known, state="confirmed", is_open=False)
     elif not status:
         trial["is_open"] = said["state"] == answer.NEXT_BOOT
-    return dict(changed=not status and said["state"] != "none", trial=trial, losses=losses, kept=not status)
+    return dict(
+        changed=not status and said["state"] != "none", trial=trial, losses=losses, kept=not status
+    )
 
 
 def has_work(plan):
-    """Whether `apply` would do anything, or refuse to: without root's rights it does. An older hosttune, which the
-    task may name as its executable, does not tell what was interrupted.
+    """Whether `apply` would do anything, or refuse to: without root's rights it does. An older
+    hosttune, which the task may name as its executable, does not tell what was interrupted.
     """
     return bool(answer.changes_of(plan) or plan.get("interrupted", True) or os.geteuid() != 0)
 
@@ -583,7 +641,9 @@ def undo(module, client, result):
         raise Trouble(next(filter(None, untold)))
     named = [run["id"] for run in history["runs"] if run["id"] in (params["run_id"] or ())]
     if len(named) > 1:
-        raise Trouble("these are runs of one host, to be undone one after the other: " + ", ".join(named))
+        raise Trouble(
+            "these are runs of one host, to be undone one after the other: " + ", ".join(named)
+        )
     runs = [run for run in history["runs"] if run["command"] == "apply"]
     if params["undo_digest"]:
         runs = [run for run in runs if answer.is_approved(run["digest"], [params["undo_digest"]])]
@@ -622,8 +682,8 @@ def undo(module, client, result):
 
 
 def first_of(runs, named):
-    """The run to undo: of the last intention its first one, with which hosttune undoes those that went on with
-    it. An older hosttune, which the task may name as its executable, knows no parts.
+    """The run to undo: of the last intention its first one, with which hosttune undoes those that
+    went on with it. An older hosttune, which the task may name as its executable, knows no parts.
     """
     last = runs[0]
     begun = last.get("part_of") or last["id"]
@@ -632,7 +692,9 @@ def first_of(runs, named):
 
 
 def carried_out(client, result, command, **asked):
-    """The receipt. Where there is none, Trouble says whether anything was begun: then the journal has a run of it."""
+    """The receipt. Where there is none, Trouble says whether anything was begun: then the journal
+    has a run of it.
+    """
     before = runs_of(client) if result["changes"] else None
     try:
         return client.ask(command, yes=True, **asked)[0]
@@ -644,7 +706,9 @@ def carried_out(client, result, command, **asked):
         if not begun:
             raise Trouble(f"nothing was tried: {error}") from error
         result.update(changed=True, run_id=begun[0])
-        raise Trouble(f"run {begun[0]} did not end, and the next one finishes or undoes it: {error}") from error
+        raise Trouble(
+            f"run {begun[0]} did not end, and the next one finishes or undoes it: {error}"
+        ) from error
 
 
 def runs_of(client):
@@ -657,15 +721,21 @@ def runs_of(client):
 
 
 def planned(client, result, terms=None):
-    """The plan for the host as it is now, and what it says of the host; with `terms`, how it would be tried."""
-    plan, status, _said = client.ask("apply" if terms else "plan", look=client.look, **(terms or {}))
+    """The plan for the host as it is now, and what it says of the host; with `terms`, how it would
+    be tried.
+    """
+    plan, status, _said = client.ask(
+        "apply" if terms else "plan", look=client.look, **(terms or {})
+    )
     described(plan, status, result)
     result["interrupted"] = plan.get("interrupted", [])
     return plan
 
 
 def described(plan, status, result):
-    """What a plan says of the host. `status` is that of the command: 0 where every rule is as it should be."""
+    """What a plan says of the host. `status` is that of the command: 0 where every rule is as it
+    should be.
+    """
     findings = plan["findings"]
     result.update(
         findings=answer.flat(findings),
@@ -703,7 +773,8 @@ def what_failed(failed):
     if not failed:
         return "what was written did not read back as planned"
     causes = [
-        "{rule}: {address}: {error}".format(**one) + (" (do: {hint})".format(**one) if one.get("hint") else "")
+        "{rule}: {address}: {error}".format(**one)
+        + (" (do: {hint})".format(**one) if one.get("hint") else "")
         for one in failed
         if one["phase"] == "failed"
     ]

@@ -12,14 +12,15 @@ short_description: Look at a GPU server with hosttune
 version_added: 0.1.0
 description:
   - Runs hosttune on the host and returns what it prints, as documents. Changes nothing.
-  - hosttune travels with the task and leaves nothing behind. The host needs Python and nothing else.
+  - hosttune travels with the task and leaves nothing behind. The host needs Python and nothing
+    else.
 options:
   gather:
     description:
       - What to return.
-      - V(check) is the report of C(hosttune check), V(plan) the plan with its digest and its diff, V(history) the runs
-        that can be undone, V(record) one document with what this host answers, without secrets, that hosttune
-        can replay elsewhere.
+      - V(check) is the report of C(hosttune check), V(plan) the plan with its digest and its diff,
+        V(history) the runs that can be undone, V(record) one document with what this host answers,
+        without secrets, that hosttune can replay elsewhere.
     type: list
     elements: str
     choices: [check, plan, history, record]
@@ -31,7 +32,8 @@ attributes:
     description: Changes nothing anyway.
     support: full
   diff_mode:
-    description: The plan's diff is in RV(plan_diff), because Ansible shows a diff only where something changed.
+    description: The plan's diff is in RV(plan_diff), because Ansible shows a diff only where
+      something changed.
     support: none
 seealso:
   - module: hosttune.hosttune.tune
@@ -138,7 +140,8 @@ plan_diff:
       description: A hunk, in place of the four others.
       type: str
 digest:
-  description: The digest of the plan, over its changes alone, so that equal hosts have equal digests.
+  description: The digest of the plan, over its changes alone, so that equal hosts have equal
+    digests.
   returned: with O(gather=plan)
   type: str
 changes:
@@ -195,7 +198,8 @@ deferred:
       type: str
       returned: always
 interrupted:
-  description: What earlier runs left to be finished, and runs that only a newer hosttune can tell, each in a sentence.
+  description: What earlier runs left to be finished, and runs that only a newer hosttune can tell,
+    each in a sentence.
   returned: with O(gather=plan)
   type: list
   elements: str
@@ -248,14 +252,23 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hosttune.hosttune.plugins.module_utils import answer
-from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import LOOK, LOOK_EXCLUSIVE
-from ansible_collections.hosttune.hosttune.plugins.module_utils.client import Trouble, client_of, program_here
+from ansible_collections.hosttune.hosttune.plugins.module_utils.arguments import (
+    LOOK,
+    LOOK_EXCLUSIVE,
+)
+from ansible_collections.hosttune.hosttune.plugins.module_utils.client import (
+    Trouble,
+    client_of,
+    program_here,
+)
 
 
 def main():
     kinds = ["check", "plan", "history", "record"]
     module = AnsibleModule(
-        argument_spec=dict(LOOK, gather=dict(type="list", elements="str", choices=kinds, default=["check", "plan"])),
+        argument_spec=dict(
+            LOOK, gather=dict(type="list", elements="str", choices=kinds, default=["check", "plan"])
+        ),
         mutually_exclusive=LOOK_EXCLUSIVE,
         supports_check_mode=True,
     )

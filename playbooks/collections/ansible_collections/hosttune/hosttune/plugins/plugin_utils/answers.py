@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller accepts from a host. A host may be compromised, so its answer is data and never a command. The
-RETURN docs of the modules are the schema: other keys are dropped, and a wrong type refuses the answer. Values in,
-values out.
+"""What the controller accepts from a host. A host may be compromised, so its answer is data and
+never a command. The RETURN docs of the modules are the schema: other keys are dropped, and a wrong
+type refuses the answer. Values in, values out.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import re
 import yaml
 
 MODULES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "modules")
-# Ten times what hosttune writes of a large host: 9,200 values, 60,000 characters (a history of 20 runs has more), 9
-# levels, and a diff of 30 lines.
+# Ten times what hosttune writes of a large host: 9,200 values, 60,000 characters (a history of 20
+# runs has more), 9 levels, and a diff of 30 lines.
 MAX_DEPTH = 40
 MAX_VALUES = 100_000
 MAX_TEXT = 1 << 20  # characters of an answer without its record
 # Of a record what `hosttune report` reads (hosttune/codec.py: parse_json).
 MAX_RECORD = 64 << 20  # bytes
 MAX_RECORD_VALUES = 1 << 22
-MAX_OUTPUT = 16 << 20  # characters that a module prints: a character of its answer can become six in JSON
-MAX_RECORD_OUTPUT = MAX_OUTPUT + 2 * MAX_RECORD  # and with a record, most of which is printed as it is
+# characters that a module prints: a character of its answer can become six in JSON
+MAX_OUTPUT = 16 << 20
+# and with a record, most of which is printed as it is
+MAX_RECORD_OUTPUT = MAX_OUTPUT + 2 * MAX_RECORD
 MAX_INTEGER = 2**63
 MAX_WAIT_S = 2 * 86400  # hosttune itself takes a day at most
 MAX_LINE = 2000  # characters that are printed of one line
@@ -42,8 +44,14 @@ _FORMS = {
     "run_id": (_RUN.match, "the name of a run"),
     "undone_run": (_RUN.match, "the name of a run"),
     "run": (_RUN.match, "the name of a run"),
-    "within_s": (lambda number: 0 <= number <= MAX_WAIT_S, f"a number of seconds up to {MAX_WAIT_S}"),
-    "boot_within_s": (lambda number: 0 <= number <= MAX_WAIT_S, f"a number of seconds up to {MAX_WAIT_S}"),
+    "within_s": (
+        lambda number: 0 <= number <= MAX_WAIT_S,
+        f"a number of seconds up to {MAX_WAIT_S}",
+    ),
+    "boot_within_s": (
+        lambda number: 0 <= number <= MAX_WAIT_S,
+        f"a number of seconds up to {MAX_WAIT_S}",
+    ),
 }
 _TYPES = {
     "bool": (bool,),
@@ -65,7 +73,8 @@ _COMMON = {
         "type": "list",
         "elements": "dict",
         "contains": {
-            name: {"type": "str"} for name in ("before_header", "after_header", "before", "after", "prepared")
+            name: {"type": "str"}
+            for name in ("before_header", "after_header", "before", "after", "prepared")
         },
     },
 }
@@ -83,7 +92,9 @@ def load_schema(module):
 
 
 def parse_answer(answer, schema):
-    """A copy of what a host answered: the documented keys with safe text. Raises MalformedAnswer."""
+    """A copy of what a host answered: the documented keys with safe text. Raises
+    MalformedAnswer.
+    """
     if not isinstance(answer, dict):
         raise MalformedAnswer("no dictionary")
     left = [MAX_VALUES, MAX_TEXT]
@@ -125,20 +136,26 @@ def parse_record(text):
         values = sum(map(text.count, ",[{{{"))  # an object takes more memory than the other values
         data = json.loads(text) if size <= MAX_RECORD and values <= MAX_RECORD_VALUES else None
     except (ValueError, RecursionError):
-        raise MalformedAnswer("record: expected a record of hosttune, and it cannot be read as JSON") from None
+        raise MalformedAnswer(
+            "record: expected a record of hosttune, and it cannot be read as JSON"
+        ) from None
     if size > MAX_RECORD:
         raise MalformedAnswer(f"record: larger than {MAX_RECORD >> 20} MiB")
     if values > MAX_RECORD_VALUES:
         raise MalformedAnswer(f"record: more than {MAX_RECORD_VALUES} values")
     expected = {"kind": str, "format_version": int, "name": str, "machine": str, "listings": dict}
-    is_record = isinstance(data, dict) and all(isinstance(data.get(name), kind) for name, kind in expected.items())
+    is_record = isinstance(data, dict) and all(
+        isinstance(data.get(name), kind) for name, kind in expected.items()
+    )
     if not is_record or data["kind"] != "hosttune record":
         raise MalformedAnswer("record: expected a record of hosttune, and it is other JSON")
     return str.__str__(text)
 
 
 def _copy(value, where, depth, left):
-    """Plain JSON of the same content: no subclass to which Ansible gives a meaning, no text that steers a terminal."""
+    """Plain JSON of the same content: no subclass to which Ansible gives a meaning, no text that
+    steers a terminal.
+    """
     left[0] -= 1
     if left[0] < 0:
         raise MalformedAnswer(f"{where}: more than {MAX_VALUES} values")
@@ -154,7 +171,10 @@ def _copy(value, where, depth, left):
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise MalformedAnswer(f"{where}: a key that is not text")
-        return {_copy(key, where, depth - 1, left): _copy(one, where, depth - 1, left) for key, one in value.items()}
+        return {
+            _copy(key, where, depth - 1, left): _copy(one, where, depth - 1, left)
+            for key, one in value.items()
+        }
     return _copy_number(value, where)
 
 
@@ -175,14 +195,17 @@ def _copy_number(value, where):
 def _check(value, spec, where):
     kind = spec["type"]
     if kind != "raw":
-        is_right = isinstance(value, _TYPES[kind]) and (kind == "bool" or not isinstance(value, bool))
+        is_right = isinstance(value, _TYPES[kind]) and (
+            kind == "bool" or not isinstance(value, bool)
+        )
         if not is_right:
             raise MalformedAnswer(f"{where}: expected {kind}")
     name = where.rpartition(".")[2]
     if name in _FORMS and not _FORMS[name][0](value):
         raise MalformedAnswer(f"{where}: expected {_FORMS[name][1]}")
     contains = spec.get("contains")
-    if kind == "dict" and contains and (value or "." in where):  # an answer without a trial has an empty one
+    # an answer without a trial has an empty one
+    if kind == "dict" and contains and (value or "." in where):
         _check_members(value, contains, where)
     if kind == "list":
         element = {"type": spec.get("elements", "raw"), "contains": contains}
@@ -202,13 +225,15 @@ def _check_members(value, contains, where):
 
 
 def clean_text(text):
-    """Text as a terminal may show it: control, bidirectional and invisible characters but line breaks and tabs become
-    escapes. A line break of another kind becomes an escape as well.
+    """Text as a terminal may show it: control, bidirectional and invisible characters but line
+    breaks and tabs become escapes. A line break of another kind becomes an escape as well.
     """
     text = str.__str__(text)
     if not _UNSAFE.search(text):
         return text
-    return "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text
+    )
 
 
 def clean_line(text, longest=MAX_LINE):
@@ -218,74 +243,113 @@ def clean_line(text, longest=MAX_LINE):
 
 
 def clean_message(text):
-    """The same for a message of several lines, of which all but the first are indented: Ansible prints it at the
-    margin, where a line would pass for one of Ansible.
+    """The same for a message of several lines, of which all but the first are indented: Ansible
+    prints it at the margin, where a line would pass for one of Ansible.
     """
     first, *more = [clean_line(line) for line in shortened(text.split("\n"))]
-    return "\n".join([first, *(line if not line or line.startswith("  ") else "  " + line for line in more)])
+    return "\n".join(
+        [first, *(line if not line or line.startswith("  ") else "  " + line for line in more)]
+    )
 
 
 def shortened(lines):
-    """The first of these lines, and how many more there are: what one host says hides nothing that others say."""
+    """The first of these lines, and how many more there are: what one host says hides nothing that
+    others say.
+    """
     more = len(lines) - MAX_LINES
     return [*lines[:MAX_LINES], f"... {more:,} more"] if more > 0 else lines
 
 
 def clean_diff(parts):
-    """A diff that Ansible can compare and print at the margin, where no line passes for one of Ansible. What is too
-    long for a comparison becomes the first lines of what goes and of what comes.
+    """A diff that Ansible can compare and print at the margin, where no line passes for one of
+    Ansible. What is too long for a comparison becomes the first lines of what goes and of what
+    comes.
     """
     known = _COMMON["diff"]["contains"]  # Ansible acts on other keys
     parts = [{name: part[name] for name in known if part.get(name) is not None} for part in parts]
     parts = [
-        {name: clean_line(text) if name.endswith("_header") else text for name, text in part.items()} for part in parts
+        {
+            name: clean_line(text) if name.endswith("_header") else text
+            for name, text in part.items()
+        }
+        for part in parts
     ]
     texts = [text for part in parts for text in part.values()]
     size = sum(map(len, texts))
     if size > MAX_DIFF_TEXT or sum(text.count("\n") + 1 for text in texts) > MAX_DIFF_LINES:
-        longest = MAX_DIFF_TEXT // MAX_LINES  # so that the lines that are shown are no more text than that
+        # so that the lines that are shown are no more text than that
+        longest = MAX_DIFF_TEXT // MAX_LINES
         lines = [clean_line(line, longest) for part in parts for line in _uncompared(part)]
         parts = [{"prepared": "\n".join([*shortened(lines), ""])}]
-    return [dict(part, prepared=_guarded(part["prepared"])) if part.get("prepared") else part for part in parts]
+    return [
+        dict(part, prepared=_guarded(part["prepared"])) if part.get("prepared") else part
+        for part in parts
+    ]
 
 
 def _uncompared(part):
     lines = part.get("prepared", "").split("\n")
     if "before" in part and "after" in part:
-        lines += ["--- " + part.get("before_header", ""), *("-" + line for line in part["before"].split("\n"))]
-        lines += ["+++ " + part.get("after_header", ""), *("+" + line for line in part["after"].split("\n"))]
+        lines += [
+            "--- " + part.get("before_header", ""),
+            *("-" + line for line in part["before"].split("\n")),
+        ]
+        lines += [
+            "+++ " + part.get("after_header", ""),
+            *("+" + line for line in part["after"].split("\n")),
+        ]
     return lines
 
 
 def _guarded(text):
     """Lines of a diff, each with a mark of one before it."""
-    return "\n".join(line if line[:1] in ("", *" +-@\\") else "  " + line for line in text.split("\n"))
+    return "\n".join(
+        line if line[:1] in ("", *" +-@\\") else "  " + line for line in text.split("\n")
+    )
 
 
 def clean_output(text):
-    """What a module printed, as Ansible may parse it and warn of it: what steers a terminal is an escape of JSON."""
+    """What a module printed, as Ansible may parse it and warn of it: what steers a terminal is an
+    escape of JSON.
+    """
     text = text.replace("\r\n", "\n")
     if not _UNSAFE.search(text):
         return text
-    return "".join(char if char.isprintable() or char in "\n\t" else json.dumps(char)[1:-1] for char in text)
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else json.dumps(char)[1:-1] for char in text
+    )
 
 
 def _escaped(char):
     code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
 
 
 def why_no_file_name(host):
-    """Why the name of a host in the inventory cannot be that of a file in the results folder; empty if it can."""
+    """Why the name of a host in the inventory cannot be that of a file in the results folder; empty
+    if it can.
+    """
     if not host.isprintable():
         return "it has characters that cannot be shown"
     if host.startswith("."):
         return "it begins with a dot"
     if host.endswith(".record"):
         return "it ends with .record, as the names of records do"
-    return f"it is longer than {MAX_NAME} bytes" if not 0 < len(file_stem(host).encode()) <= MAX_NAME else ""
+    return (
+        f"it is longer than {MAX_NAME} bytes"
+        if not 0 < len(file_stem(host).encode()) <= MAX_NAME
+        else ""
+    )
 
 
 def file_stem(host):
-    """The name of the file of a host in the results folder, without its end. `hosttune report` reads it back."""
+    """The name of the file of a host in the results folder, without its end. `hosttune report`
+    reads it back.
+    """
     return host.replace("%", "%25").replace("/", "%2F")

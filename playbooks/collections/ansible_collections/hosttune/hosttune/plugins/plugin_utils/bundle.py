@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller sends to the hosts: hosttune as one file or as a package, the policy, rules of the site."""
+"""What the controller sends to the hosts: hosttune as one file or as a package, the policy, rules
+of the site.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ CACHE_HINT = "name a folder of yours: XDG_CACHE_HOME=DIR, or a file: -e hosttune
 
 
 def bundle_path(named=None, kind="pyz"):
-    """The file to bring: the one that was named, the one of this collection, or one built from the checkout around it.
-    `kind` is pyz (one file) or deb (a package). Raises AnsibleError, naming the way out.
+    """The file to bring: the one that was named, the one of this collection, or one built from the
+    checkout around it. `kind` is pyz (one file) or deb (a package). Raises AnsibleError, naming the
+    way out.
     """
     if named:
         return named
@@ -36,26 +39,34 @@ def bundle_path(named=None, kind="pyz"):
     if os.path.isfile(os.path.join(checkout, PACKAGING, kind + ".py")):
         return built(checkout, kind)
     raise AnsibleError(
-        f"this collection came without hosttune itself ({shipped}): install its release tarball, which `./run"
-        " collection` builds in a checkout, or name a file (`bundle`, or hosttune_deb for the package), or set"
-        " `executable` to the hosttune of the hosts"
+        f"this collection came without hosttune itself ({shipped}): install its release tarball, "
+        "which `./run collection` builds in a checkout, or name a file (`bundle`, or hosttune_deb "
+        "for the package), or set `executable` to the hosttune of the hosts"
     )
 
 
 def built(checkout, kind):
-    """The file built from a checkout, and built anew when a source changes: kept in its folder `build`, or in the cache
-    of this user where the checkout is read-only or somebody else's.
+    """The file built from a checkout, and built anew when a source changes: kept in its folder
+    `build`, or in the cache of this user where the checkout is read-only or somebody else's.
     """
     own = os.path.join(checkout, "build")
-    held = [own if os.path.isdir(own) else checkout, *(os.path.join(own, f"hosttune.{kind}.{end}") for end in HELD)]
+    held = [
+        own if os.path.isdir(own) else checkout,
+        *(os.path.join(own, f"hosttune.{kind}.{end}") for end in HELD),
+    ]
     is_ours = all(os.access(path, os.W_OK) for path in held if os.path.lexists(path))
     folder = (
-        own if is_ours else private_folder(os.path.join("checkouts", hashlib.sha256(checkout.encode()).hexdigest()))
+        own
+        if is_ours
+        else private_folder(
+            os.path.join("checkouts", hashlib.sha256(checkout.encode()).hexdigest())
+        )
     )
     os.makedirs(folder, exist_ok=True)
     target = os.path.join(folder, "hosttune." + kind)
     stamp = target + ".stamp"
-    # For this user only, from the first moment: who may read a file may lock it, for as long as they like.
+    # For this user only, from the first moment: who may read a file may lock it, for as long as
+    # they like.
     with open(target + ".held", "a", encoding="utf-8", opener=_open_private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Ansible's forks ask at once
         now = fingerprint(checkout)
@@ -74,7 +85,9 @@ def _open_private(path, flags):
 
 
 def _set_up(checkout, folder):
-    """The checkout once it has its .venv. One that cannot be set up by this user is copied into `folder`."""
+    """The checkout once it has its .venv. One that cannot be set up by this user is copied into
+    `folder`.
+    """
     try:
         _run(checkout, ["sh", os.path.join(checkout, "run"), "--version"])
     except AnsibleError:
@@ -103,8 +116,8 @@ def _copy(path, there):
 
 
 def private_folder(name):
-    """A folder in the cache of this user (XDG Base Directory Specification). Raises AnsibleError where anybody else
-    could write in it, or exchange it.
+    """A folder in the cache of this user (XDG Base Directory Specification). Raises AnsibleError
+    where anybody else could write in it, or exchange it.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
@@ -162,10 +175,18 @@ def _text(path):
 
 def _run(folder, words):
     done = subprocess.run(
-        words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SETUP_S, check=False
+        words,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SETUP_S,
+        check=False,
     )
     if done.returncode != 0:
-        raise AnsibleError("{}: {}".format(" ".join(words), done.stderr.strip() or done.stdout.strip()))
+        raise AnsibleError(
+            "{}: {}".format(" ".join(words), done.stderr.strip() or done.stdout.strip())
+        )
 
 
 def payload(path):
@@ -175,32 +196,41 @@ def payload(path):
 
 
 def rule_texts(paths, read):
-    """The rules in these files and folders, by file name; `read` gives the text of one. Raises AnsibleError where two
-    files have one name.
+    """The rules in these files and folders, by file name; `read` gives the text of one. Raises
+    AnsibleError where two files have one name.
     """
     texts, places = {}, {}
     for path in paths:
         files = [path]
         if os.path.isdir(path):
-            files = sorted(os.path.join(path, name) for name in os.listdir(path) if name.endswith((".yaml", ".yml")))
+            files = sorted(
+                os.path.join(path, name)
+                for name in os.listdir(path)
+                if name.endswith((".yaml", ".yml"))
+            )
         for file in files:
             name = os.path.basename(file)
             if places.setdefault(name, file) != file:
                 raise AnsibleError(
-                    f"rules_files: {places[name]} and {file} have one name; a rule is named after its file"
+                    f"rules_files: {places[name]} and {file} have one name; a rule is named after "
+                    "its file"
                 )
             texts[name] = read(file)
     return texts
 
 
 def with_written_out(texts, rules):
-    """The same and the rules that a task holds itself. Raises AnsibleError where one is no rule or is there twice."""
+    """The same and the rules that a task holds itself. Raises AnsibleError where one is no rule or
+    is there twice.
+    """
     if not isinstance(rules, list):
         raise AnsibleError("rules: is not a list of rules")
     found = dict(texts)
     for number, rule in enumerate(rules):
         if not isinstance(rule, dict):
-            raise AnsibleError(f"rules[{number}]: is no rule written out; files of rules go into rules_files")
+            raise AnsibleError(
+                f"rules[{number}]: is no rule written out; files of rules go into rules_files"
+            )
         name = "{}.yaml".format(rule.get("id", f"rule-{number}"))
         if name in found:
             raise AnsibleError(f"rules[{number}]: the rule {rule.get('id')} is there twice")
