@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.choices.dpkg_stop import Cause, failed_others_for, find_stop, say_why
+from hosttune.choices.dkms_orphans import HOLDS_DATA
+from hosttune.choices.dpkg_stop import Cause, failed_others_for, find_stop, say_half, say_why
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
 from hosttune.choices.driver_states.state import (
@@ -48,13 +49,6 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Package
 
 _HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
-
-# Modules of other makers that hold data or a network: file systems, block devices, network cards.
-_HOLDS_DATA = (
-    "zfs", "spl", "drbd", "lustre", "bcachefs", "beegfs", "openafs", "gpfs", "mlnx", "mlx5", "iser",
-    "srp", "isert", "kernel-mft", "ena", "efa", "gdrdrv", "knem", "xpmem", "igb", "ixgbe", "i40e",
-    "ice", "r8125", "r8168", "vmware", "wireguard",
-)  # fmt: skip
 
 
 def tell_of_broken(facts: Facts) -> StateText | None:
@@ -107,7 +101,8 @@ def others_broken(facts: Facts) -> StateText | None:
             place = f"/var/lib/dkms/{one.name.removesuffix('-dkms')}/{upstream_of(one.version)}"
             compiling[one.name] = f"{place}/build/make.log"
     if not compiling:
-        return text, f"{facts.packages.repair}{_without_new(facts, broken)}"
+        text, repair = say_half(facts, text, broken)
+        return text, f"{repair}{_without_new(facts, broken)}"
     logs = " and ".join(map(quote, compiling.values()))
     see = f"see {logs}: `dpkg --configure -a` repeats a build that failed there"
     known = [name for name in compiling if name in facts.packages.brought]
@@ -120,7 +115,7 @@ def others_broken(facts: Facts) -> StateText | None:
     steps = [see, f"take a newer version: sudo apt-get update && sudo apt-get install {names}"]
     if by_hand := [one.name for one in failed if f"{one.name}-dkms" not in known]:
         steps.append(f"bring a newer version of {', '.join(by_hand)} in the way it came")
-    needed = [name for name in known if name.removesuffix("-dkms").startswith(_HOLDS_DATA)]
+    needed = [name for name in known if name.removesuffix("-dkms").startswith(HOLDS_DATA)]
     # the package goes for the running kernel, too: with it pools, a root on them, or the network
     if needed:
         steps.append(
