@@ -268,10 +268,9 @@ def _fetch_list(facts: Facts, source: Placed) -> str:
     is_here = attempt(lambda: facts.packages["cuda-keyring"].is_installed)
     if is_here is not False or _CUDA not in address:
         return first
-    package = quote(f"{address}/{_KEYRING}")
     steps = (
         first,
-        f"if it misses the key (NO_PUBKEY), bring it: sudo wget -P /root {package}",
+        f"if the key is missing (NO_PUBKEY): sudo wget -P /root {quote(f'{address}/{_KEYRING}')}",
         f"sudo dpkg -i /root/{_KEYRING}",
         f"take out the older line of that archive ({source.place})",
         "sudo apt-get update",
