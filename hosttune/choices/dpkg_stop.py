@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Package
 
 _FIRMWARE_VERSION = regex(r"-(\d{3}\.[\d.]{1,20})$")
+_NO_MODULE = "ModuleNotFoundError: "
 _REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
 
 
@@ -147,11 +148,23 @@ def say_half(facts: Facts, half: str, broken: Sequence[Package]) -> tuple[str, s
     words = [
         f"; the last run of dpkg for {name} ended with: {line}" for name, line in known.items()
     ]
-    first = f"solve that (all of it: {TERM_LOG}), as dpkg does the same again" if known else ""
+    first = _solve_said(facts, known.values())
     of_kernels = any(OF_KERNEL.fullmatch(one.name) for one in broken)
     clear = free_dkms(facts) if of_kernels else ""
     first = "" if clear else first  # a kernel's script ends where DKMS does
     return f"{half}{''.join(words)}", join_steps((clear, first, facts.packages.repair))
+
+
+def _solve_said(facts: Facts, lines: Iterable[str]) -> str:
+    """The first step, by the words of dpkg; empty without any. Scripts of drivers are in Python,
+    and its modules are those of the release's own version (NVIDIA/nvidia-installer issue 17)."""
+    said, packages = tuple(lines), facts.packages
+    if any(_NO_MODULE in line for line in said) and packages["python3"].is_installed:
+        own = [one.partition(" ")[0] for one in packages.depends["python3"]]
+        if python := next((one for one in own if one.startswith("python3.")), ""):
+            link = f"sudo ln -sf {quote(python)} /usr/bin/python3"
+            return f"if /usr/bin/python3 is not {python} (ls -l /usr/bin/python3), link it: {link}"
+    return f"solve that (all of it: {TERM_LOG}), as dpkg does the same again" if said else ""
 
 
 def try_find_stop(facts: Facts) -> Stop | None:

@@ -836,9 +836,18 @@ def test_module_without_source_is_taken_away_before_a_kernel_is_configured_again
     assert then == REPAIR
 
 
-def test_what_dpkg_printed_of_a_half_way_package_is_said_before_it_is_configured_again():
+def test_script_that_misses_a_python_module_gets_the_python_of_the_release():
     """NVIDIA/nvidia-installer issue 17."""
+    python = paragraph("python3", "3.12.3-0ubuntu2", Depends="python3.12 (>= 3.12.3-0~), x")
     words = "ModuleNotFoundError: No module named 'Quirks'"
+    stop = find_stop(host(COMMON, DKMS, META, python, said=[("nvidia-dkms-580-open", words)]))
+    link = "sudo ln -sf python3.12 /usr/bin/python3"
+    first = f"if /usr/bin/python3 is not python3.12 (ls -l /usr/bin/python3), link it: {link}"
+    assert stop.repair == f"{first}\n{REPAIR}"
+
+
+def test_what_dpkg_printed_of_a_half_way_package_is_said_before_it_is_configured_again():
+    words = "adduser: The user `nvidia-persistenced' already exists, but is not a system user."
     stop = find_stop(
         host(COMMON, DKMS, META, said=[("nvidia-dkms-580-open", words), ("other", "x")])
     )

@@ -34,12 +34,14 @@ from hosttune.choices.next_kernel import make_module_commands
 from hosttune.choices.other_build import newer_build
 from hosttune.choices.own_kernel import OF_KERNEL
 from hosttune.facts.apt_decisions import make_unhold_command
+from hosttune.facts.dpkg_said import TERM_LOG
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.package_roles import compiles_modules
 from hosttune.facts.kernel.kernel import is_of_proxmox
 from hosttune.facts.relations import unmet_of
 from hosttune.facts.versions import upstream_of
 from hosttune.quoting import join, quote
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,7 +104,8 @@ def others_broken(facts: Facts) -> StateText | None:
             compiling[one.name] = f"{place}/build/make.log"
     if not compiling:
         text, repair = say_half(facts, text, broken)
-        return text, f"{repair}{_without_new(facts, broken)}"
+        rest = _without_new(facts, broken, is_said=TERM_LOG in repair)
+        return text, join_steps((repair, rest))
     logs = " and ".join(map(quote, compiling.values()))
     see = f"see {logs}: `dpkg --configure -a` repeats a build that failed there"
     known = [name for name in compiling if name in facts.packages.brought]
@@ -127,8 +130,8 @@ def others_broken(facts: Facts) -> StateText | None:
     return text, "\n".join((*steps, "sudo dpkg --configure -a"))
 
 
-def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
-    """A clause for packages that miss one that dpkg did not unpack, as another has the same file:
+def _without_new(facts: Facts, broken: Iterable[Package], *, is_said: bool) -> str:
+    """The steps for packages that miss one that dpkg did not unpack, as another has the same file:
     `-f install` unpacks it again, and ends the same way. What dpkg never configured can go without
     loss.
     """
@@ -139,9 +142,10 @@ def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
     missing += [one.name for one in broken if one.status.startswith("half-installed")]
     if not missing:
         return ""
-    again = "\nif dpkg ends with the same error, see why: /var/log/apt/term.log"
+    again = "" if is_said else f"if dpkg ends with the same error, see why: {TERM_LOG}"
     new = [name for name in missing if packages.is_new[name]]
-    return f"{again}\nto do without what is new: sudo apt-get remove {join(new)}" if new else again
+    without = f"to do without what is new: sudo apt-get remove {join(new)}" if new else ""
+    return join_steps((again, without))
 
 
 def tell_of_runfile(facts: Facts) -> StateText | None:
