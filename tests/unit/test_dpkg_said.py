@@ -2,8 +2,10 @@
 
 import pytest
 
+from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts
 from hosttune.facts.dpkg_said import TERM_LOG, parse_said, shorten_log
+from hosttune.host.record.record import RecordingReader, RecordReader
 from tests.unit.fake_reader import FakeReader
 
 SCRIPT = """\
@@ -71,3 +73,11 @@ def test_record_keeps_only_the_steps_and_their_errors():
 def test_log_that_is_not_there_says_nothing_and_one_that_may_not_be_read_is_unknown():
     assert Facts(FakeReader({})).apt.said == {}
     assert Facts(FakeReader({TERM_LOG: SCRIPT})).apt.said == {"nvidia-dkms-580-open": QUIRKS}
+
+
+def test_record_has_the_same_words_and_not_the_rest_of_the_log():
+    recorder = RecordingReader(FakeReader({TERM_LOG: SCRIPT}))
+    said = Facts(recorder).apt.said
+    record = encode_record(recorder, share=False, tool_version="0")
+    assert "Traceback" not in record["files"][TERM_LOG]
+    assert Facts(RecordReader(record)).apt.said == said == {"nvidia-dkms-580-open": QUIRKS}
