@@ -268,11 +268,12 @@ def _fetch_list(facts: Facts, source: Placed) -> str:
     is_here = attempt(lambda: facts.packages["cuda-keyring"].is_installed)
     if is_here is not False or _CUDA not in address:
         return first
+    is_its_own = source.path.startswith("/etc/apt/sources.list.d/cuda-")  # the package replaces it
     steps = (
         first,
         f"if the key is missing (NO_PUBKEY): sudo wget -P /root {quote(f'{address}/{_KEYRING}')}",
-        f"sudo dpkg -i /root/{_KEYRING}",
-        f"take out the older line of that archive ({source.place})",
+        f"sudo dpkg -i --force-confnew /root/{_KEYRING}",
+        *([] if is_its_own else [f"take out the older line of that archive ({source.place})"]),
         "sudo apt-get update",
     )
     return "\n".join(steps)

@@ -632,10 +632,15 @@ def test_archive_of_nvidia_of_which_apt_has_no_list_is_named(generation):
     assert steps[0] == update
     assert steps[1].endswith(f"sudo wget -P /root {key}")
     assert steps[2:] == [
-        "sudo dpkg -i /root/cuda-keyring_1.1-1_all.deb",
+        "sudo dpkg -i --force-confnew /root/cuda-keyring_1.1-1_all.deb",
         "take out the older line of that archive (/etc/apt/cuda.list:1)",
         "sudo apt-get update",
     ]
+    own = replace(NVIDIA_SOURCE, path="/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list")
+    facts.apt.sources = (own,)
+    own_steps = {one.name: one for one in states(facts)}["kept back"].way_out
+    assert "--force-confnew" in own_steps
+    assert "take out" not in own_steps
     if undriven:  # no purge for an archive that is not known
         words = found["unsupported GPU"].way_out
         assert words.startswith(f"a branch that does: {missing}: {update}\n")
