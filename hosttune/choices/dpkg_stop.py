@@ -9,10 +9,11 @@ and from what their scripts work with.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from hosttune.choices.dkms_orphans import free_dkms
 from hosttune.choices.driver_states.mixed import stopped_by_mixture
 from hosttune.choices.next_kernel import (
     dkms_packages,
@@ -30,7 +31,8 @@ from hosttune.choices.own_kernel import (
     suggest_own_kernel,
 )
 from hosttune.facts.base import UnknownFact, attempt, read_or_default
-from hosttune.facts.gpu.build_log import NEWER_RELEASE, OLD_COMPILER
+from hosttune.facts.dpkg_said import TERM_LOG
+from hosttune.facts.gpu.build_log import NEWER_RELEASE, OLD_COMPILER, REALTIME
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
     PREBUILT,
@@ -46,6 +48,7 @@ from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
 from hosttune.regex import regex
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Package
 
 _FIRMWARE_VERSION = regex(r"-(\d{3}\.[\d.]{1,20})$")
+_NO_MODULE = "ModuleNotFoundError: "
 _REBUILDS_INITRD = frozenset({"initramfs-tools", "dracut"})
 
 
@@ -104,7 +108,7 @@ def find_stop(facts: Facts) -> Stop | None:
     if isinstance(mixed, tuple):
         return Stop(Cause.VERSIONS, f"{half}; {mixed[0]}", mixed[1])
     if half:
-        return _asking_for_key(facts, broken) or Stop(Cause.OTHER, half, facts.packages.repair)
+        return _asking_for_key(facts, broken) or Stop(Cause.OTHER, *say_half(facts, half, broken))
     return None
 
 
@@ -132,6 +136,35 @@ def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
         "or answer, with a console at the next boot: sudo dpkg --configure -a",
     )
     return Stop(Cause.OTHER, sentence, "\n".join(ways))
+
+
+def say_half(facts: Facts, half: str, broken: Sequence[Package]) -> tuple[str, str]:
+    """(A sentence on packages that are half-way for no cause that their states tell, with what dpkg
+    printed of them; the commands): dpkg runs the same script again, with the same end."""
+    said = attempt(lambda: facts.apt.said)
+    names = [one.name for one in broken]
+    names += [first_of(clause)[0] for name in names for clause in unmet_of(facts.packages, name)]
+    known = {one: said[one] for one in names if one in said} if isinstance(said, Mapping) else {}
+    words = [
+        f"; the last run of dpkg for {name} ended with: {line}" for name, line in known.items()
+    ]
+    first = _solve_said(facts, known.values())
+    of_kernels = any(OF_KERNEL.fullmatch(one.name) for one in broken)
+    clear = free_dkms(facts) if of_kernels else ""
+    first = "" if clear else first  # a kernel's script ends where DKMS does
+    return f"{half}{''.join(words)}", join_steps((clear, first, facts.packages.repair))
+
+
+def _solve_said(facts: Facts, lines: Iterable[str]) -> str:
+    """The first step, by the words of dpkg; empty without any. Scripts of drivers are in Python,
+    and its modules are those of the release's own version (NVIDIA/nvidia-installer issue 17)."""
+    said, packages = tuple(lines), facts.packages
+    if any(_NO_MODULE in line for line in said) and packages["python3"].is_installed:
+        own = [one.partition(" ")[0] for one in packages.depends["python3"]]
+        if python := next((one for one in own if one.startswith("python3.")), ""):
+            link = f"sudo ln -sf {quote(python)} /usr/bin/python3"
+            return f"if /usr/bin/python3 is not {python} (ls -l /usr/bin/python3), link it: {link}"
+    return f"solve that (all of it: {TERM_LOG}), as dpkg does the same again" if said else ""
 
 
 def try_find_stop(facts: Facts) -> Stop | None:
@@ -227,7 +260,7 @@ def _stopped_build(
         return Stop(Cause.BUILD, sentence, f"{ready}\nif apt has none: {fix}")
     own = suggest_own_kernel(facts, kernels[0])
     if error.is_of_host:
-        ways = ("", own) if own and error.cause == NEWER_RELEASE else (fix, own)
+        ways = ("", own) if own and error.cause in (NEWER_RELEASE, REALTIME) else (fix, own)
         return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in ways if part))
     if own:
         found = (other_build(facts), own, fix)

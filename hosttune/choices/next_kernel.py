@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.apt_commands import check_commands, has_all, lacks_package
+from hosttune.choices.dkms_orphans import free_dkms
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.other_build import other_build
 from hosttune.choices.own_kernel import are_headers_here, packages_of_kernels, suggest_own_kernel
@@ -24,6 +25,7 @@ from hosttune.facts.gpu.build_log import (
     NO_SOURCES,
     NO_TOOL,
     OLD_COMPILER,
+    REALTIME,
     BuildError,
 )
 from hosttune.facts.gpu.driver import INSTALLER_LOG
@@ -46,6 +48,7 @@ from hosttune.facts.kernel.kernel import (
 from hosttune.facts.storage.kernel_types import LOCK, find_shut, is_loaded_first
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
@@ -199,7 +202,7 @@ def _without_failed_build(facts: Facts, kernel: str) -> str:
     """A driver without packages whose build failed: the same build fails again."""
     other = other_kernel(facts, kernel)
     newer = _newer_installer(facts) or "a newer version of it"
-    fix = f"{repair_build(facts, kernel)}\nsudo dkms autoinstall -k {quote(kernel)}"
+    fix = f"{repair_build(facts, kernel)}\n{_autoinstall(facts, kernel)}"
     if error_of_build(facts, kernel).is_of_host:
         return fix
     fix = "\nor ".join(part for part in (newer, suggest_own_kernel(facts, kernel), fix) if part)
@@ -224,6 +227,11 @@ def has_headers(facts: Facts, kernel: str) -> bool:
 
 def _with_headers(facts: Facts, kernel: str, build: str, then: str = " && ") -> str:
     """A build, after the headers of the kernel where those are not here."""
+    first, rest = free_dkms(facts), _bring_headers(facts, kernel, build, then)
+    return join_steps((first, rest))
+
+
+def _bring_headers(facts: Facts, kernel: str, build: str, then: str) -> str:
     if are_headers_here(facts, kernel):
         return build
     names = " ".join(map(quote, (headers_for(kernel), *_headers_to_come(facts, kernel))))
@@ -231,6 +239,10 @@ def _with_headers(facts: Facts, kernel: str, build: str, then: str = " && ") -> 
     if build.startswith(install) and "--reinstall" not in build:  # one run of apt
         return f"{install}{names} {build.removeprefix(install)}"
     return f"{install}{names}{then}{build}"
+
+
+def _autoinstall(facts: Facts, kernel: str) -> str:
+    return join_steps((free_dkms(facts), f"sudo dkms autoinstall -k {quote(kernel)}"))
 
 
 def _headers_to_come(facts: Facts, kernel: str) -> list[str]:
@@ -396,7 +408,7 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
         return (
             f"sudo apt-get install --reinstall {quote(dkms)}"
             if is_same and dkms
-            else f"sudo dkms autoinstall -k {quote(kernel)}"
+            else _autoinstall(facts, kernel)
         )
     install = (
         "sudo apt-get install --reinstall "
@@ -605,6 +617,7 @@ def _repair_of_cause(error: BuildError, kernel: str) -> str:
         f"sudo apt-get install {quote(headers_for(kernel))}",
         NEWER_RELEASE: f"the headers of {kernel} are made for a newer release than this one: boot "
         "a kernel of this release's own archive, and remove that one with its headers",
+        REALTIME: f"boot a kernel without PREEMPT_RT: NVIDIA's driver is not made for {kernel}",
         # Ubuntu's shim-signed; elsewhere DKMS makes its own key (dkms(8)).
         NO_KEY: "make the key that modules are signed with: "
         + (

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks_package
 from hosttune.facts.base import attempt
-from hosttune.facts.kernel.kernel import HEADERS, headers_for, is_of_distribution, is_of_proxmox
+from hosttune.facts.kernel.kernel import (
+    HEADERS,
+    headers_for,
+    is_of_distribution,
+    is_of_proxmox,
+    is_realtime,
+)
 from hosttune.quoting import join, quote
 from hosttune.regex import regex
 
@@ -25,6 +31,7 @@ OF_KERNEL = regex(
     r"|headers))-(\d\S*?)(?:-signed)?"
 )
 _FROM_DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+_OF_CLOUDS = ("aws", "azure", "gcp", "oracle", "ibm")  # of which Ubuntu has a kernel of that name
 _PROXMOX = ("proxmox-default-kernel", "proxmox-default-headers")
 
 
@@ -34,7 +41,7 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
     """
     if is_of_proxmox(kernel):
         return _default_of_proxmox(facts, kernel)
-    if is_of_distribution(kernel):
+    if _is_built_for(kernel):
         return ""
     own = _find_own(facts, kernel)
     metas = () if own else _name_metapackages(facts)
@@ -47,7 +54,7 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
         gone = tuple(one for one in gone if one not in left)
     lacks_headers = own and not _has_module(facts, own) and not are_headers_here(facts, own)
     wanted = [*metas, *([headers_for(own)] if lacks_headers else [])]
-    steps = [f"{kernel} is not a kernel of {_name_archive(facts)}; {_describe_own(facts, own)}"]
+    steps = [f"{_say_unfit(facts, kernel)}; {_describe_own(facts, own)}"]
     if wanted:
         operands = [*wanted, *(f"{one}-" for one in gone)]
         steps[0] += f": sudo apt-get update && sudo apt-get install {join(operands)}"
@@ -66,6 +73,18 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
             "the way it came"
         )
     return "\n".join(steps)
+
+
+def _is_built_for(kernel: str) -> bool:
+    """Whether the driver of the distribution is made for this kernel: NVIDIA leaves real-time ones
+    out (conftest.sh of its kernel modules; NVIDIA/open-gpu-kernel-modules issue 1240)."""
+    return is_of_distribution(kernel) and not is_realtime(kernel)
+
+
+def _say_unfit(facts: Facts, kernel: str) -> str:
+    if is_realtime(kernel):
+        return f"NVIDIA's driver is not made for {kernel}, a real-time kernel"
+    return f"{kernel} is not a kernel of {_name_archive(facts)}"
 
 
 def _default_of_proxmox(facts: Facts, kernel: str) -> str:
@@ -96,7 +115,7 @@ def _find_own(facts: Facts, kernel: str) -> str:
     before one without, the running kernel, if it is another than this one and has a module; empty
     for none.
     """
-    own = [one for one in _list_kernels(facts) if is_of_distribution(one)]
+    own = [one for one in _list_kernels(facts) if _is_built_for(one)]
     ready = [one for one in own if _has_module(facts, one)]
     running = facts.kernel.release
     if not ready and running != kernel and _has_module(facts, running):
@@ -117,7 +136,7 @@ def _has_module(facts: Facts, kernel: str) -> bool:
 def _describe_own(facts: Facts, own: str) -> str:
     if not own:
         return "take one that is"
-    return f"use {own}, which {'has a module' if _has_module(facts, own) else 'is one'}"
+    return f"use {own}{', which has a module' if _has_module(facts, own) else ''}"
 
 
 def _name_archive(facts: Facts) -> str:
@@ -130,9 +149,7 @@ def _name_metapackages(facts: Facts) -> tuple[str, ...]:
     """
     if facts.os.is_ubuntu:
         cloud = attempt(lambda: facts.host.cloud)
-        flavour = (
-            cloud if isinstance(cloud, str) and cloud in ("aws", "azure", "gcp") else "generic"
-        )
+        flavour = cloud if isinstance(cloud, str) and cloud in _OF_CLOUDS else "generic"
     else:
         flavour = _FROM_DEBIAN.get(str(attempt(lambda: facts.kernel.architecture)), "amd64")
     return f"linux-image-{flavour}", f"{HEADERS}-{flavour}"

@@ -13,10 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
-from hosttune.quoting import quote
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
+
+
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(?=\.|$)")  # the first label of a host name
 
 
 def say_confirm(facts: Facts) -> str:
@@ -32,7 +35,8 @@ def switch_off(facts: Facts) -> str:
     if make is None:
         return ""
     name = attempt(lambda: facts.host.hostname)
-    machine = quote(name.partition(".")[0]) if isinstance(name, str) and name else "NAME"
+    found = _NAME.match(name) if isinstance(name, str) else None  # DHCP can give any
+    machine = found[0] if found else "NAME"
     first = (
         "or, if your site allows it, switch Secure Boot off from outside of this machine, while it "
         "is stopped"
@@ -48,7 +52,8 @@ def _of_google(machine: str) -> str:
 
 
 def _of_azure(machine: str) -> str:
-    return f"az vm update --resource-group GROUP --name {machine} --enable-secure-boot false"
+    found = f"az vm list --query \"[?osProfile.computerName=='{machine}'].id\" --output tsv"
+    return f'az vm update --enable-secure-boot false --ids "$({found})"'
 
 
 _OF_CLOUDS = {"gcp": _of_google, "azure": _of_azure}

@@ -19,9 +19,10 @@ from hosttune.facts.apt_get import Transaction
 from hosttune.facts.apt_pins import Pin, read_pins
 from hosttune.facts.apt_sources import read_disabled, read_enabled
 from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.dpkg_said import TERM_LOG, parse_said
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import ask, read_texts
+from hosttune.facts.reading import ask, if_absent, read_text, read_texts
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
@@ -65,6 +66,12 @@ class Apt(Subject):
     disabled_sources: tuple[Placed, ...] = read_with(lambda self: read_disabled(self.reader))
     # the same of each that apt reads
     sources: tuple[Placed, ...] = read_with(lambda self: read_enabled(self.reader))
+
+    @fact
+    def said(self) -> Mapping[str, str]:
+        """By package the last words of a run of dpkg that ended with an error for it; what was
+        configured since is not in it."""
+        return parse_said(if_absent(read_text(self.reader, TERM_LOG), ""))
 
     @fact
     def _names(self) -> AptNames:

@@ -26,6 +26,7 @@ AGAIN = "then run it again"
 _NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
 # NVIDIA's archives with drivers, and packages that each of them has.
 _CUDA = "/compute/cuda/repos/"
+_KEYRING = "cuda-keyring_1.1-1_all.deb"  # NVIDIA's driver installation guide, network repository
 _WITH_ARCHIVE = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _CONFLICT = regex(r"Conflicting values set for option [\w-]{1,40} regarding source (\S{1,200})")
 _OF_DISTRIBUTION = regex(
@@ -255,7 +256,27 @@ def nvidia_without_list(facts: Facts) -> AptDecision | None:
     if not sources:
         return nvidia_switched_off(facts)
     what = f"apt has no list of {sources[0].value} ({sources[0].place})"
-    return AptDecision(what, "sudo apt-get update, and solve what it says of that archive")
+    return AptDecision(what, _fetch_list(facts, sources[0]))
+
+
+def _fetch_list(facts: Facts, source: Placed) -> str:
+    """What brings the list of an archive of NVIDIA's. Its key has been another one since April 2022
+    (github.com/NVIDIA/cuda-repo-management/issues/4), which its package cuda-keyring brings,
+    together with a line of its own for the archive."""
+    first = "sudo apt-get update, and solve what it says of that archive"
+    address = source.value.partition(" ")[0].rstrip("/").replace("http://", "https://", 1)
+    is_here = attempt(lambda: facts.packages["cuda-keyring"].is_installed)
+    if is_here is not False or _CUDA not in address:
+        return first
+    is_its_own = source.path.startswith("/etc/apt/sources.list.d/cuda-")  # the package replaces it
+    steps = (
+        first,
+        f"if the key is missing (NO_PUBKEY): sudo wget -P /root {quote(f'{address}/{_KEYRING}')}",
+        f"sudo dpkg -i --force-confnew /root/{_KEYRING}",
+        *([] if is_its_own else [f"take out the older line of that archive ({source.place})"]),
+        "sudo apt-get update",
+    )
+    return "\n".join(steps)
 
 
 def way_to_sources(facts: Facts, words: str) -> str:

@@ -20,6 +20,7 @@ from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
 from hosttune.numbers import say_count
+from hosttune.quoting import join
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.terminal import align_columns, wrap_step, wrap_text
 from hosttune.views.text import ONE_SCREEN, cut_lines
@@ -214,6 +215,8 @@ def _state_without_gpu(facts: Facts, teller: _Teller) -> StateRow:
     """Without a GPU NVIDIA's module cannot be loaded (beside NVSwitches it can), so one that is
     loaded had a GPU.
     """
+    if teller.ask(lambda: facts.host.is_wsl, False):
+        return _state_of_wsl(facts, teller)
     others = teller.ask(lambda: facts.other_gpus.summary, "")
     loaded = "" if _is_of_another(facts) else teller.ask(lambda: facts.driver.loaded_version, "")
     if loaded and not teller.ask(lambda: facts.gpus.nvswitches, 1):
@@ -227,6 +230,24 @@ def _state_without_gpu(facts: Facts, teller: _Teller) -> StateRow:
     name = "no NVIDIA GPU" if others else "no GPU"
     return StateRow(
         name, is_fault=False, evidence=f"no NVIDIA GPU is on the PCI bus{beside}", way_out=""
+    )
+
+
+def _state_of_wsl(facts: Facts, teller: _Teller) -> StateRow:
+    """Windows puts its driver's programs and libraries into /usr/lib/wsl/lib, and those of a driver
+    for Linux go before them (NVIDIA's CUDA on WSL guide; microsoft/WSL issue 9166)."""
+    names = [one.name for one in teller.ask(lambda: facts.driver.packages, ())]
+    if not names:
+        return StateRow(
+            "WSL", is_fault=False, evidence="under WSL the driver is the one of Windows", way_out=""
+        )
+    listed = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+    evidence = (
+        f"packages of a driver for Linux are installed ({listed}), and under WSL the driver is the "
+        "one of Windows: nvidia-smi and CUDA can take theirs, which find no GPU"
+    )
+    return StateRow(
+        "WSL", is_fault=True, evidence=evidence, way_out=f"sudo apt-get purge {join(names)}"
     )
 
 

@@ -211,6 +211,7 @@ def machine(
         apt=SimpleNamespace(
             pins=tuple(pins),
             disabled_sources=(),
+            said={},
             sources=(),
             would=defaultdict(lambda: Transaction(())),
         ),

@@ -40,7 +40,7 @@ def host(
         driver=SimpleNamespace(packages=[DriverPackage(name, version, False, "installed") for name, version in of_driver],
             has_module_for_next_kernel=next_kernel in with_module, kernels_with_module=with_module, branch=branch,
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
-            module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
+            module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20", dkms_orphans=(),
             half_way="", held=(), is_loaded=False, is_mismatched=False, is_foreign=False, is_vgpu_manager=vgpu_manager,
             installer_build=installer_build or BuildError(), loaded_version="",
         ),

@@ -9,7 +9,7 @@ from hosttune.choices import dpkg_stop, next_kernel
 from hosttune.choices.dpkg_stop import Cause, find_stop, is_boot_full, repair_of
 from hosttune.choices.driver_states import mixed
 from hosttune.choices.driver_states.modules import dkms_failed, tell_of_rejected
-from hosttune.choices.driver_states.packages import tell_of_broken
+from hosttune.choices.driver_states.packages import others_broken, tell_of_broken
 from hosttune.choices.drivers import install
 from hosttune.choices.drivers.choice import DriverChoice
 from hosttune.choices.next_kernel import is_compiled
@@ -25,6 +25,7 @@ from hosttune.facts.gpu.build_log import (
     NO_SOURCES,
     NO_TOOL,
     OLD_COMPILER,
+    REALTIME,
     BuildError,
 )  # fmt: skip
 from hosttune.facts.gpu.driver import DriverPackage, branch_and_flavour
@@ -50,7 +51,7 @@ def paragraph(name, version=VERSION, state="installed", flag="ok", **fields):
 
 
 def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNNING, NEW), next_kernel=RUNNING, full=False,
-         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142", offered=(), enrolled=False, others=()):  # fmt: skip
+         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142", offered=(), enrolled=False, others=(), orphans=(), said=()):  # fmt: skip
     database = "\n".join(paragraphs).encode()
     packages = Packages(
         parse_status(database), depends={name: depends_of(database, start) for name, start in starts_in(database).items()},
@@ -66,7 +67,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
     return SimpleNamespace(
         packages=packages,
         driver=SimpleNamespace(
-            packages=of_driver, half_way=f"dpkg stopped half-way with {', '.join(half)}" if half else "", dkms=dkms, failed_others=others,
+            packages=of_driver, half_way=f"dpkg stopped half-way with {', '.join(half)}" if half else "", dkms=dkms, failed_others=others, dkms_orphans=orphans,
             branch=branch, flavour=flavour, name=name, runfile=False, modules=modules, kernels_with_module=with_module,
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), is_loaded=bool(loaded),
             is_installed=True, has_module_for_running_kernel=True, has_module_for_next_kernel=True, is_on_disk=True,
@@ -77,7 +78,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
         archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
         gpus=SimpleNamespace(generations=("hopper",), summary="1 x H100", ours=(), unlisted=(), devices=()), candidates=SimpleNamespace(packages=offered, problem="" if offered else "not in this record"),
-        nvidia=SimpleNamespace(rejected_key=rejected_key), branches=tables(), reader=SimpleNamespace(now=lambda: NOW, has_tried_packages=False), apt=SimpleNamespace(sources=(), disabled_sources=()), packaging=Packaging({}, "not in this record"),
+        nvidia=SimpleNamespace(rejected_key=rejected_key), branches=tables(), reader=SimpleNamespace(now=lambda: NOW, has_tried_packages=False), apt=SimpleNamespace(sources=(), disabled_sources=(), said=dict(said)), packaging=Packaging({}, "not in this record"),
     )  # fmt: skip
 
 
@@ -628,6 +629,7 @@ def test_running_kernel_of_another_archive_stays_where_it_has_a_module():
     [
         ("", True, "linux-image-generic linux-headers-generic"),
         ("aws", True, "linux-image-aws linux-headers-aws"),
+        ("oracle", True, "linux-image-oracle linux-headers-oracle"),
         ("", False, "linux-image-amd64 linux-headers-amd64"),
     ],
 )
@@ -798,3 +800,66 @@ def test_half_way_packages_of_another_version_go_to_the_version_of_the_rest():
     assert mixed.other_versions(facts)[1] == "what solves `broken packages` does this too"
     alone = host(*rest, paragraph("nvidia-dkms-580", newer, UNPACKED, Depends="dkms (>= 3)"))
     assert find_stop(alone).cause is Cause.OTHER
+
+
+REALTIME_KERNEL = "6.8.1-1015-realtime"
+OF_REALTIME = tuple(
+    paragraph(f"linux-{one}-{REALTIME_KERNEL}", "1") for one in ("headers", "image")
+)
+NO_REALTIME = BuildError("Failed PREEMPT_RT sanity check. Bailing out!", REALTIME)
+
+
+def test_real_time_kernel_gives_way_to_another_one_of_ubuntu():
+    """NVIDIA/open-gpu-kernel-modules issue 1240: no release of the driver builds for one."""
+    facts = on_kernel(
+        REALTIME_KERNEL, *OF_REALTIME, running=REALTIME_KERNEL, error=NO_REALTIME,
+        kernels=(RUNNING, REALTIME_KERNEL), with_module=(), loaded="",
+    )  # fmt: skip
+    lines = find_stop(facts).repair.splitlines()
+    unfit = (
+        f"NVIDIA's driver is not made for {REALTIME_KERNEL}, a real-time kernel; use {RUNNING}: "
+    )
+    assert lines[0].startswith(unfit)
+    assert lines[0].endswith(f" linux-headers-{RUNNING} linux-headers-{REALTIME_KERNEL}-")
+    assert lines[1].endswith(f"sudo apt-get remove linux-image-{REALTIME_KERNEL}")
+    assert "make.log" not in "".join(lines)
+
+
+@pytest.mark.parametrize("of_driver", [True, False], ids=["with the driver", "only kernels"])
+def test_module_without_source_is_taken_away_before_a_kernel_is_configured_again(of_driver):
+    """pop-os/system76-driver issue 336: `dkms autoinstall` of a kernel's script ends there."""
+    broken = (paragraph(f"linux-image-{NEW}", "6.8.0-48.48", HALF), *((DKMS,) if of_driver else ()))
+    facts = host(COMMON, META, *broken, orphans=("system76/1.0.18",), said=[("linux-image", "x")])
+    repair = find_stop(facts).repair if of_driver else others_broken(facts)[1]
+    first, then = repair.splitlines()
+    assert first.endswith("sudo mv /var/lib/dkms/system76/1.0.18 /root/dkms-system76-1.0.18")
+    assert then == REPAIR
+
+
+def test_script_that_misses_a_python_module_gets_the_python_of_the_release():
+    """NVIDIA/nvidia-installer issue 17."""
+    python = paragraph("python3", "3.12.3-0ubuntu2", Depends="python3.12 (>= 3.12.3-0~), x")
+    words = "ModuleNotFoundError: No module named 'Quirks'"
+    stop = find_stop(host(COMMON, DKMS, META, python, said=[("nvidia-dkms-580-open", words)]))
+    link = "sudo ln -sf python3.12 /usr/bin/python3"
+    first = f"if /usr/bin/python3 is not python3.12 (ls -l /usr/bin/python3), link it: {link}"
+    assert stop.repair == f"{first}\n{REPAIR}"
+
+
+def test_what_dpkg_printed_of_a_half_way_package_is_said_before_it_is_configured_again():
+    words = "adduser: The user `nvidia-persistenced' already exists, but is not a system user."
+    stop = find_stop(
+        host(COMMON, DKMS, META, said=[("nvidia-dkms-580-open", words), ("other", "x")])
+    )
+    assert stop.evidence.endswith(
+        f"; the last run of dpkg for nvidia-dkms-580-open ended with: {words}"
+    )
+    assert (
+        stop.repair
+        == f"solve that (all of it: /var/log/apt/term.log), as dpkg does the same again\n{REPAIR}"
+    )
+    waiting = paragraph("xorg-x", "1", UNPACKED, Depends="xlibre (>= 1)")
+    text, _ = others_broken(
+        host(waiting, said=[("xlibre", "trying to overwrite '/x', which is also in package y")])
+    )
+    assert "the last run of dpkg for xlibre ended with: trying to overwrite '/x'" in text

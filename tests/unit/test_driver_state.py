@@ -120,7 +120,7 @@ def host(
         "flavour": "server-open", "name": "580-server-open", "packages": (DriverPackage("nvidia-utils-580-server", PACKAGE, False, "installed"),),
         "held": (), "half_way": "", "is_gone": False, "runfile": False, "nouveau_bound": False, "has_module_for_running_kernel": True,
         "has_module_for_next_kernel": True, "kernels_with_module": (KERNEL,), "modules": (module(),), "dkms": (),
-        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "installer_build": BuildError(), "has_plain_modprobe": False, "failed_others": (),
+        "transitional": (), "holders": (), "is_vgpu_manager": False, "persistenced": True, "lacks_uvm": False, "installer_error": "", "installer_build": BuildError(), "has_plain_modprobe": False, "failed_others": (), "dkms_orphans": (),
     }  # fmt: skip
     quiet = {
         "silent": (), "wants_reset": False, "loses_links": False, "lost": (), "is_vgpu": False, "needs_open": False, "not_for_open": False, "legacy_branch": "",
@@ -238,6 +238,7 @@ def host(
         apt=SimpleNamespace(
             pins=(PIN,),
             disabled_sources=(SWITCHED_OFF,),
+            said={},
             sources=(),
             would=defaultdict(lambda: Transaction(would)),
         ),
@@ -626,12 +627,24 @@ def test_archive_of_nvidia_of_which_apt_has_no_list_is_named(generation):
         found["kept back"].evidence
         == f"no archive has the installed version of nvidia-driver: {missing}"
     )
-    assert found["kept back"].way_out == update
+    key = f"{NVIDIA_SOURCE.value.partition(' ')[0]}cuda-keyring_1.1-1_all.deb"
+    steps = found["kept back"].way_out.splitlines()
+    assert steps[0] == update
+    assert steps[1].endswith(f"sudo wget -P /root {key}")
+    assert steps[2:] == [
+        "sudo dpkg -i --force-confnew /root/cuda-keyring_1.1-1_all.deb",
+        "take out the older line of that archive (/etc/apt/cuda.list:1)",
+        "sudo apt-get update",
+    ]
+    own = replace(NVIDIA_SOURCE, path="/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list")
+    facts.apt.sources = (own,)
+    own_steps = {one.name: one for one in states(facts)}["kept back"].way_out
+    assert "--force-confnew" in own_steps
+    assert "take out" not in own_steps
     if undriven:  # no purge for an archive that is not known
-        assert (
-            found["unsupported GPU"].way_out
-            == f"a branch that does: {missing}: {update}, then look again"
-        )
+        words = found["unsupported GPU"].way_out
+        assert words.startswith(f"a branch that does: {missing}: {update}\n")
+        assert words.endswith("sudo apt-get update, then look again")
 
 
 def test_phased_update_is_said_to_be_one():
@@ -712,7 +725,10 @@ def test_kernel_log_adds_what_the_table_does_not_know():
     ("cloud", "off"),
     [
         ("gcp", "gcloud compute instances update gpu1 --no-shielded-secure-boot"),
-        ("azure", "az vm update --resource-group GROUP --name gpu1 --enable-secure-boot false"),
+        (
+            "azure",
+            'az vm update --enable-secure-boot false --ids "$(az vm list --query "[?osProfile.computerName==\'gpu1\'].id" --output tsv)"',
+        ),
         ("", ""),
     ],
 )
@@ -724,6 +740,8 @@ def test_machine_of_a_cloud_has_no_firmware_setup_to_switch_secure_boot_off(clou
     assert ("serial console of the cloud" in way) is bool(cloud)
     assert ("a stop empties the local disks of an instance" in way) is bool(cloud)
     assert way.endswith(off or "confirm it at the console")
+    facts.host.hostname = "$(reboot)"
+    assert "reboot" not in states(facts)[0].way_out
 
 
 @pytest.mark.parametrize("ubuntu", [True, False])

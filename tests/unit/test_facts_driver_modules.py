@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.facts import UnknownFact
+from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.build_log import (
     COMPILER_CHECK,
     CRASHED,
@@ -14,6 +14,7 @@ from hosttune.facts.gpu.build_log import (
     NO_HEADERS,
     NO_KEY,
     NO_TOOL,
+    REALTIME,
     error_in,
 )  # fmt: skip
 from hosttune.facts.gpu.driver_modules import (
@@ -44,6 +45,12 @@ parm:           NvSwitchRegDwords:NvSwitch regkey (charp)
 CLOSED_INFO = OPEN_INFO.replace("Dual MIT/GPL", "NVIDIA").replace("580.126.20", "580.126.09")
 PREBUILT = "kernel/nvidia-580srv-open/nvidia.ko: kernel/drivers/char/ipmi/ipmi_msghandler.ko.zst\n"
 DKMS = "updates/dkms/nvidia.ko.zst: kernel/drivers/acpi/video.ko.zst\n"
+# make prints what it runs; damentz/liquorix-package issue 72.
+RECIPE = """test -e include/generated/autoconf.h -a -e include/config/auto.conf || ( \\
+echo >&2 "  ERROR: Kernel configuration is invalid."; \\
+echo >&2 "         include/generated/autoconf.h or include/config/auto.conf are missing.";\\
+/bin/false)
+"""
 LOG = "DKMS make.log for nvidia-580.126.09 for kernel {} (x86_64)\nSat Aug  1 08:00:00 UTC 2026\nmake: *** Error 2\n"
 
 
@@ -361,6 +368,12 @@ def test_dkms_log_without_kbuilds_warning_gets_the_compiler_from_the_kernels_con
         ("sign-file: /var/lib/shim-signed/mok/MOK.priv\n", "sign-file: /var/lib/shim-signed/mok/MOK.priv", NO_KEY, True),
         ("make[3]: *** No rule to make target 'gcc-13'.  Stop.\nnv.c:1: note: gcc-13: not found here\n",
          "No rule to make target 'gcc-13'.  Stop.", "", False),
+        ("*** Failed PREEMPT_RT sanity check. Bailing out! ***\n", "Failed PREEMPT_RT sanity check. Bailing out!",
+         REALTIME, True),
+        ("*** Failed Xen sanity check. Bailing out! ***\n", "Failed Xen sanity check. Bailing out!", "", False),
+        (f"{RECIPE}nv.c:9:5: error: no del_timer_sync\n", "error: no del_timer_sync", "", False),
+        (f"{RECIPE}\n  ERROR: Kernel configuration is invalid.\n", "ERROR: Kernel configuration is invalid.",
+         NO_HEADERS, True),
         ("*** Failed CC version check. Bailing out! ***\n", "Failed CC version check. Bailing out!", COMPILER_CHECK, False),
         ("warning: objtool: x\n  CC [M] nv.o\nmake: *** [modules] Error 2\n", "", "", False),
     ],
@@ -378,6 +391,7 @@ def test_build_of_another_module_that_failed_is_none_of_the_driver():
     files = {
         f"{place}/build/make.log": log,
         f"{place}/{RELEASE}/x86_64/module/v4l2loopback.ko.zst": "",
+        "/var/lib/dkms/mok.pub": "",  # a file of DKMS itself
     }
     driver = two_kernels(files=files)
     assert driver.dkms == ()
@@ -418,3 +432,27 @@ def test_patch_of_the_source_that_does_not_fit_is_a_failed_build_without_a_log()
     assert (
         driver_of({f"{folder}/common/inc/nv-linux.h": ""}).dkms == ()
     )  # it runs now, or was stopped
+
+
+@pytest.mark.parametrize(
+    ("dkms", "found"),
+    [("2.8.7-2ubuntu2.2", True), ("3.0.11-1ubuntu13", True), ("3.1.0-1", False), ("", False)],
+)
+def test_modules_whose_source_is_gone_are_listed_where_dkms_ends_at_them(dkms, found):
+    tree = "/var/lib/dkms"
+    files = {
+        f"{tree}/nvidia/580.126.09/x": "",
+        f"{tree}/evdi/1.14.1/x": "",
+        "/usr/src/nvidia-580.126.09/dkms.conf": "",
+        f"{tree}/mok.pub": "",
+    }
+    links = {
+        f"{tree}/nvidia/580.126.09/source": "/usr/src/nvidia-580.126.09",
+        f"{tree}/evdi/1.14.1/source": "/usr/src/evdi-1.14.1",
+        f"{tree}/evdi/kernel-{NEXT}-x86_64": f"1.14.1/{NEXT}/x86_64",
+    }
+    status = f"Package: dkms\nStatus: install ok installed\nArchitecture: all\nVersion: {dkms}\n"
+    driver = Facts(
+        FakeReader(files | {"/var/lib/dpkg/status": status if dkms else ""}, links=links)
+    ).driver
+    assert driver.dkms_orphans == (("evdi/1.14.1",) if found else ())

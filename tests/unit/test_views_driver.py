@@ -287,3 +287,23 @@ def test_health_reports_a_line_once_and_names_it_before_the_reboot(broken, capsy
     ]
     (driver,) = (one for one in data["points"] if one["rule"] == "gpu-driver-health")
     assert "(no reboot before storage-fstab is solved)" in driver["todo"]
+
+
+@pytest.mark.parametrize("package", ["", "nvidia-utils-580"])
+def test_driver_for_linux_under_wsl_is_to_go_and_windows_is_named(package):
+    """microsoft/WSL issue 9166."""
+    files = {
+        "/proc/sys/kernel/osrelease": "5.15.153.1-microsoft-standard-WSL2\n",
+        "/proc/sys/fs/binfmt_misc/WSLInterop": "enabled\n",
+    }
+    if package:
+        files["/var/lib/dpkg/status"] = (
+            f"Package: {package}\nStatus: install ok installed\nArchitecture: amd64\nVersion: 580.95.05-0ubuntu1\n"
+        )
+    (state,) = table_of("no-gpu-debian12", files).states
+    assert (state.name, state.is_fault, "the one of Windows" in state.evidence) == (
+        "WSL",
+        bool(package),
+        True,
+    )
+    assert state.way_out == (f"sudo apt-get purge {package}" if package else "")

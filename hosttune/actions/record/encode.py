@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from hosttune.actions.record.commands import kind_of, shared_words, short_job
 from hosttune.actions.record.shared import LEFT_OUT, NO_TEXT, shared_text
 from hosttune.errors import HosttuneError
+from hosttune.facts.dpkg_said import TERM_LOG, shorten_log
 from hosttune.facts.gpu.gpu_count import TYPE_KEYS
 from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.kernel import device_log, host_log, kernel_log
@@ -291,6 +292,8 @@ class _Encoder:
         return f"{MASK}{number if number > 1 else ''}"
 
     def _text_of(self, path: str, content: str) -> Any:
+        if path == TERM_LOG:
+            content = shorten_log(content)
         if keys := _KEPT_KEYS.get(path.rpartition("/")[2]):
             return _short_json(content, keys)
         if self.redactor.share:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.choices.dpkg_stop import Cause, failed_others_for, find_stop, say_why
+from hosttune.choices.dkms_orphans import HOLDS_DATA
+from hosttune.choices.dpkg_stop import Cause, failed_others_for, find_stop, say_half, say_why
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
 from hosttune.choices.driver_states.state import (
@@ -33,12 +34,14 @@ from hosttune.choices.next_kernel import make_module_commands
 from hosttune.choices.other_build import newer_build
 from hosttune.choices.own_kernel import OF_KERNEL
 from hosttune.facts.apt_decisions import make_unhold_command
+from hosttune.facts.dpkg_said import TERM_LOG
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.package_roles import compiles_modules
 from hosttune.facts.kernel.kernel import is_of_proxmox
 from hosttune.facts.relations import unmet_of
 from hosttune.facts.versions import upstream_of
 from hosttune.quoting import join, quote
+from hosttune.values import join_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,13 +51,6 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Package
 
 _HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
-
-# Modules of other makers that hold data or a network: file systems, block devices, network cards.
-_HOLDS_DATA = (
-    "zfs", "spl", "drbd", "lustre", "bcachefs", "beegfs", "openafs", "gpfs", "mlnx", "mlx5", "iser",
-    "srp", "isert", "kernel-mft", "ena", "efa", "gdrdrv", "knem", "xpmem", "igb", "ixgbe", "i40e",
-    "ice", "r8125", "r8168", "vmware", "wireguard",
-)  # fmt: skip
 
 
 def tell_of_broken(facts: Facts) -> StateText | None:
@@ -107,7 +103,9 @@ def others_broken(facts: Facts) -> StateText | None:
             place = f"/var/lib/dkms/{one.name.removesuffix('-dkms')}/{upstream_of(one.version)}"
             compiling[one.name] = f"{place}/build/make.log"
     if not compiling:
-        return text, f"{facts.packages.repair}{_without_new(facts, broken)}"
+        text, repair = say_half(facts, text, broken)
+        rest = _without_new(facts, broken, is_said=TERM_LOG in repair)
+        return text, join_steps((repair, rest))
     logs = " and ".join(map(quote, compiling.values()))
     see = f"see {logs}: `dpkg --configure -a` repeats a build that failed there"
     known = [name for name in compiling if name in facts.packages.brought]
@@ -120,7 +118,7 @@ def others_broken(facts: Facts) -> StateText | None:
     steps = [see, f"take a newer version: sudo apt-get update && sudo apt-get install {names}"]
     if by_hand := [one.name for one in failed if f"{one.name}-dkms" not in known]:
         steps.append(f"bring a newer version of {', '.join(by_hand)} in the way it came")
-    needed = [name for name in known if name.removesuffix("-dkms").startswith(_HOLDS_DATA)]
+    needed = [name for name in known if name.removesuffix("-dkms").startswith(HOLDS_DATA)]
     # the package goes for the running kernel, too: with it pools, a root on them, or the network
     if needed:
         steps.append(
@@ -132,8 +130,8 @@ def others_broken(facts: Facts) -> StateText | None:
     return text, "\n".join((*steps, "sudo dpkg --configure -a"))
 
 
-def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
-    """A clause for packages that miss one that dpkg did not unpack, as another has the same file:
+def _without_new(facts: Facts, broken: Iterable[Package], *, is_said: bool) -> str:
+    """The steps for packages that miss one that dpkg did not unpack, as another has the same file:
     `-f install` unpacks it again, and ends the same way. What dpkg never configured can go without
     loss.
     """
@@ -144,9 +142,10 @@ def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
     missing += [one.name for one in broken if one.status.startswith("half-installed")]
     if not missing:
         return ""
-    again = "\nif dpkg ends with the same error, see why: /var/log/apt/term.log"
+    again = "" if is_said else f"if dpkg ends with the same error, see why: {TERM_LOG}"
     new = [name for name in missing if packages.is_new[name]]
-    return f"{again}\nto do without what is new: sudo apt-get remove {join(new)}" if new else again
+    without = f"to do without what is new: sudo apt-get remove {join(new)}" if new else ""
+    return join_steps((again, without))
 
 
 def tell_of_runfile(facts: Facts) -> StateText | None:

@@ -27,9 +27,20 @@ OLD_COMPILER, CRASHED, KILLED, FULL, COMPILER_CHECK = (
     "compiler check",
 )
 NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY = "no tool", "no headers", "newer release", "no key"
-NO_SOURCES, NO_PATCH = "no sources", "no patch"
+NO_SOURCES, NO_PATCH, REALTIME = "no sources", "no patch", "real-time kernel"
 _OF_HOST = frozenset(
-    {OLD_COMPILER, CRASHED, KILLED, FULL, NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY, NO_SOURCES}
+    {
+        REALTIME,
+        OLD_COMPILER,
+        CRASHED,
+        KILLED,
+        FULL,
+        NO_TOOL,
+        NO_HEADERS,
+        NEWER_RELEASE,
+        NO_KEY,
+        NO_SOURCES,
+    }
 )
 # Behind any other error gcc says in a note, or before gcc 10 in a warning, that it does not know
 # some -Wno- option.
@@ -46,6 +57,7 @@ _CAUSES = {
     "Killed signal terminated program": KILLED,
     "No space left on device": FULL,
     "Failed CC version check": COMPILER_CHECK,
+    "Failed PREEMPT_RT sanity check": REALTIME,
     # Makefile of Linux, where the headers of the kernel are unpacked in part.
     "ERROR: Kernel configuration is invalid.": NO_HEADERS,
     "include/generated/autoconf.h or include/config/auto.conf are missing": NO_HEADERS,
@@ -71,9 +83,13 @@ _ERRORS = (
     "error: ",
     "ERROR: modpost: ",
     "No rule to make target",
+    "*** Failed ",  # conftest.sh of NVIDIA's kernel modules: another check of the kernel
     *_CAUSES,
 )
 _LONGEST = 160  # characters of a line that are shown
+# With V=1 make prints what it runs, of older kernels also the words of an error that did not
+# happen (damentz/liquorix-package issue 72).
+_RECIPE = regex(r"[ \t]*echo[ \t]")
 # x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0; some kernels name plain gcc, with
 # its version behind.
 _GCC = r"(?:[a-z0-9_]{1,16}-linux-gnu-)?gcc(?:-(\d{1,2}))? \([^()\n]{1,80}\) (\d{1,2})\."
@@ -103,7 +119,7 @@ def error_in(log: str, config: Callable[[], str] = str) -> BuildError:
     `config`: the text of the kernel's /boot/config, asked for where the log does not say which
     compiler built the kernel (NVIDIA's makefiles can leave Kbuild's warning out).
     """
-    lines = log.splitlines()
+    lines = [line for line in log.splitlines() if not _RECIPE.match(line)]
     first = ""
     for line in lines:
         cause = next((cause for word, cause in _CAUSES.items() if word in line), "")

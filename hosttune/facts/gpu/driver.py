@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, get_raw
 from hosttune.facts.gpu.build_log import BuildError, error_in
 from hosttune.facts.gpu.driver_modules import (
+    PASSES_ORPHANS,
     DkmsBuild,
     DriverModule,
     ModuleFolder,
@@ -23,6 +24,7 @@ from hosttune.facts.gpu.driver_modules import (
     has_module_for_next,
     kernels_of_interest,
     modules_of,
+    orphans_in,
 )
 from hosttune.facts.gpu.gpu_holders import GpuHolder, find_holders
 from hosttune.facts.gpu.package_roles import (
@@ -46,7 +48,7 @@ from hosttune.facts.reading import (
     require_sure,
 )
 from hosttune.facts.subject import Subject, fact, read_with
-from hosttune.facts.versions import sorted_versions, upstream_of
+from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -221,6 +223,15 @@ class Driver(Subject):
     def failed_others(self) -> tuple[DkmsBuild, ...]:
         """What DKMS could not build besides the driver."""
         return failed_others(self.reader, lambda: self._folder)
+
+    @fact
+    def dkms_orphans(self) -> tuple[str, ...]:
+        """NAME/VERSION of modules in the tree of DKMS whose source is gone from /usr/src, also of
+        other makers; none where the installed dkms passes over them."""
+        version = self.facts.packages["dkms"].version
+        if not version or compare_versions(version, PASSES_ORPHANS) >= 0:
+            return ()
+        return orphans_in(self.reader)
 
     @fact
     def half_way(self) -> str:

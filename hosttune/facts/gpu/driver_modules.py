@@ -44,6 +44,9 @@ _DKMS_NAMES = regex(
 )
 _LOG = regex(r"make\.log for \S(?:(?!make\.log).)*? for kernel (\S+)")
 _KERNEL_PACKAGES = ("linux-image-", "linux-modules-")
+# From this version on dkms(8) passes over what has no source; before, `dkms autoinstall` ends
+# there, or leaves out what follows by name (pop-os/system76-driver issue 336).
+PASSES_ORPHANS = "3.1"
 _TIMEOUT_S = 20.0
 
 
@@ -238,6 +241,28 @@ def dkms_builds(reader: Reader, folder: Callable[[], ModuleFolder]) -> tuple[Dkm
     return _builds(reader, folder, _DKMS_NAMES.fullmatch, _BUILT)
 
 
+def _modules_in(reader: Reader) -> tuple[str, ...]:
+    """The names in the tree of DKMS that are modules. It has files, too (mok.pub,
+    dkms_dbversion)."""
+    names = names_in(reader, _DKMS)
+    return tuple(
+        name
+        for name in names
+        if getattr(reader.stat(f"{_DKMS}/{name}"), "type", "directory") == "directory"
+    )
+
+
+def orphans_in(reader: Reader) -> tuple[str, ...]:
+    """NAME/VERSION of all that is in the tree of DKMS and whose source is gone from /usr/src."""
+    found = [
+        f"{name}/{version}"
+        for name in _modules_in(reader)
+        for version in names_in(reader, f"{_DKMS}/{name}")
+        if not _has_source(reader, f"{_DKMS}/{name}/{version}")
+    ]
+    return tuple(found)
+
+
 def failed_others(reader: Reader, folder: Callable[[], ModuleFolder]) -> tuple[DkmsBuild, ...]:
     """The builds of modules that are no part of the driver which failed, likewise."""
     found = _builds(reader, folder, lambda name: not _DKMS_NAMES.fullmatch(name), _BUILT_OTHER)
@@ -250,7 +275,7 @@ def _builds(
     is_wanted: Callable[[str], object],
     built: re.Pattern[str],
 ) -> tuple[DkmsBuild, ...]:
-    places = [f"{_DKMS}/{name}" for name in names_in(reader, _DKMS) if is_wanted(name)]
+    places = [f"{_DKMS}/{name}" for name in _modules_in(reader) if is_wanted(name)]
     kernels = attempt(lambda: ("", *folder().kernels)) if places else ()
     return tuple(
         build

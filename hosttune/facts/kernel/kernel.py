@@ -48,6 +48,7 @@ _OF_UBUNTU = frozenset({
 # Builds of kernel.ubuntu.com/mainline have the version as their ABI number: 6.11.0-061100-generic.
 _MAINLINE = regex(r"[\d.]+-0\d{5}(?:rc\d{1,2})?-.*")
 # Debian: also 6.1.0-0.deb11.13-cloud-amd64 of its backports.
+_REALTIME = regex(r"-(?:rt\d*|realtime)(?:-|$)")
 _OF_DEBIAN = regex(
     r"[\d.]+(?:-\d+|-0\.(?:deb|bpo)[\w.]*|\+(?:deb|bpo)[\w.]*)?-(?:cloud-|rt-)?(?:amd64"
     r"|arm64)(?:-16k|-64k)?"
@@ -193,6 +194,12 @@ def is_of_distribution(release: str) -> bool:
     return (
         is_ubuntus(release) or is_of_proxmox(release) or _OF_DEBIAN.fullmatch(release) is not None
     )
+
+
+def is_realtime(release: str) -> bool:
+    """Whether a kernel is a real-time one (PREEMPT_RT) by its name: 6.8.1-1015-realtime of Ubuntu,
+    6.1.0-18-rt-amd64 of Debian, 5.6.17-rt10-xanmod1."""
+    return _REALTIME.search(release) is not None
 
 
 def headers_for(release: str) -> str:
