@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import zlib
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -426,19 +427,38 @@ print(int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 """
 
 
+# The head of a stream without a checksum, and that of its block: LZMA2 with a dictionary of 1 MiB
+# (xz's file format, 2.1.1, 3.1 and 5.3.1).
+_BLOCK = b"\x02\x00\x21\x01\x10\x00\x00\x00"
+XZ_HEAD = b"\xfd7zXZ\0\0\0" + zlib.crc32(b"\0\0").to_bytes(4, "little")
+XZ_HEAD += _BLOCK + zlib.crc32(_BLOCK).to_bytes(4, "little")
+GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # RFC 1952
+
+
+def pack_xz_part(data):
+    """Chunks of LZMA2 that begin with a new dictionary, without the mark of their end."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 20}]
+    return lzma.compress(data, lzma.FORMAT_RAW, filters=filters)[:-1]
+
+
+def pack_gzip_part(data):
+    stream = zlib.compressobj(1, wbits=-15)
+    return stream.compress(data) + stream.flush(zlib.Z_FULL_FLUSH)
+
+
 @pytest.mark.parametrize("packer", ["xz", "gzip"])
 def test_bomb_takes_bounded_memory_and_time(packer):
     """1 GiB of zeros in one member that counts, then as many in one that does not."""
-    parts = []
-    stream = lzma.LZMACompressor(preset=0) if packer == "xz" else gzip.zlib.compressobj(1, wbits=31)
+    pack_part = pack_xz_part if packer == "xz" else pack_gzip_part
+    zeros = pack_part(bytes(16 << 20))  # packed once: each part can be read by itself
+    parts = [XZ_HEAD if packer == "xz" else GZIP_HEAD]
     for info, data in sos_members():
-        parts += [stream.compress(info.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % 512))]
+        parts.append(pack_part(info.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % 512)))
     for place in ("etc/x", "var/x", "var/y"):
         info = tarfile.TarInfo(f"{TOP}/{place}")
         info.size = 1 << 30
-        parts.append(stream.compress(info.tobuf(tarfile.GNU_FORMAT)))
-        parts += [stream.compress(bytes(16 << 20)) for _ in range(64)]
-    content = b"".join([*parts, stream.flush()])
+        parts += [pack_part(info.tobuf(tarfile.GNU_FORMAT)), *[zeros] * 64]
+    content = b"".join(parts)  # without the end, which is not reached
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = subprocess.run(
         [sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300
