@@ -798,7 +798,8 @@ def _find_swap_risk(facts: Facts, path: str) -> tuple[str, str] | None:
         return None
     stat = facts.reader.stat(path)
     mode = getattr(stat, "mode", 0) if getattr(stat, "type", "") == "file" else 0
-    if owner := getattr(stat, "uid", 0) if mode else 0:
+    owner = 0 if facts.reader.persistent_only else getattr(stat, "uid", 0)
+    if mode and owner:
         why = (
             f"a file of uid {owner}: this user may read and change the memory of programs that is "
             "written there"
