@@ -1,4 +1,4 @@
-"""What waits for a lock that a user holds says nothing of the host: attacks by that user on programs of root."""
+"""What a user holds up or covers by FUSE says nothing of the host: attacks by that user."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.facts import Facts, UnknownFact
 from hosttune.host.known.wait_channels import waits_for_user
+from hosttune.host.reading.live import LiveReader
 from tests.live.fuse_silent import READ, STATFS
-from tests.live.namespace import passes
+from tests.live.namespace import loop_disk, passes, run
 
 HERE = __file__
 EVE = 54311
@@ -123,3 +125,23 @@ def scenario_overlay(folder: Path) -> None:
             assert server.stdout
             assert server.stdout.readline() == "asked\n"
             assert waits_for_user(where_it_waits(server, "sync"))
+
+
+def test_full_disk_over_which_a_user_mounts_is_not_taken_for_one_with_room(folder):
+    passes(HERE, "over_disk", folder)
+
+
+def scenario_over_disk(folder: Path) -> None:
+    """fusermount3(1) lets users mount over each folder that they may write."""
+    target = folder / "data"
+    target.mkdir()
+    with loop_disk(folder / "image", "mkfs.ext4", "-q") as device:
+        run("mount", device, target)
+        try:
+            seen = [one.target for one in Facts(LiveReader()).places.all]
+            assert str(target) in seen
+            hides = pytest.raises(UnknownFact, match="a user mounted a file system over")
+            with silent(target, 0), hides:
+                list(Facts(LiveReader()).places.all)
+        finally:
+            run("umount", target)

@@ -924,8 +924,10 @@ def _find_refusal(facts: Facts, path: str) -> tuple[str, str] | None:
         )
         if one.name == "swapon" and is_ours:
             size = getattr(facts.reader.stat(path), "size", 0) >> 20
-            count = f"count={quote(str(max(size, 1)))}"
-            fill = f"sudo dd if=/dev/zero of={quote(path)} bs=1M oflag=nofollow {count}"
+            fill = (
+                f"sudo dd if=/dev/zero of={quote(path)} bs=1M oflag=nofollow "
+                f"count={quote(str(max(size, 1)))}"
+            )
             todo = f"fill it: {fill}\nthen: sudo mkswap {quote(path)} && sudo swapon {quote(path)}"
             return f"the kernel did not take it in this boot ({one.words})", todo
     words = (
