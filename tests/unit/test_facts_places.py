@@ -3,6 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.base import known_items
 from hosttune.host.door import Space
 from tests.unit.fake_reader import FakeReader
 
@@ -89,3 +90,13 @@ def test_nothing_is_asked_of_what_may_wait_for_a_server(mounted):
         ["/var/lib/docker"],
     )
     assert not [path for path in reader.seen if path.startswith(("/link/", *far))]
+
+
+def test_full_disk_that_a_user_mounted_over_is_not_known_to_have_room():
+    """fusermount3(1) lets users mount over each folder that they may write."""
+    over = "30 22 0:77 / /data rw,nosuid,nodev - fuse.x x rw,user_id=4001,group_id=4001\n"
+    files = {"/proc/self/mountinfo": MOUNTS + over, "/sys/block/sda/size": "0\n"}
+    found = Facts(FakeReader(files, spaces=SPACES)).places
+    assert [one.target for one in known_items(found.all)] == ["/"]
+    with pytest.raises(UnknownFact, match="a user mounted a file system over /data"):
+        list(found.all)

@@ -19,6 +19,7 @@ from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
 from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.quoting import quote
 from hosttune.values import Unreadable
@@ -205,3 +206,25 @@ def _find_caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def find_renamer(reader: Reader, path: str) -> str:
+    """Why others could put a folder of theirs in the place of a user's; empty where none could, or
+    nothing tells.
+    """
+    status = reader.stat(path, follow=False)
+    if not isinstance(status, Stat):
+        return ""
+    if status.type == "link":
+        return f"{path} is a link: name the folder that it leads to"
+    if status.uid != 0:
+        return (
+            f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: "
+            f"{quote(path)}"
+        )
+    if status.mode & 0o022 and not status.mode & 0o1000:
+        return (
+            f"{path} is not sticky: other users can rename what is in it: sudo chmod +t "
+            f"{quote(path)}"
+        )
+    return ""

@@ -50,6 +50,9 @@ _MAJORS = {"nvidia-uvm": ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"), "kfd": ("
 _OF_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/")
 # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
 _STATUS_MOST = 1 << 20
+# What fdinfo says of a tunnel waits for the kernel's lock of networks, which any user can keep
+# busy (drivers/net/tun.c).
+_OF_NO_INTEREST = ("/dev/net/", "/dev/null", "/dev/pts/", "/dev/shm/")
 # bytes of the path of a device node; the names that a user gives to files can be longer
 _DEVICE_MOST = 255
 _MOST_DEVICES = 4 << 20  # bytes of the paths of all of them that one user has open
@@ -321,7 +324,7 @@ def _name_device(
         return _NVIDIA_MINORS.get(minor, f"/dev/nvidia{minor}")
     if stat.S_ISCHR(status.mode) and (path := known.get(status.rdev)):
         return path
-    if not target.startswith("/dev/") or target.startswith(("/dev/null", "/dev/pts/", "/dev/shm/")):
+    if not target.startswith("/dev/") or target.startswith(_OF_NO_INTEREST):
         return ""
     own = _status_on_host(target, avoided)
     is_own = own and (own.rdev, stat.S_IFMT(own.mode)) == (status.rdev, stat.S_IFMT(status.mode))

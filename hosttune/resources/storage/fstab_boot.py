@@ -798,6 +798,14 @@ def _find_swap_risk(facts: Facts, path: str) -> tuple[str, str] | None:
         return None
     stat = facts.reader.stat(path)
     mode = getattr(stat, "mode", 0) if getattr(stat, "type", "") == "file" else 0
+    owner = 0 if facts.reader.persistent_only else getattr(stat, "uid", 0)
+    if mode and owner:
+        why = (
+            f"a file of uid {owner}: this user may read and change the memory of programs that is "
+            "written there"
+        )
+        off = f"switch it off while memory is free: sudo swapoff {quote(path)}"
+        return why, f"{off}\nmake another one in a folder that only root can write"
     if not mode & 0o077:
         return None
     does = "change" if mode & 0o022 else "read"
@@ -916,7 +924,10 @@ def _find_refusal(facts: Facts, path: str) -> tuple[str, str] | None:
         )
         if one.name == "swapon" and is_ours:
             size = getattr(facts.reader.stat(path), "size", 0) >> 20
-            fill = f"sudo dd if=/dev/zero of={quote(path)} bs=1M count={quote(str(max(size, 1)))}"
+            fill = (
+                f"sudo dd if=/dev/zero of={quote(path)} bs=1M oflag=nofollow "
+                f"count={quote(str(max(size, 1)))}"
+            )
             todo = f"fill it: {fill}\nthen: sudo mkswap {quote(path)} && sudo swapon {quote(path)}"
             return f"the kernel did not take it in this boot ({one.words})", todo
     words = (
