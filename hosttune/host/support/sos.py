@@ -26,6 +26,7 @@ from hosttune.host.support.archive import (
     Archive,
     NameCount,
     TooMuch,
+    Wanted,
     make_refusal,
     read_archive,
     read_folder,
@@ -102,6 +103,14 @@ _ARCHITECTURE = regex(r" (x86_64|aarch64|ppc64le) ")
 _NO_LINK = "sos_strings/"
 _DEEP: Final = 64  # folders above a path
 _OF_INIT: Final = frozenset({"/proc/1/mountinfo", "/proc/1/cgroup"})
+# Files of control groups that are read. A host with containers has some hundred of others for each,
+# which are nine tenths of all that is in an archive.
+_GROUPS: Final = "sys/fs/cgroup/"
+FILES_OF_GROUPS: Final = frozenset({
+    "cgroup.procs", "cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.max", "cpu.pressure",
+    "io.pressure", "memory.events", "memory.high", "memory.limit_in_bytes", "memory.max",
+    "memory.oom_control", "memory.pressure", "pids.current", "pids.events", "pids.max",
+})  # fmt: skip
 # Folders with files of which sos forbids itself the copy.
 _WITH_HOLES = regex(r"/proc/sys/net/ipv[46]/(?:route|neigh/.{1,64})")
 _SOS_MASKED: Final = "sos masked values in it"
@@ -149,9 +158,9 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
     no sos wrote.
     """
     archive = (
-        read_folder(path, _is_wanted, _MANIFEST)
+        read_folder(path, _choose, _MANIFEST)
         if content is None
-        else read_archive(content, path, _is_wanted)
+        else read_archive(content, path, _choose)
     )
     manifest = _read_manifest(archive)
     if not manifest.version:
@@ -225,8 +234,11 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
     )
 
 
-def _is_wanted(place: str) -> bool:
-    return _WANTED.match(place) is not None
+def _choose(place: str) -> Wanted:
+    if _WANTED.match(place) is None:
+        return Wanted.NOT
+    is_unread = place.startswith(_GROUPS) and place.rpartition("/")[2] not in FILES_OF_GROUPS
+    return Wanted.NAME if is_unread else Wanted.WHOLE
 
 
 def _decode(content: bytes) -> str:
