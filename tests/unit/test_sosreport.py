@@ -120,6 +120,17 @@ def test_mounts_are_those_of_the_first_process_where_sos_ran_on_the_host_itself(
             _ = Facts(reader(other)).mounts.all
 
 
+def test_archive_of_a_container_is_judged_as_one():
+    """What belongs to its host is asked of that host, and unknown is not the answer."""
+    words = HOSTNAMECTL.replace("server", "container") + "  Virtualization: lxc\n"
+    content = sosreport(answers={("host", "hostnamectl status"): words})
+    host = Facts(reader(content)).host
+    assert (host.is_container, host.container) == (True, "lxc")
+    assert host.container_evidence[0] == "sos 4.9.1 ran in a container, by what it could read there"
+    assert verdicts(content, "gpu-pcie-link") == {Verdict.NOT_APPLICABLE}
+    assert faults(content) == set()
+
+
 def test_healthy_archive_accuses_nothing_and_is_never_fit():
     found = findings(sosreport())
     assert [one for one in found if one.is_fault or one.verdict is Verdict.DIFFERS] == []

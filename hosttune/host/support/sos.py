@@ -33,8 +33,10 @@ from hosttune.host.support.archive import (
 )  # fmt: skip
 from hosttune.host.support.bug_report import (
     FIRST_NAMESPACES,
+    OTHER_NAMESPACES,
     Tables,
     add_conclusions,
+    count_xids,
     make_os_release,
 )
 from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
@@ -99,6 +101,10 @@ _CHASSIS = regex(r"^ {0,40}Chassis: (\w{1,20})", re.MULTILINE)
 _HOSTS: Final = frozenset(
     {"desktop", "laptop", "convertible", "server", "tablet", "vm", "embedded"}
 )
+_VIRTUALIZATION = regex(
+    r"^ {0,40}Virtualization: (lxc|docker|podman|systemd-nspawn)$", re.MULTILINE
+)
+_MANAGER: Final = "/run/systemd/container"  # systemd writes there what it runs in
 _ARCHITECTURE = regex(r" (x86_64|aarch64|ppc64le) ")
 _NO_LINK = "sos_strings/"
 _DEEP: Final = 64  # folders above a path
@@ -139,6 +145,7 @@ class SosReport:
     is_whole: bool
     doubled: tuple[str, ...]  # paths that are in it twice
     has_log: bool
+    xids: Mapping[int, int]  # Xid numbers of the kernel log, and how many lines have each
     is_cleaned: bool
     masked: int  # files in which sos masked values
     timed_out: tuple[str, ...]  # plugins of sos that did not come to their end
@@ -184,20 +191,8 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
         )
     except TooMuch:
         raise make_refusal(path, "it holds more than any sosreport") from None
-    chassis = _CHASSIS.search(
-        answers.get("hostnamectl status", "") or answers.get("hostnamectl", "")
-    )
-    if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
-        tables["links"] |= FIRST_NAMESPACES
-        tables["stats"]["/run/systemd/system"] = list(FOLDER)
-        # the uppermost control group has the numbers of the host
-        if "/proc/pressure" not in tables["files"]:
-            for kind in ("cpu", "io", "memory"):
-                if (measured := tables["files"].get(f"/sys/fs/cgroup/{kind}.pressure")) is not None:
-                    tables["files"].setdefault(f"/proc/pressure/{kind}", measured)
-        if not is_cleaned:
-            for place in _OF_INIT & tables["files"].keys():  # as a shell of root has them
-                tables["files"][place.replace("/1/", "/self/")] = tables["files"][place]
+    hostnamectl = answers.get("hostnamectl status", "") or answers.get("hostnamectl", "")
+    _conclude_place(tables, hostnamectl, is_cleaned=is_cleaned)
     if machine := _ARCHITECTURE.search(answers.get("uname -a", "")):
         queries.append(
             {"argv": ["uname", "-m"], "status": 0, "stdout": f"{machine[1]}\n", "stderr": ""}
@@ -226,12 +221,35 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
         is_whole=archive.is_whole,
         doubled=tuple(sorted(archive.doubled)),
         has_log=bool(log),
+        xids=count_xids(log),
         is_cleaned=is_cleaned,
         masked=masked,
         timed_out=tuple(
             sorted(name for name, one in manifest.plugins.items() if one.get("timeout_hit") is True)
         ),
     )
+
+
+def _conclude_place(tables: Tables, hostnamectl: str, *, is_cleaned: bool) -> None:
+    """Whether it is a host or a container, as hostnamed of systemd says, and what follows."""
+    chassis = _CHASSIS.search(hostnamectl)
+    if chassis:
+        tables["stats"]["/run/systemd/system"] = list(FOLDER)
+    if chassis and chassis[1] == "container":
+        tables["links"] |= OTHER_NAMESPACES
+        if manager := _VIRTUALIZATION.search(hostnamectl):
+            tables["stats"].setdefault(_MANAGER, ["file", *FOLDER[1:]])
+            tables["files"].setdefault(_MANAGER, f"{manager[1]}\n")
+    if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
+        tables["links"] |= FIRST_NAMESPACES
+        # the uppermost control group has the numbers of the host
+        if "/proc/pressure" not in tables["files"]:
+            for kind in ("cpu", "io", "memory"):
+                if (measured := tables["files"].get(f"/sys/fs/cgroup/{kind}.pressure")) is not None:
+                    tables["files"].setdefault(f"/proc/pressure/{kind}", measured)
+        if not is_cleaned:
+            for place in _OF_INIT & tables["files"].keys():  # as a shell of root has them
+                tables["files"][place.replace("/1/", "/self/")] = tables["files"][place]
 
 
 def _choose(place: str) -> Wanted:
