@@ -210,6 +210,17 @@ def test_errors_of_programs_in_that_boot_are_named_and_accuse_nothing():
     )
 
 
+def test_no_gpu_is_reset_that_nvidia_smi_does_not_find():
+    line = "[ 10.0] NVRM: Xid (PCI:0000:65:00): 143, RmInitAdapter failed\n"
+    content = report(dmesg=LOG + line, smi="No devices were found\n")
+    (found,) = (
+        one for one in findings(reader(content)) if one.rule == "gpu-errors" and one.is_fault
+    )
+    assert "Xid 143" in found.reason
+    assert "reboot: sudo reboot" in found.todo
+    assert "nvidia-smi -r" not in found.todo
+
+
 def test_what_no_report_shows_is_not_told_as_seen():
     """That it is a host is concluded of what the program could read, not of namespaces."""
     (evidence,) = Facts(reader(report())).host.container_evidence
