@@ -588,7 +588,7 @@ def test_folder_is_looked_through_as_deep_as_any_is(tmp_path):
         below.mkdir(parents=True)
         (below / "file").write_text("text")
     (tmp_path / "sign").touch()
-    found = archive.read_folder(str(tmp_path), lambda _: archive.Wanted.WHOLE, "sign")
+    found = archive.read_folder(str(tmp_path), lambda _: archive.ArchivePart.WHOLE, "sign")
     assert [place for place in found.files if place != "sign"] == [f"top8/{'/'.join('a' * 8)}/file"]
 
 
@@ -606,7 +606,7 @@ def test_each_folder_is_opened_once_however_many_files_are_in_it(monkeypatch, tm
         "open_folder_of_mount",
         lambda name, fd: opened.append(name) or paths.open_folder_of_mount(name, fd),
     )
-    found = archive.read_folder(str(tmp_path), lambda _: archive.Wanted.WHOLE, "sign")
+    found = archive.read_folder(str(tmp_path), lambda _: archive.ArchivePart.WHOLE, "sign")
     assert found.files == {one: one.encode() for one in ("a/b/1", "a/b/2", "a/b/3", "sign")}
     assert opened == [".", "a", "b"]
 
@@ -622,7 +622,7 @@ def test_what_is_no_file_in_a_folder_is_not_opened(monkeypatch, tmp_path):
     monkeypatch.setattr(
         archive.os, "stat", lambda one, **how: file if one == "pipe" else look(one, **how)
     )
-    found = archive.read_folder(str(tmp_path), lambda _: archive.Wanted.WHOLE, "sign")
+    found = archive.read_folder(str(tmp_path), lambda _: archive.ArchivePart.WHOLE, "sign")
     assert found.files == {"later": b"text", "sign": b""}
 
 
@@ -663,7 +663,7 @@ def test_too_many_bytes_that_count_are_refused(monkeypatch):
     with pytest.raises(BadInput, match="more than any"):
         reader(sosreport(files={"etc/x": "x" * 10_000}))
     monkeypatch.setattr(archive, "MOST_OF_ONE", 20)
-    found = read_archive(sosreport(), "x", lambda _place: archive.Wanted.WHOLE)
+    found = read_archive(sosreport(), "x", lambda _place: archive.ArchivePart.WHOLE)
     assert "proc/meminfo" in found.left_out
 
 

@@ -61,10 +61,10 @@ _SPARSE = b"GNU.sparse."
 _PLACES = (b"path", b"linkpath")
 
 
-class Wanted(Enum):
-    """What is kept of a file; of folders and links all, unless NOT."""
+class ArchivePart(Enum):
+    """What is kept of a file; of folders and links all, unless NOTHING."""
 
-    NOT = 0
+    NOTHING = 0
     NAME = 1
     WHOLE = 2
 
@@ -208,7 +208,7 @@ def is_archive(content: bytes) -> bool:
     return head.endswith(_TAR)
 
 
-def read_archive(content: bytes, path: str, choose: Callable[[str], Wanted]) -> Archive:
+def read_archive(content: bytes, path: str, choose: Callable[[str], ArchivePart]) -> Archive:
     """What is wanted of an archive with one folder at its top. Raises BadInput for what no program
     packs so.
     """
@@ -253,9 +253,9 @@ class _Parts:
         self._length = 0
         self._named = NameCount()
 
-    def take(self, place: str, member: _TarHeader, wanted: Wanted) -> bool:
+    def take(self, place: str, member: _TarHeader, wanted: ArchivePart) -> bool:
         """Whether its content is to be kept. Raises TooMuch."""
-        if wanted is Wanted.NOT:
+        if wanted is ArchivePart.NOTHING:
             return False
         self._named.add(place, member.target)
         if place in self._seen and not (member.kind == _FOLDER and place in self._folders):
@@ -266,7 +266,7 @@ class _Parts:
             self._folders.add(place)
         elif member.kind == _LINK and len(member.target) < PATH_MAX:
             self._links[place] = member.target
-        elif wanted is Wanted.WHOLE and member.is_readable:
+        elif wanted is ArchivePart.WHOLE and member.is_readable:
             self._length += member.size
             if self._length > MOST_KEPT:
                 raise TooMuch
@@ -285,7 +285,7 @@ class _Parts:
         )
 
 
-def read_folder(path: str, choose: Callable[[str], Wanted], needed: str) -> Archive:
+def read_folder(path: str, choose: Callable[[str], ArchivePart], needed: str) -> Archive:
     """What is wanted of a folder, and nothing if `needed` is no file in it. Links are not followed.
 
     It is never taken for whole: nothing tells whether all of an archive was unpacked. Raises
@@ -308,7 +308,7 @@ def read_folder(path: str, choose: Callable[[str], Wanted], needed: str) -> Arch
     return found
 
 
-def _look_through(path: str, choose: Callable[[str], Wanted], needed: str) -> Archive:
+def _look_through(path: str, choose: Callable[[str], ArchivePart], needed: str) -> Archive:
     try:
         root = HeldRoot(os.path.realpath(path), open_named_place(path))
     except OSError as error:
@@ -329,7 +329,7 @@ class _UnpackedFolder:
     it.
     """
 
-    def __init__(self, choose: Callable[[str], Wanted]) -> None:
+    def __init__(self, choose: Callable[[str], ArchivePart]) -> None:
         self.kept = _Parts()
         self._choose = choose
         self._left = MOST_MEMBERS
@@ -358,7 +358,7 @@ class _UnpackedFolder:
             return
         if kind == _FOLDER and depth:
             self.add(folder, name, f"{place}/", depth - 1)
-        if (wanted := self._choose(place)) is not Wanted.NOT:
+        if (wanted := self._choose(place)) is not ArchivePart.NOTHING:
             target = os.readlink(name, dir_fd=folder) if kind == _LINK else ""
             if self.kept.take(place, _TarHeader(place, kind, info.st_size, target, False), wanted):
                 content, is_whole = _read_regular(folder, name, info.st_size)

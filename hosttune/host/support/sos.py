@@ -24,9 +24,9 @@ from hosttune.host.known.unit_folders import LOCAL, PACKAGES, SPLIT
 from hosttune.host.record.record import FORMAT_VERSION, KIND, encode_bytes
 from hosttune.host.support.archive import (
     Archive,
+    ArchivePart,
     NameCount,
     TooMuch,
-    Wanted,
     make_refusal,
     read_archive,
     read_folder,
@@ -252,11 +252,11 @@ def _conclude_place(tables: Tables, hostnamectl: str, *, is_cleaned: bool) -> No
                 tables["files"][place.replace("/1/", "/self/")] = tables["files"][place]
 
 
-def _choose(place: str) -> Wanted:
+def _choose(place: str) -> ArchivePart:
     if _WANTED.match(place) is None:
-        return Wanted.NOT
+        return ArchivePart.NOTHING
     is_unread = place.startswith(_GROUPS) and place.rpartition("/")[2] not in FILES_OF_GROUPS
-    return Wanted.NAME if is_unread else Wanted.WHOLE
+    return ArchivePart.NAME if is_unread else ArchivePart.WHOLE
 
 
 def _decode(content: bytes) -> str:
