@@ -16,6 +16,7 @@ from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, get_raw, known_items, read_or_default
 from hosttune.facts.gpu.gpus import is_vfio
+from hosttune.facts.gpu.nvidia_tables import GENERATIONS
 from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
@@ -446,11 +447,15 @@ def _make_sentence(state: StateRow) -> str:
     return f"FAULT, {says}" if state.is_dead else says
 
 
+def _say_generation(row: DriverRow) -> str:
+    return f"{row.generation} or older" if row.generation == GENERATIONS[0] else row.generation
+
+
 def _row_lines(row: DriverRow, page: Page) -> list[str]:
     screen = page.screen
     lines = [
         screen.paint(line, "bold")
-        for line in wrap_text(f"{clean(row.title)} ({row.generation})", screen.columns)
+        for line in wrap_text(f"{clean(row.title)} ({_say_generation(row)})", screen.columns)
     ]
     if page.is_verbose:
         lines += wrap_text(" ".join(map(clean, row.slots)), screen.columns, first="  ", rest="  ")

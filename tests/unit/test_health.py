@@ -283,6 +283,14 @@ def test_what_another_thread_is_importing_is_imported_anew(tmp_path, monkeypatch
     assert answers == {"imports": b"imported"}
 
 
+def test_status_names_no_rule_where_none_can_judge(capsys):
+    options = [
+        word for rule in health_rules(builtin_catalog(), Policy()) for word in ("--ignore", rule)
+    ]
+    assert app.run(["health", "--host", str(HOSTS / "a100-cloud-vm.json"), *options]) == 1
+    assert "Exit status 1: UNKNOWN.\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -1,6 +1,7 @@
 """`hosttune driver`: one table of what is installed, loaded, offered, recommended and chosen."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,13 @@ def test_new_server_shows_what_would_be_installed_and_why():
         "  branch offered; open kernel module, prebuilt and signed\n"
     )
     assert text.count("no driver for") == 1
+
+
+def test_generation_that_has_the_older_ones_in_it_is_called_so():
+    """Ours ends at Fermi: a GT218 is older, and is no Fermi."""
+    table = table_of("a100-cloud-vm")
+    older = replace(table, rows=tuple(replace(row, generation="fermi") for row in table.rows))
+    assert "1 x NVIDIA A100 80GB PCIe (fermi or older)\n" in driver_text(older, Page())
 
 
 def test_container_is_offered_no_package_for_the_driver_of_its_host():
