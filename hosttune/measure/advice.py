@@ -45,6 +45,13 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             "OpenMP loops on half a CPU: 1 thread 2,491 items/s, 16: 350",
             MACHINE,
         ),
+        "cores": Advice(
+            "its threads are on both halves of each core: where they wait for memory (llama.cpp, "
+            "LightGBM, XGBoost, BLAS), as many threads as cores may be faster ({own}). Measure "
+            "both; lscpu -p=core,socket | grep -v '#' | sort -u | wc -l counts cores",
+            "XGBoost: 8 threads twice as fast as all 12; llama.cpp: 4 of 8 on 4 cores faster",
+            "dmlc/xgboost#1511, ggml-org/llama.cpp#18",
+        ),
         "fewer-workers": Advice(
             "{crowd}: as many as CPUs are enough (num_workers={most})",
             "decoding on 2 CPUs: 16 workers are 16 % slower than 3",

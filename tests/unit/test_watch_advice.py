@@ -977,3 +977,21 @@ def test_mapped_files_that_do_not_fit_are_read_without_read_ahead():
     model = replace(drops, works_with=())  # is read in order
     for other in (model, replace(drops, host=one.host)):
         assert not any("at random" in text for text in told(other)[0])
+
+
+@pytest.mark.parametrize(
+    ("has_smt", "wanting", "processes", "is_told"),
+    [
+        (True, 15.0, 1, True),
+        (False, 15.0, 1, False),
+        (True, 8.0, 1, False),
+        (True, 15.0, 15, False),
+    ],
+)
+def test_threads_on_both_halves_of_cores_are_tried_on_one(has_smt, wanting, processes, is_told):
+    """LightGBM issue 4425, XGBoost issue 1511: second threads of a core made them slower."""
+    one = tick(cpu=80, idle=0, main=14.0, cpus=16.0, gpus=(), works_with=())
+    tree = replace(one.tree, wanting=wanting, wanting_processes=processes, program="llama-server")
+    texts = told(replace(one, tree=tree, pools=(ThreadPool.GGML,)), has_smt=has_smt)[0]
+    assert texts[0].startswith("its threads are on both halves of each core") is is_told
+    assert ("(--threads of llama.cpp" in texts[0]) is is_told

@@ -59,6 +59,7 @@ class Watched:
     cpus_evidence: str = ""
     # of the first CPU; "" where the kernel sets no clocks, as in most virtual machines
     governor: str = ""
+    has_smt: bool = False  # two threads of a core are two CPUs
     gpu_source: str = "none"  # nvml, nvidia-smi, replay, none
     gpu_reason: str = ""  # why there is none, not the better source, or not all GPUs
     pressure_reason: str = ""  # why the pressure is not the job's own

@@ -38,8 +38,11 @@ FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at 
 STARTS = 4  # looks in which new loaders were seen, and generations of them
 MOSTLY = 4
 THREADS_PART = 0.25
+BOTH_HALVES = 0.75  # of the CPUs: more than one thread of each core
 COMPILING = 0.2  # of the CPU time by the busiest processes
-SMALL_MS = 0.5  # of CPU time between two waits: a hand-over costs a tenth of it and more
+# milliseconds of CPU time between two waits: a hand-over costs as much. Where processes queue for
+# a CPU, the scheduler lets each have 0.7 and more.
+SMALL_MS = 0.25
 _PYTHONS = ("python", "pt_", "ray", "torchrun")
 # processes of a job at once: its main one, a helper of multiprocessing, two loaders
 _WITH_LOADERS = 4
@@ -248,7 +251,8 @@ def _of_memory(account: Account) -> tuple[str, ...]:
 def _of_cpu(account: Account) -> tuple[str, ...]:
     new = ("new-workers",) if starts_workers_anew(account) else ()
     slows = account.watched.governor not in {"", "performance"}
-    return (*new, *_of_crowd(account), *_of_work(account), *(("governor",) if slows else ()))
+    crowd = _of_crowd(account) or (("cores",) if fills_both_halves(account) else ())
+    return (*new, *crowd, *_of_work(account), *(("governor",) if slows else ()))
 
 
 def _of_limit(account: Account) -> tuple[str, ...]:
@@ -374,6 +378,16 @@ def _of_crowd(account: Account) -> tuple[str, ...]:
         return (_name_threads(account),)
     threads = (_name_threads(account),) if crowd.has_threads else ()
     return (*threads, *(("fewer-workers",) if _is_python(account) else ()))
+
+
+def fills_both_halves(account: Account) -> bool:
+    """Whether threads of few processes run on all CPUs, of which half are the second threads of a
+    core.
+    """
+    names = ("wanting", "wanting_processes", "cpus")
+    tasks, processes, cpus = (account.means[name].value or 0.0 for name in names)
+    is_full = tasks >= BOTH_HALVES * cpus > 0 and tasks >= LIMITS.crowded * processes
+    return account.watched.has_smt and is_full
 
 
 def _name_threads(account: Account) -> str:
@@ -649,7 +663,7 @@ def _name_pools(account: Account) -> str:
     return f"; what does not follow it: {', '.join(named)}" if named else ""
 
 
-def _name_own_threads(account: Account, most: int) -> str:
+def _name_own_threads(account: Account, most: int | str) -> str:
     """What sets the number of threads of a program that is no Python."""
     named = [
         pool.value.replace("= 1", f"= {most}").replace("=1", f"={most}")
@@ -674,7 +688,7 @@ def _fill_words(name: str, account: Account) -> dict[str, object]:
         "far": account.placement.far if account.placement is not None else 0,
         "ranks": account.placement.processes if account.placement is not None else 0,
         "most": most,
-        "own": _name_own_threads(account, most),
+        "own": _name_own_threads(account, most if crowd is not None else "N"),
         "look": _USES_GPU[_is_python(account)],
         "smaller": "fewer loader workers"
         if _is_python(account)
