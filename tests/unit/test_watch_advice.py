@@ -995,3 +995,15 @@ def test_threads_on_both_halves_of_cores_are_tried_on_one(has_smt, wanting, proc
     texts = told(replace(one, tree=tree, pools=(ThreadPool.GGML,)), has_smt=has_smt)[0]
     assert texts[0].startswith("its threads are on both halves of each core") is is_told
     assert ("(--threads of llama.cpp" in texts[0]) is is_told
+
+
+def test_what_was_seen_is_told_also_where_no_state_held():
+    busy = tick(cpu=95, idle=0, children=(0.2,) * 6, main=0.55, gpus=())
+    one = replace(busy, tree=replace(busy.tree, piece_ms=0.1))
+    others = (MEASURED["disk bound, two workers"][1], MEASURED["gpu bound"][1])
+    ticks = [(one, *others)[number % 3] for number in range(30)]
+    verdict, account = judged([replace(t, at_s=n + 1.0) for n, t in enumerate(ticks)], WATCHED)
+    assert verdict.state is None
+    assert [text.text[:25] for text in choose_remedies(verdict, account)] == [
+        "its processes compute 0.1"
+    ]

@@ -40,9 +40,9 @@ MOSTLY = 4
 THREADS_PART = 0.25
 BOTH_HALVES = 0.75  # of the CPUs: more than one thread of each core
 COMPILING = 0.2  # of the CPU time by the busiest processes
-# milliseconds of CPU time between two waits: a hand-over costs as much. Where processes queue for
-# a CPU, the scheduler lets each have 0.7 and more.
-SMALL_MS = 0.25
+# milliseconds of CPU time between two waits: a hand-over costs much of it. Where processes queue
+# for a CPU, the scheduler lets each have 0.7 and more.
+SMALL_MS = 0.5
 _PYTHONS = ("python", "pt_", "ray", "torchrun")
 # processes of a job at once: its main one, a helper of multiprocessing, two loaders
 _WITH_LOADERS = 4
@@ -92,10 +92,12 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
         )
         for name in names:
             found[name] = _fill_advice(name, account)
-    if not states and is_compiling(account):
-        found["compile"] = ADVICE["compile"]
-    if not states and starts_workers_anew(account):
-        found["new-workers"] = ADVICE["new-workers"]
+    if not states:
+        seen = {
+            "compile": is_compiling, "new-workers": starts_workers_anew,
+            "small-pieces": hands_small_pieces,
+        }  # fmt: skip
+        found = {name: _fill_advice(name, account) for name in seen if seen[name](account)}
     if states and verdict.outcome is not VerdictKind.IDLE:
         found |= {name: _fill_advice(name, account) for name in _of_places(states, account)}
     if (end := _end_advice(ending_of(account), account)) and end not in found:
