@@ -144,8 +144,9 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
     kind = mark(one.channel)
     links = ends.links.get(one.pid, {})
     file = links.get(one.file) if one.file is not None else None
-    if kind in {Task.NETWORK, Task.PEER} and (
-        _is_accepting(file, ends) or _has_closed(one, links, ends)
+    is_peer = kind == Task.PEER
+    if (is_peer and _has_closed(one, links, ends)) or (
+        (is_peer or kind == Task.NETWORK) and _is_accepting(file, ends)
     ):
         return None
     if kind == Task.NETWORK:
@@ -186,8 +187,8 @@ def _has_closed(one: Sleeper, links: Mapping[int, str], ends: Ends) -> bool:
     """Whether the socket that it slept on was closed within this look: loaders of PyTorch hand
     over each file by a connection of its own. Nothing is known of who was at the other end.
     """
-    is_served = one.channel.startswith((*OF_FILE_SERVERS, *OF_FUSE))
-    has_lists = bool(links) and bool(ends.tcp or ends.unix)
+    is_served = one.channel.startswith(OF_FUSE)
+    has_lists = bool(links) and bool(ends.unix)
     return has_lists and not is_served and one.file is not None and one.file not in links
 
 
