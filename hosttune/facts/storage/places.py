@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, attempt, keep_known, lazy
 from hosttune.facts.environment import COMPILED
 from hosttune.facts.reading import read_line
+from hosttune.facts.storage.btrfs_room import find_crowding
 from hosttune.facts.storage.mounts import is_measured, mount_below
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
@@ -21,16 +22,17 @@ from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.quoting import quote
-from hosttune.values import Unreadable
+from hosttune.values import Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
 
+_RUN = "/run"
 # What lives there, in the words of the report; only those that exist are looked at.
 _PATHS = (
-    "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker",
+    "/", _RUN, "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker",
     "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
 _LEAST_ROOM = 2 << 30
@@ -52,6 +54,8 @@ class LocalPlace(Fact):
     user_limit_bytes: int = 0
     # how it takes room that its volume group or its device has; empty where none is known
     growth: str = ""
+    # of btrfs: why no file can be made, whatever df shows; empty where that is not so
+    crowding: str = ""
 
     @property
     def used_bytes(self) -> int:
@@ -139,6 +143,8 @@ def _make_place(facts: Facts, mount: Mount, holds: tuple[str, ...]) -> tuple[Loc
     """None for what is not measured (network, read-only images, unknown types)."""
     if mount.is_read_only or not is_measured(mount):
         return ()
+    if mount.target == _RUN and is_unrecorded(attempt(lambda: mount.total_bytes)):
+        return ()  # a record of before does not have it
     one = LocalPlace(
         mount.target,
         holds,
@@ -149,6 +155,7 @@ def _make_place(facts: Facts, mount: Mount, holds: tuple[str, ...]) -> tuple[Loc
         is_memory=mount.fstype in IN_MEMORY,
         user_limit_bytes=user_limit(mount),
         growth=lazy(_find_growth, facts, mount),
+        crowding=lazy(find_crowding, facts.reader, mount),
     )
     return (one,)
 
