@@ -25,6 +25,7 @@ from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_network
 from hosttune.facts.storage.mount_units import device_path, mount_command
 from hosttune.facts.storage.mounts import name_effective_type, unit_name
+from hosttune.facts.storage.old_units import find_old_source
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
 from hosttune.host.masking.cleaned import clean
 from hosttune.quoting import quote
@@ -63,6 +64,13 @@ _CLONE, _DIRTY, _LACKING, _FOREIGN = map(regex, (
     r"Filesystem has duplicate UUID", r"volume is dirty", r"devid \d+ uuid ",
     r"VFS: Can't find|Invalid superblock magic|bogus |Can't find (?:a )?valid",
 ))  # fmt: skip
+_NEWER = regex(
+    r"unsupported optional features|has unknown (?:incompatible|read-only compatible) features"
+)
+_NEWER_KERNEL = (
+    "this kernel lacks a feature of it, and no check helps: boot the kernel that made it, or a "
+    "newer one"
+)
 _WAIT, _CONDITION = "systemd-networkd-wait-online.service", "ConditionPathIsSymbolicLink"
 _OTHER_WAITS = (
     "NetworkManager-wait-online.service",
@@ -119,6 +127,11 @@ _REFUSALS = tuple(
         (_SMB, r"error ?\(2\)", "see which shares its server has: smbclient -L {}"),
     )
 )
+_SERVICES = {
+    "lustre": "lnet.service", "beegfs": "beegfs-client.service", "gpfs": "gpfs.service",
+    "wekafs": "weka-agent.service", "nfs": "rpc-statd.service",
+}  # fmt: skip
+_KEYTAB = "/etc/krb5.keytab"  # ConditionPathExists= of rpc-gssd.service
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _GIVEN_UP = "/start failed with result 'dependency'"
 _NO_REASON = "bad superblock"  # libmount, of each EINVAL
@@ -168,8 +181,9 @@ class MountCauses:
             return MountCause()
         checks = (
             self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users,
-            self._of_failed_check, self._of_timeout, self._of_log, self._of_doubts, self._of_helper,
-            self._of_parent, self._of_own_server, self._of_network, self._of_words,
+            self._of_old_unit, self._of_failed_check, self._of_timeout, self._of_log,
+            self._of_doubts, self._of_helper, self._of_keytab, self._of_service, self._of_parent,
+            self._of_own_server, self._of_network, self._of_words,
         )  # fmt: skip
         unknown = MountCause()
         if unit:
@@ -302,6 +316,44 @@ class MountCauses:
             "it is in use, so take the line out, or name what is made of it and not mounted: lsblk "
             "-f"
         )
+
+    def _of_old_unit(self, entry: FstabEntry) -> MountCause:
+        """What systemd still has of an fstab of before: it unmounts what is mounted by hand."""
+        if entry.file != PATH or not (old := find_old_source(self._facts, entry)):
+            return MountCause()
+        sentence = (
+            f"names {entry.source}, and systemd still has {old} for this folder, and can unmount "
+            "what is there"
+        )
+        todo = f"sudo systemctl daemon-reload\nthen mount it: {mount_command(entry)}"
+        return MountCause(sentence, todo)
+
+    def _of_keytab(self, entry: FstabEntry) -> MountCause:
+        """NFS with Kerberos: rpc-gssd.service of nfs-common needs the keys of this host."""
+        has_kerberos = any(word.startswith("sec=krb5") for word in entry.options)
+        if entry.fstype not in _NFS or not has_kerberos:
+            return MountCause()
+        if self._facts.reader.stat(_KEYTAB) is not ABSENT:
+            return MountCause()
+        todo = (
+            f"have the administrator of the realm make a keytab of this host, {_KEYTAB}\n"
+            "start what reads it: sudo systemctl restart rpc-gssd.service\n"
+            f"then mount it: {mount_command(entry)}"
+        )
+        sentence = f"has sec=krb5, and without {_KEYTAB} rpc-gssd.service does not start"
+        return MountCause(sentence, todo)
+
+    def _of_service(self, entry: FstabEntry) -> MountCause:
+        """A client whose service failed in this boot."""
+        kind = name_effective_type(entry.fstype, entry.source)
+        if (name := _SERVICES.get(kind, "")) not in self._failed:
+            return MountCause()
+        todo = (
+            f"see why: sudo journalctl -b -u {name}\n"
+            f"start it again: sudo systemctl restart {name}\n"
+            f"then mount it: {mount_command(entry)}"
+        )
+        return MountCause(f"needs {name}, which failed in this boot", todo)
 
     @cached_property
     def _failed(self) -> Mapping[str, Mapping[str, str]]:
@@ -567,6 +619,9 @@ def _find_todo(entry: FstabEntry, words: str, path: str) -> str:
         return "a disk of it is missing: sudo btrfs filesystem show"
     if _FOREIGN.search(words):
         return f"see what is on it: sudo blkid -p {quote(path)}"
+    if _NEWER.search(words):
+        read = f"until then it can be read: sudo mount -o ro {quote(path)} {quote(entry.target)}"
+        return join_steps((_NEWER_KERNEL, read if "RDWR" in words else ""))
     check = _CHECKS.get(entry.fstype[:3])
     return (
         f"check it without a change: sudo {check} {quote(path)}"
