@@ -122,12 +122,14 @@ class Places(Subject):
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     visible = facts.mounts.visible
-    data = {mount.target for mount in facts.mounts.local_data}
+    kept = {mount.target for mount in facts.mounts.local_data}
+    # one that is mounted there counts, whatever a look at the folder says
+    kept |= {one.target for one in visible if one.target in _PATHS and not one.is_of_user}
     ways = Ways(reader, facts)
     there = [
         path for path in _PATHS if not ways.way(path)[1] and hasattr(reader.stat(path), "type")
     ]
-    held: dict[str, list[str]] = {target: [] for target in data}
+    held: dict[str, list[str]] = {target: [] for target in kept}
     for path in there:
         if mount := mount_below(facts, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
