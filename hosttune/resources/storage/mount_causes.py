@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.kernel import is_ubuntus
+from hosttune.facts.reading import names_in
 from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.services.units import read_last_words
 from hosttune.facts.signs import failed_by_itself
@@ -26,7 +27,8 @@ from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_netwo
 from hosttune.facts.storage.mount_units import device_path, mount_command
 from hosttune.facts.storage.mounts import name_effective_type, unit_name
 from hosttune.facts.storage.old_units import find_old_source
-from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
+from hosttune.facts.storage.sources import SourceKind, find_fault, names_device, sources_of
+from hosttune.facts.storage.ways import ways_of
 from hosttune.host.masking.cleaned import clean
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -47,6 +49,7 @@ _FAILS = ": the mount fails"  # how a remark ends that says so
 _OF_TAGS = frozenset({"uuid-shape", "uuid-case"})
 # Type -> the program without which no mount of it succeeds, and the package that has it.
 _HELPERS = {
+    "ceph": ("mount.ceph", "ceph-common"),
     "nfs": ("mount.nfs", "nfs-common"), "nfs4": ("mount.nfs4", "nfs-common"),
     "cifs": ("mount.cifs", "cifs-utils"), "smb3": ("mount.smb3", "cifs-utils"),
     "glusterfs": ("mount.glusterfs", "glusterfs-client"), "davfs": ("mount.davfs", "davfs2"),
@@ -132,6 +135,9 @@ _SERVICES = {
     "wekafs": "weka-agent.service", "nfs": "rpc-statd.service",
 }  # fmt: skip
 _KEYTAB = "/etc/krb5.keytab"  # ConditionPathExists= of rpc-gssd.service
+_STARTUP, _MOST_TARGETS = "-n node.startup -v automatic", 4  # iscsiadm(8); Debian's is manual
+# Options that name such a file: mount.cifs(8), mount.ceph(8), s3fs(1), ssh_config(5).
+_KEYS = frozenset({"credentials", "cred", "secretfile", "passwd_file", "IdentityFile"})
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _GIVEN_UP = "/start failed with result 'dependency'"
 _NO_REASON = "bad superblock"  # libmount, of each EINVAL
@@ -180,10 +186,10 @@ class MountCauses:
         if entry is None:
             return MountCause()
         checks = (
-            self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users,
-            self._of_old_unit, self._of_failed_check, self._of_timeout, self._of_log,
-            self._of_doubts, self._of_helper, self._of_keytab, self._of_service, self._of_parent,
-            self._of_own_server, self._of_network, self._of_words,
+            self._of_twin, self._of_contents, self._of_text, self._of_iscsi, self._of_device,
+            self._of_users, self._of_old_unit, self._of_failed_check, self._of_timeout,
+            self._of_log, self._of_doubts, self._of_helper, self._of_keys, self._of_service,
+            self._of_parent, self._of_own_server, self._of_network, self._of_words,
         )  # fmt: skip
         unknown = MountCause()
         if unit:
@@ -328,20 +334,52 @@ class MountCauses:
         todo = f"sudo systemctl daemon-reload\nthen mount it: {mount_command(entry)}"
         return MountCause(sentence, todo)
 
-    def _of_keytab(self, entry: FstabEntry) -> MountCause:
-        """NFS with Kerberos: rpc-gssd.service of nfs-common needs the keys of this host."""
-        has_kerberos = any(word.startswith("sec=krb5") for word in entry.options)
-        if entry.fstype not in _NFS or not has_kerberos:
-            return MountCause()
-        if self._facts.reader.stat(_KEYTAB) is not ABSENT:
+    def _of_keys(self, entry: FstabEntry) -> MountCause:
+        """What an option names as the file of a password or key; of NFS with Kerberos the keys of
+        this host, for rpc-gssd.service of nfs-common.
+        """
+        pairs = [word.partition("=")[::2] for word in entry.options]
+        named = [(key, path) for key, path in pairs if key in _KEYS and path.startswith("/")]
+        if entry.fstype in _NFS and any(word.startswith("sec=krb5") for word in entry.options):
+            named.append(("sec=krb5", _KEYTAB))
+        key, path = next((one for one in named if self._is_absent(one[1])), ("", ""))
+        if not key:
             return MountCause()
         todo = (
-            f"have the administrator of the realm make a keytab of this host, {_KEYTAB}\n"
-            "start what reads it: sudo systemctl restart rpc-gssd.service\n"
+            "make that file, which only root reads, and fill it: "
+            f"sudo install -m 600 /dev/null {quote(path)}\nthen mount it: {mount_command(entry)}"
+        )
+        if path == _KEYTAB:
+            todo = (
+                f"have the administrator of the realm make a keytab of this host, {path}\n"
+                "start what reads it: sudo systemctl restart rpc-gssd.service\n"
+                f"then mount it: {mount_command(entry)}"
+            )
+        return MountCause(f"has {key}, for which {path} is not there", todo)
+
+    def _is_absent(self, path: str) -> bool:
+        """Whether a file is not there; of what is on a server nothing is asked."""
+        place, is_far = ways_of(self._facts).follow(path)
+        return not is_far and self._facts.reader.stat(place) is ABSENT
+
+    def _of_iscsi(self, entry: FstabEntry) -> MountCause:
+        """A disk of the network that is missing while no target of iSCSI is logged in to."""
+        if "_netdev" not in entry.options or not names_device(entry.source):
+            return MountCause()
+        targets = attempt(names_in, self._facts.reader, "/etc/iscsi/nodes")
+        sessions = attempt(names_in, self._facts.reader, "/sys/class/iscsi_session")
+        known = targets[:_MOST_TARGETS] if isinstance(targets, tuple) and sessions == () else ()
+        if not known or sources_of(self._facts).find(entry.source):
+            return MountCause()
+        node = [f"sudo iscsiadm -m node -T {quote(one)}" for one in known]
+        logins = [f"{one} --login" for one in node]
+        updates = [f"{one} -o update {_STARTUP}" for one in node]
+        todo = (
+            f"log in: {'; '.join(logins)}\nlet each boot do so: {'; '.join(updates)}\n"
             f"then mount it: {mount_command(entry)}"
         )
-        sentence = f"has sec=krb5, and without {_KEYTAB} rpc-gssd.service does not start"
-        return MountCause(sentence, todo)
+        which = f"no target of iSCSI is logged in to ({clean(', '.join(known))})"
+        return MountCause(f"names {entry.source}, which no device has, and {which}", todo)
 
     def _of_service(self, entry: FstabEntry) -> MountCause:
         """A client whose service failed in this boot."""
