@@ -4,6 +4,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.host.door import Space
+from hosttune.values import NeverAsked, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 MOUNTS = """\
@@ -89,3 +90,12 @@ def test_nothing_is_asked_of_what_may_wait_for_a_server(mounted):
         ["/var/lib/docker"],
     )
     assert not [path for path in reader.seen if path.startswith(("/link/", *far))]
+
+
+def test_a_record_of_before_without_the_space_of_run_is_read():
+    rows = MOUNTS + "25 20 0:24 / /run rw shared:6 - tmpfs tmpfs rw\n"
+    files = {"/proc/self/mountinfo": rows, "/sys/block/sda/size": "0\n"}
+    unasked = Unreadable(NeverAsked("this record lacks it"))
+    for space, named in ((unasked, False), (Space(100, 1, 9, 9), True)):
+        reader = FakeReader(files, spaces={**SPACES, "/run": space})
+        assert ("/run" in {one.target for one in Facts(reader).places.all}) is named
