@@ -1,5 +1,7 @@
 """FUSE file systems whose program has ended, found without a look at them."""
 
+from dataclasses import replace
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
@@ -47,6 +49,12 @@ def test_one_that_is_served_is_not():
 )
 def test_a_process_that_may_serve_any_of_them_leaves_it_open(other):
     assert dead(server(1, LXCFS), other) == ()
+
+
+def test_a_process_of_a_person_that_names_no_folder_is_of_a_mount_of_that_person():
+    app = replace(server(5, ("/home/a/x.AppImage",)), uid=1000)
+    assert [one.target for one in dead(server(1, LXCFS), app)] == ["/nas"]
+    assert dead(server(1, LXCFS), replace(server(5, MERGERFS), uid=1000)) == ()
 
 
 def test_who_only_works_in_its_folder_does_not_serve_it():

@@ -17,6 +17,7 @@ from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import require_known
 from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
+from hosttune.host.door import FIRST_PERSON
 from hosttune.host.reading.bounded import CUT
 from hosttune.quoting import quote
 
@@ -75,17 +76,22 @@ def _is_fuse(mount: Mount) -> bool:
 
 
 def _list_unserved(mounts: Iterable[Mount], running: Iterable[Process]) -> frozenset[str]:
-    """The devices of the mounts that no process serves; none where one could be of any of them."""
+    """The devices of the mounts that no process serves; none where one could be of any of them.
+    A process of a person that names no folder is of a mount of that person.
+    """
     targets: dict[str, set[str]] = {}
     for one in mounts:
         targets.setdefault(one.device, set()).add(one.target)
-    # CUT: it has more files open than were looked at
-    servers = [one for one in running if {_DEVICE, CUT} & {*one.devices}]
-    named = [{word.rstrip("/") for word in one.command} for one in servers]
-    if not all(any(words & at for at in targets.values()) for words in named):
-        return frozenset()
+    named: list[set[str]] = []
+    for process in running:
+        words = {word.rstrip("/") for word in process.command}
+        # CUT: it has more files open than were looked at
+        if not {_DEVICE, CUT}.isdisjoint(process.devices):
+            if process.uid < FIRST_PERSON and all(words.isdisjoint(at) for at in targets.values()):
+                return frozenset()
+            named.append(words)
     return frozenset(
-        device for device, at in targets.items() if not any(words & at for words in named)
+        device for device, at in targets.items() if all(words.isdisjoint(at) for words in named)
     )
 
 
