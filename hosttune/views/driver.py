@@ -404,7 +404,7 @@ def _render_verdict(
 def _first_ways(table: DriverTable, page: Page) -> list[str]:
     """What to type about the state that leads."""
     if table.action in CHANGES:
-        ways = [f"{page.look_as_root('plan --only gpu-driver')} shows what would be changed"]
+        ways = [f"{page.look_as_root('plan --only gpu-driver')} shows what apply would do"]
         return [
             *ways,
             *([f"{page.act('apply --yes --only gpu-driver')} does it"] if page.can_apply else []),

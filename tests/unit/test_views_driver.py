@@ -40,7 +40,7 @@ def test_new_server_shows_what_would_be_installed_and_why():
     text = driver_text(table_of("a100-cloud-vm"), Page())
     assert text.startswith(
         "FAULT, absent: no driver for 1 x NVIDIA A100 80GB PCIe\n"
-        "  -> hosttune plan --only gpu-driver shows what would be changed\n"
+        "  -> hosttune plan --only gpu-driver shows what apply would do\n"
         "  -> hosttune apply --yes --only gpu-driver does it\n"
         "\n"
         "1 x NVIDIA A100 80GB PCIe (ampere)\n"
