@@ -127,8 +127,8 @@ def test_mismatch_says_what_to_do():
         text.split()
     )
     assert text.startswith("FAULT, mismatch: ")
-    assert "\n  -> drain the host and reboot" in text
-    assert text.index("->") < text.index("8 x NVIDIA H100")
+    assert ". drain the host and reboot" in text
+    assert text.index("1. ") < text.index("8 x NVIDIA H100")
 
 
 def test_gpus_that_differ_have_rows_of_their_own():
@@ -220,7 +220,7 @@ def test_steps_that_a_state_shows_are_not_shown_again():
     table = DriverTable((), "refuse", (), (), f"{command}\nsudo dpkg -a", (state,), ())
     text = driver_text(table, Page(screen=Screen(80)))
     assert text.count("sudo dpkg -a") == 1
-    assert f"\n  -> {command}\n     (if apt has them)\n" in text
+    assert f"\n  1. {command}\n     (if apt has them)\n" in text
 
 
 @pytest.mark.parametrize(
