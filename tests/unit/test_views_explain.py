@@ -84,7 +84,12 @@ def test_by_hand_are_the_steps_of_the_change_and_each_finding_has_its_own():
         "storage-tmp-tmpfs", next(path for path in BUILT if path.stem == "workstation-rtx4090")
     )
     whole = explain_report(one, Page(is_verbose=True))
-    assert "TMPDIR" not in whole.partition("\nBy hand\n")[2].partition("\nUndone by hand\n")[0]
+    assert (
+        "TMPDIR"
+        not in whole.partition("\nBy hand, as root\n")[2].partition("\nUndone by hand, as root\n")[
+            0
+        ]
+    )
     assert (
         "do: 1. make a folder there"
         in whole.partition("\nLooks for\n")[2].partition("\nParameters\n")[0]

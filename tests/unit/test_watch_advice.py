@@ -81,7 +81,9 @@ def test_advice_names_rules_and_commands_that_exist(name):
 
 
 def test_table_of_what_advice_was_worth_names_each_one():
-    text = (Path(__file__).resolve().parents[2] / "docs/measuring.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs/explanation/measuring.md").read_text(
+        encoding="utf-8"
+    )
     part = text.partition('<a id="advice"></a>')[2].partition("**What a job works with**")[0]
     rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| ")][1:]
     lists = part.partition("Not tried for a gain")[2]
