@@ -150,16 +150,18 @@ def _mask_settings(path: str, content: str) -> str:
         return _without_variables(_without_kernel_variables(content))
     if path.endswith((".json", ".xml")) or content.lstrip().startswith("{"):
         return _without_variables(content)
-    rows = [_mask_row(path, row) for row in content.split("\n")]
-    if ".conf" in path and "/systemd/" in path:
+    is_of_systemd = ".conf" in path and "/systemd/" in path
+    # `systemd_variables` counts the lines of splitlines, which also breaks at a form feed: rows
+    # counted otherwise would put a variable in place of another setting.
+    lines = [*content.splitlines(), ""] if is_of_systemd else content.split("\n")
+    rows = [_mask_row(path, row) for row in lines]
+    if is_of_systemd:
         variables: dict[int, list[str]] = {}
         for number, name, value in systemd_variables(content):
             if is_kept(name):
                 variables.setdefault(number, []).append(f'"{name}={value}"')
         for number, words in variables.items():
-            rows[number - 1] = (
-                f"{content.splitlines()[number - 1].partition('=')[0]}={' '.join(words)}"
-            )
+            rows[number - 1] = f"{lines[number - 1].partition('=')[0]}={' '.join(words)}"
     return "\n".join(rows)
 
 
