@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 FOLDER = "/var/lib/hosttune/runs"
 KEEP = 20
+# A boot reads units anew, so a daemon-reload is no longer due. What it starts from it does not
+# write: without these an option would wait for one boot after the other.
+_OUTLIVE_BOOT = frozenset({"update-grub", "rebuild-initramfs"})
 
 
 @frozen
@@ -289,13 +292,19 @@ class Journal:
         return found[0]
 
     def pending_triggers(self, boot_id: str) -> tuple[Trigger, ...]:
-        """Triggers that had to wait in this boot and that no later run has run."""
+        """Triggers that had to wait and that no later run has run: of this boot all, of earlier ones
+        those whose work no boot does.
+        """
         pending: list[Trigger] = []
-        for run in self.runs:
-            if run.boot_id == boot_id and not self.problem:
-                pending = [trigger for trigger in pending if trigger not in run.ran] + list(
-                    run.waiting
-                )
+        for run in () if self.problem else self.runs:
+            pending = [trigger for trigger in pending if trigger not in run.ran]
+            # An image (no boot id) runs in many machines, and who builds it also builds its RAM
+            # disks: what waited there is not due in each of them.
+            pending += [
+                trigger
+                for trigger in run.waiting
+                if run.boot_id == boot_id or (run.boot_id and trigger.kind in _OUTLIVE_BOOT)
+            ]
         return tuple(dict.fromkeys(pending))
 
 
