@@ -70,6 +70,8 @@ def list_remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
                 found[section.where] = Fault(
                     section.where, f"{section.pattern} fits none of these hosts", hint
                 )
+        # Each host has its own fault for that, and what was just added says it of all hosts
+        # together.
         found = {
             where: fault
             for where, fault in found.items()

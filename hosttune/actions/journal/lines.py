@@ -118,6 +118,8 @@ def parse_run(data: bytes, path: str) -> Run:
                 run = _read_header_line(run, entry)
                 collector.run = run.id
                 if entry["format_version"] > FORMAT_VERSION:
+                    # Nothing more of it is read: even a key that is known may mean something else
+                    # there.
                     return _needs_newer(run, f"format {entry['format_version']}")
                 here += entry.keys() - _FIELDS
             else:
@@ -132,6 +134,8 @@ def parse_run(data: bytes, path: str) -> Run:
             RecursionError,
             HosttuneError,
         ) as error:
+            # Whole JSON that is not understood is likely a newer version's. Half a line, or zeros,
+            # is damage by the disk.
             is_json = not isinstance(
                 error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
             )
@@ -225,6 +229,8 @@ class _StepCollector:
         elif entry["phase"] == Phase.INTENT.value:
             number = int(entry["seq"])
             if number in self.steps:
+                # An undo names a step by its number, so it would take back one of the two, and not
+                # know which.
                 raise ValueError(f"step {number} begins twice")
             undoes = (
                 StepId(_require_text(entry["undoes"][0]), int(entry["undoes"][1]))

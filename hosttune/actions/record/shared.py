@@ -128,6 +128,7 @@ def shared_text(path: str, content: str, programs: Collection[str] = ()) -> str 
         return "\n".join(row if _SPILL_KEY.match(row) else "" for row in content.split("\n"))
     if path.startswith("/etc/ssh/sshd_config"):
         return _shared_sshd(content)
+    # A script below one of these folders is a program of the site, however its folder is called.
     if _SETTINGS.match(path) and not content.startswith("#!"):
         return _mask_settings(path, content)
     return (
@@ -169,8 +170,10 @@ def _mask_row(path: str, row: str) -> str:
     start = row.lstrip()
     if start.startswith(_COMMENT):
         return _kept_comment(start)
+    # Behind a quote a # may be part of the value.
     if (comment := _INLINE.search(row)) and not {'"', "'"} & set(row[: comment.start()]):
         row = row[: comment.start()]
+    # `_mask_settings` writes them anew, and only those that facts read.
     if "/systemd/" in path and start.partition("=")[0].strip().endswith("Environment"):
         return ""
     if "/default/grub" in path:
