@@ -65,6 +65,7 @@ def _data_mounts(facts: Facts) -> Iterator[str]:
             for disk in facts.spare.all
             if disk.fstype and not disk.is_ephemeral and _is_offered(disk.tags)
         ]
+    # A disk that cannot be read may be in use, so none is offered.
     except UnknownFact:
         return
     if spare:
@@ -79,6 +80,7 @@ def _data_mounts(facts: Facts) -> Iterator[str]:
 
 def _is_offered(tags: tuple[str, ...]) -> bool:
     """Whether its first tag can be a source: a disk may have any text for a label."""
+    # A label may hold an escape for the terminal, or a line break that ends the comment.
     return bool(tags) and clean(tags[0]) == tags[0]
 
 
