@@ -430,17 +430,13 @@ def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], dict[str, 
 
 
 def is_satisfiable(bounds: tuple[Bound, ...]) -> bool:
-    """Whether some value satisfies all bounds (numbers for at_least and at_most; sets for includes
-    and excludes).
-    """
+    """Whether some value satisfies all bounds (numbers for at_least and at_most)."""
     by: dict[Operator, list[Any]] = {}
     for bound in bounds:
         by.setdefault(bound.operator, []).append(bound.value)
     # As text, because a file holds 1 and "1" alike.
     exact = {str(value) for value in by.get(Operator.EXACTLY, [])}
     if len(exact) > 1:
-        return False
-    if set(map(str, by.get(Operator.INCLUDES, []))) & set(map(str, by.get(Operator.EXCLUDES, []))):
         return False
     low = max(by.get(Operator.AT_LEAST, []), default=None)
     high = min(by.get(Operator.AT_MOST, []), default=None)
