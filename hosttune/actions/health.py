@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.baseline import Learned
 
+LONGEST_S = 600.0  # that `--within` takes
 BASELINE = "host-baseline"  # the rule that holds a host against what was learned
 
 
@@ -169,10 +170,7 @@ def _find_late_rule(
         todo = "look into the kernel log for the disk or the driver; only a reboot ends that wait"
         return Finding(rule, "", Verdict.DIFFERS, reason=reason, todo=todo, is_fault=True)
     reason = f"{what} has not answered within {seconds:g} s"
-    return Finding(
-        rule,
-        "",
-        Verdict.UNKNOWN,
-        reason=reason,
-        todo=f"give it longer: --within {min(600, 2 * seconds):g}s",
-    )
+    todo = "look into the kernel log for a slow disk or driver: sudo dmesg --level=err,warn"
+    if seconds < LONGEST_S:
+        todo = f"give it longer: --within {min(LONGEST_S, 2 * seconds):g}s"
+    return Finding(rule, "", Verdict.UNKNOWN, reason=reason, todo=todo)
