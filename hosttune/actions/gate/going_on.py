@@ -84,7 +84,8 @@ def arrange_going_on(
         # Last: the note promises that something goes on, which holds only with the unit in place.
         keep_state(writer, state)
     except HosttuneError:
-        remove(writer)
+        with suppress(HosttuneError):  # the first error is the one to solve
+            remove(writer)
         # What the boot gate noted outlives a failed attempt. An older yes does not: it would
         # approve a boot that no one asked for now.
         if last is not None and not last.goes_on:
@@ -96,12 +97,16 @@ def arrange_going_on(
 
 def remove(writer: Writer) -> None:
     """Take the unit away again, where it is."""
-    # systemctl fails to disable a unit whose file is not there.
-    if isinstance(writer.read(PATH), bytes):
-        writer.run(("systemctl", "--no-reload", "disable", CONTINUE), timeout_s=_SYSTEMCTL_S)
-    for path in (PATH, CARRIED):
-        if isinstance(present := writer.read(path), bytes):
-            writer.remove(path, expected=present)
+    try:
+        # systemctl fails to disable a unit whose file is not there.
+        if isinstance(writer.read(PATH), bytes):
+            writer.run(("systemctl", "--no-reload", "disable", CONTINUE), timeout_s=_SYSTEMCTL_S)
+    finally:
+        # Also where systemctl does not answer: a link without its unit starts nothing, and a unit
+        # that stays would go on after the boot.
+        for path in (PATH, CARRIED):
+            if isinstance(present := writer.read(path), bytes):
+                writer.remove(path, expected=present)
 
 
 def give_up(writer: Writer, why: str) -> bool:
