@@ -50,7 +50,10 @@ def parse_document(content: bytes, source: str) -> dict[str, Any] | Unread:
     try:
         data = parse_json(content)
     except json.JSONDecodeError as error:
-        why = "ends in the middle" if error.pos >= len(content.rstrip()) else error.msg
+        # In characters, which `pos` counts. A text that is not closed is reported at its beginning,
+        # and only the end of the file leaves one open: a line break in it is another error.
+        is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+        why = "ends in the middle" if is_cut else error.msg
         return Unread(str(Where(source, error.lineno)), f"is not JSON: {why}")
     except (ValueError, RecursionError) as error:
         return Unread(source, f"is not JSON: {str(error)[:200]}")
