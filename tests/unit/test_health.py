@@ -20,8 +20,9 @@ import jsonschema
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.actions.health import ask, health_rules, name_gpus
+from hosttune.actions.health import LONGEST_S, ask, health_rules, name_gpus
 from hosttune.cli import app
+from hosttune.cli import health as health_command
 from hosttune.engine.decide.health import Fitness, judge
 from hosttune.engine.decide.passes import merge_findings
 from hosttune.engine.policy.policy import Drains, Policy
@@ -361,6 +362,18 @@ def test_output_that_is_the_input_too_is_let_go(monkeypatch):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         ours.close()
+
+
+@pytest.mark.parametrize(("seconds", "way_out"), [(20, "--within 40s"), (600, "sudo dmesg")])
+def test_no_longer_time_is_advised_than_may_be_given(monkeypatch, seconds, way_out):
+    late = Waiting("nvidia-smi", stuck=False)
+    monkeypatch.setattr(
+        "hosttune.actions.health.in_time", lambda work, _: dict.fromkeys(work, late)
+    )
+    one = session()
+    found = ask(examine(Live(one.reader, ""), one.catalog, one.policy, collect=False), seconds)
+    assert all(way_out in finding.todo for finding in found)
+    assert LONGEST_S == health_command.LONGEST_S
 
 
 def test_waiver_covers_what_is_stuck(monkeypatch):

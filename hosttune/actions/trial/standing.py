@@ -110,6 +110,7 @@ def read_standing(
             if isinstance(answer, Waiting)
             else _decode_answer(answer)
         )
+    # The rules of health ask nvidia-smi too, and would hang in the same place.
     if not any(
         isinstance(one, Unseen) and one.aspect is Aspect.GPU and one.is_stuck for one in found
     ):
@@ -142,6 +143,7 @@ def read_planned(
             )
     line = attempt(lambda: of_kernel(facts.kernel.command_line))
     for argument in arguments:
+        # Unknown counts as not in force, since a trial may be confirmed only by what was seen.
         if isinstance(line, Unreadable) or not has(line, argument):
             found[argument] = f"{argument} is not among the arguments of the running kernel"
     for argument in dropped:
@@ -207,6 +209,8 @@ def await_health(
             quiet_since = None
         elif quiet_since is None:
             quiet_since = now()
+        # A service that is restarted every minute is well for a moment, so a single good look
+        # confirms nothing.
         if quiet_since is not None and now() - quiet_since >= grace_s:
             return Judged(is_healthy=True, losses=(), seconds=passed)
         if left <= 0:
