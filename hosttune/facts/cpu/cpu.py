@@ -225,6 +225,8 @@ def _read_numbers(reader: Reader, path: str) -> tuple[int, ...]:
 
 
 def _count_cores(reader: Reader, online: tuple[int, ...]) -> int:
+    # Only a certain "0" saves the reads: older kernels and Arm have no such file, and there the
+    # cores are counted one by one.
     has_threads = hint(reader, f"{_CPUS}/smt/active").strip() != "0"
     return len(_list_firsts(reader, online, "core_cpus_list")) if has_threads else len(online)
 
