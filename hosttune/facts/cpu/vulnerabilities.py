@@ -48,6 +48,8 @@ class Vulnerabilities(Subject):
     @fact
     def switched_off(self) -> tuple[str, ...]:
         """Kernel arguments that leave holes open."""
+        # Whole words only: `mitigations=auto,nosmt` contains the same names and switches
+        # mitigations on.
         return tuple(word for word in self.facts.kernel.command_line if _OFF.fullmatch(word))
 
     # cores run two threads or more; false where the kernel cannot tell
@@ -59,6 +61,8 @@ class Vulnerabilities(Subject):
         return tuple(
             one.name
             for one in self.all
+            # A status can begin with "Mitigation" and end with one part that stays open (`KVM:
+            # Vulnerable`). Only `SMT vulnerable`, behind a semicolon, has a field of its own.
             if re.search(r"(^|: )(Processor )?[Vv]ulnerable", one.status)
         )
 

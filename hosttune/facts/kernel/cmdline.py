@@ -234,6 +234,8 @@ def _find_pending(
     now = tuple(
         word for word in arguments if not _OWN.match(word) and not word.startswith("vt.handoff")
     )
+    # Sets, and not the order: grub-mkconfig and an administrator put the same words in different
+    # places, which changes nothing for these arguments.
     left, right = frozenset(now), frozenset(later)
     return tuple(word for word in later if word not in left), tuple(
         word for word in now if word not in right

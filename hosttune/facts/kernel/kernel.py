@@ -149,6 +149,8 @@ class Kernel(Subject):
                     found.append((stat.mtime_ns, path))
         made, path = max(found, default=(0, ""))
         booted = attempt(_booted_at, self.reader) if path else None
+        # Files of earlier crashes stay in that folder for ever. Only one that systemd-pstore moved
+        # in this boot speaks of the boot before.
         return path if isinstance(booted, int) and made / 1e9 >= booted - _CLOCK_S else ""
 
     @property

@@ -153,6 +153,8 @@ def udev_writes(content: str) -> tuple[tuple[int, dict[str, str], str, str], ...
             elif _is_condition(key, operator):
                 written = f'{key}{operator}"{value}"'.replace("\t", " ")
                 matches["?"] = f"{matches['?']}, {written}" if "?" in matches else written
+            # Whether a jump is taken depends on the device, so every assignment behind a GOTO may
+            # be skipped and counts as conditional.
             jumps = jumps or key == "GOTO"
         found += [(number, matches, attribute, value) for attribute, value in assigned]
     return tuple(found)

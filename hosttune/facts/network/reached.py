@@ -160,6 +160,8 @@ def _list_listeners(reader: Reader, ports: Iterable[int]) -> str:
         return run_looking(reader, LISTENERS).text
     except UnknownFact as unknown:
         listed = attempt(run_looking, reader, listeners_on(ports))
+        # The first reason is the true one: a second failure says only that the narrower question
+        # did not help either.
         if isinstance(listed, Unreadable):
             raise unknown from None
         return listed.text
@@ -228,6 +230,7 @@ def has_name_server(reader: Reader) -> bool:
     asked.
     """
     content = if_absent(read_text(reader, _RESOLV), "")
+    # The stub always names 127.0.0.53, even if systemd-resolved itself has no server to ask.
     if reader.resolve(_RESOLV) == _STUB:
         content = if_absent(read_text(reader, _UPLINK), "")
     return any(
