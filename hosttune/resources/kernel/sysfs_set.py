@@ -74,6 +74,8 @@ class SysfsSetAddress(AddressKind):
         if found is None or isinstance(found, Unreadable):
             return found or Unreadable(f"{name} does not mean numbered files")
         values = {number: _ONE.read(reader, path) for number, path in found.items()}
+        # One unreadable file makes all of it unreadable: a set that shows only the others would be
+        # undone without it.
         problem = next((value for value in values.values() if isinstance(value, Unreadable)), None)
         there = {number: str(value) for number, value in values.items() if value is not ABSENT}
         return problem or (spell_values(there) if there else ABSENT)
@@ -88,6 +90,8 @@ class SysfsSetAddress(AddressKind):
             raise Conflict(message, hint="run the plan again")
         now, wanted = parse_values(present, found), parse_values(change.after, found)
         for number, value in sorted(wanted.items()):
+            # A processor that went off line since the plan has no file any more, which must not
+            # keep the others from their value.
             if number in found and now.get(number) != value:
                 writer.set_value(found[number], f"{value}\n")
 

@@ -198,6 +198,8 @@ class _SettingComparison(InDropin):
         live = self._live()
         if self.values and satisfies_wish(self.values[-1].value, self.wish):
             return self._in_place(live)
+        # Only if no file sets it: a value of a file that is too low comes with the next start,
+        # however the service runs now.
         if not self.values and live and satisfies_wish(live, self.wish):
             return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
         for one in reversed(self.values):

@@ -214,6 +214,8 @@ def _find_wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
     stays.
     """
     enabled, *active = present
+    # `systemctl enable` fails on a unit without [Install]. Something else starts it, which serves
+    # the wish as well.
     if wish.fields.get("enabled") and enabled not in _FIXED:
         enabled = "enabled"
     if wish.fields.get("enabled") is False and not enabled.startswith("masked"):
