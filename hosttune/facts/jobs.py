@@ -157,6 +157,8 @@ def _find_tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
     for pid in gpu:
         top = pid
         passed = {top: None}
+        # `passed` ends a ring: numbers of processes are used again, so that of a list that took a
+        # while a parent can be its own descendant.
         while (parent := gpu[top].parent) in gpu and parent not in passed and parent not in tops:
             top = parent
             passed[top] = None
@@ -203,6 +205,8 @@ def _combine_ranks(
     """Ranks that may use many CPUs share them: the most of any; ranks bound to CPUs of their own,
     or with a quota each, add up to no less.
     """
+    # One unknown part makes the sum unknown. Without it the rest would look like all CPUs that the
+    # job has.
     if any(not rank.cpus for rank in ranks):
         return 0.0
     limited = {

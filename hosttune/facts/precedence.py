@@ -49,6 +49,8 @@ class FileOrder:
             return path
         other = posixpath.basename(path)
         edge = "00" if self.counts_first else "zz"
+        # A name that sorts after every usual one goes first. If even that is taken by the other
+        # file, only its own name in /etc is left, which hides it.
         names = (f"{edge}-local{self.suffix}", f"{edge}{other}", other)
         return f"{self.folder}/{next((name for name in names if self.is_over(name, other)), other)}"
 

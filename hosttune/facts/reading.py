@@ -160,6 +160,8 @@ def _in_order(reader: Reader, folders: Iterable[str], suffix: str) -> list[str]:
             continue
         for name in names_in(reader, folder):
             if name.endswith(suffix):
+                # The first folder wins, as the callers give /etc before /usr/lib. A file in /etc
+                # hides one of the same name, also with another content.
                 chosen.setdefault(name, f"{folder}/{name}")
     return [chosen[name] for name in sorted(chosen)]
 
