@@ -135,8 +135,8 @@ def _find_obstacle(facts: Facts) -> tuple[str, str]:
         )
     if missing := without_umad(facts):
         return f"Fabric Manager cannot start: {missing[0]}", missing[1]
-    # Fabric Manager sets up the NVSwitches again at its start, which ends the NVLink traffic of
-    # jobs that run.
+    # Jobs can run on such a host without the fabric, each on one GPU, and a start sets up the
+    # NVSwitches beneath them.
     if facts.work.is_gpu_busy:
         return (
             f"it is started on an idle host only ({'; '.join(facts.work.evidence)})",

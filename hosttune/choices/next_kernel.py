@@ -120,8 +120,8 @@ def make_module_commands(facts: Facts, kernel: str) -> str:
         return ready or say_no_headers(facts, kernel)
     dkms = dkms_packages(facts)
     # the package that brings them builds for each kernel with headers
-    # `dkms autoinstall` skips a module whose source is gone, and ends with 0: only the package
-    # brings the source back.
+    # `dkms autoinstall` builds nothing without the source, whatever it ends with: only the package
+    # brings that back.
     if dkms and (gone := _sources_gone(facts)):
         again = (
             f"sudo apt-get install --reinstall {' '.join(map(quote, gone))} (what DKMS compiles is "
@@ -336,7 +336,7 @@ def removable_packages(facts: Facts, *kernels: str) -> tuple[str, ...]:
         ]
     except UnknownFact:
         return ()
-    return tuple(map(quote, packages_of_kernels(facts, *idle)))
+    return packages_of_kernels(facts, *idle)
 
 
 def install_prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) -> str:

@@ -286,7 +286,7 @@ def way_to_sources(facts: Facts, words: str) -> str:
     """
     if "The list of sources could not be read" not in words:
         return ""
-    mend = "sudo apt-get update names the line that apt cannot read: mend it"
+    mend = "sudo apt-get update names the line that apt cannot read: correct it"
     if match := _CONFLICT.search(words):
         found = attempt(
             lambda: [one.place for one in facts.apt.sources if one.value.startswith(match[1])]

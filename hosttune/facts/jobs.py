@@ -133,7 +133,7 @@ def debug_in(variables: Iterable[str]) -> tuple[str, ...]:
 
 def quota_of(content: str) -> float | None:
     """CPUs that cpu.max grants: "200000 100000" is 2.0, "max 100000" is no limit."""
-    match = re.fullmatch(r"(\d+) (\d+)", content.strip())
+    match = re.fullmatch(r"(\d{1,15}) (\d{1,15})", content.strip())
     return int(match[1]) / int(match[2]) if match and int(match[2]) else None
 
 

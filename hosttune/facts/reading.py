@@ -86,8 +86,13 @@ def ask(reader: Reader, argv: Sequence[str], *, timeout_s: float = 10.0) -> Comp
 
 
 def day_of(seconds: float) -> str:
-    """The date, ISO 8601, UTC, of a time in seconds since the epoch."""
-    return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
+    """The date, ISO 8601, UTC, of a time in seconds since the epoch. Raises UnknownFact for one
+    that no calendar has, as a file of a record may give it.
+    """
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise UnknownFact(f"{seconds:g} seconds since 1970 are no date") from None
 
 
 def read_integer(reader: Reader, path: str) -> int | Absent:

@@ -191,8 +191,8 @@ def read_gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[Found]:
     rows = [row for line in answer.text.splitlines() if (row := _ROW.fullmatch(line.strip()))]
     for row in rows:
         yield Sign(Aspect.GPU, row[5], slot_of(*row.group(1, 2, 3, 4)))
-    # A driver without GPUs ends well and prints nothing. That is not "no GPU": before, there were
-    # some, and the sentence of the program says why.
+    # No row is an answer that was not understood, and not "no GPU": the GPUs are then unseen, with
+    # the words of the program.
     if not rows:
         lines = (answer.text or answer.errors).strip().splitlines() or ["it printed nothing"]
         reason = f"nvidia-smi: {lines[0]}"

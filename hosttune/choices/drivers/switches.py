@@ -204,7 +204,7 @@ def without_switches(facts: Facts) -> str:
     if facts.host.is_vm:
         return (
             "the NVSwitches of HGX B200 and newer do not show on the PCI bus, and outside of this "
-            "virtual machine somebody else may run the fabric: whether it does cannot be seen from "
+            "virtual machine someone else may run the fabric: whether it does cannot be seen from "
             "here"
         )
     if len(switched) < 2:

@@ -48,8 +48,7 @@ class Vulnerabilities(Subject):
     @fact
     def switched_off(self) -> tuple[str, ...]:
         """Kernel arguments that leave holes open."""
-        # Whole words only: `mitigations=auto,nosmt` contains the same names and switches
-        # mitigations on.
+        # Whole words only: `mitigations=auto,nosmt` begins alike and switches mitigations on.
         return tuple(word for word in self.facts.kernel.command_line if _OFF.fullmatch(word))
 
     # cores run two threads or more; false where the kernel cannot tell

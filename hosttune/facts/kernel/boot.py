@@ -166,7 +166,7 @@ def _find_default(reader: Reader) -> str:
     if variables.get("next_entry"):
         return variables["next_entry"]
     default = _read_settings(reader).get("GRUB_DEFAULT", "0")
-    # After the settings: an unreadable block matters only if no setting that is plain decides.
+    # Whatever the settings say: a block that cannot be read may hold a next_entry.
     require_sure(block)
     if default == "saved":
         return variables.get("saved_entry", "0")

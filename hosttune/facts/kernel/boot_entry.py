@@ -205,7 +205,7 @@ def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
     named = {row[1].rstrip("/") for row in rows if len(row) > 2}
     mounted = {mount.target for mount in parse(table)}
     for target in sorted(({"/boot", FOLDER} & named) - mounted):
-        yield f"{target} stands in /etc/fstab and is not mounted: sudo mount {quote(target)}"
+        yield f"{target} is in /etc/fstab and is not mounted: sudo mount {quote(target)}"
 
 
 def _probe_grub(reader: Reader, target: str, path: str) -> str:
@@ -262,7 +262,7 @@ def _check_block(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
     entry = variables.get("next_entry")
     if entry and entry != ENTRY:  # ours is left over: another run on trial is asked about elsewhere
         yield (
-            f"somebody asked GRUB for one boot of {entry!r} already: boot it, or sudo grub-editenv "
+            f"GRUB is set to one boot of {entry!r} already: boot it, or sudo grub-editenv "
             "- unset next_entry"
         )
     if variables.get("prev_saved_entry"):

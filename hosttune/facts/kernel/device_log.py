@@ -393,8 +393,7 @@ def _count_faults(matches: Sequence[tuple[float | None, re.Match[str]]]) -> Mapp
     found: dict[str, int] = {}
     for _, match in matches:
         slot = match[1] or match[2] or match[3] or ""
-        # dmar.c of the kernel leaves the domain out if it is 0, and the other facts name a device
-        # with its domain.
+        # Some of these lines have no domain, and the other facts name a device with its domain.
         slot = slot if slot.count(":") == 2 else f"0000:{slot}"
         found[slot] = found.get(slot, 0) + 1
     return found

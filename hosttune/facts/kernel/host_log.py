@@ -290,8 +290,8 @@ def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
 
 def _count_after_boot(many: int, facts: Facts) -> int:
     """Breaks and stalls that are no part of the boot; raises UnknownFact if some may be."""
-    # None is certain without the time of the boot. Some may all be of the boot itself, so then that
-    # time has to be known.
+    # Zero is certain without the time of the boot. Others may all be of the boot itself, so then
+    # that time has to be known.
     if many:
         _ = facts.kernel.booted_at
     return many

@@ -60,7 +60,7 @@ _CLOCK_S = 120  # by which the clock was set right after the files were made
 _MOST_KEPT = 64  # names of a folder, the newest
 _TAINTED = "/proc/sys/kernel/tainted"
 _MACHINE_CHECK, _BAD_PAGE, _DIED = 1 << 4, 1 << 5, 1 << 7
-_BOOT = regex(r"^btime (\d+)$", re.MULTILINE)
+_BOOT = regex(r"^btime (\d{1,15})$", re.MULTILINE)
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})
 _ARGUMENT = regex(r'(?:[^\s"]|"[^"]*"?)+')
 _MACHINES = {
@@ -149,7 +149,7 @@ class Kernel(Subject):
                     found.append((stat.mtime_ns, path))
         made, path = max(found, default=(0, ""))
         booted = attempt(_booted_at, self.reader) if path else None
-        # Files of earlier crashes stay in that folder for ever. Only one that systemd-pstore moved
+        # Files of earlier crashes stay in that folder for long. Only one that systemd-pstore moved
         # in this boot speaks of the boot before.
         return path if isinstance(booted, int) and made / 1e9 >= booted - _CLOCK_S else ""
 

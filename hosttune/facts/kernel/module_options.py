@@ -210,8 +210,8 @@ def same_value(spelled: str, live: str) -> bool:
         return (spelled.lower() in {"yes", "true", "on"}) is (live == "Y")
     known, other = parse_kernel_number(spelled), parse_kernel_number(live)
     if known is not None and other is not None:
-        # The kernel shows a negative parameter of an unsigned type as 4294967295, and the file says
-        # -1.
+        # -1 and 4294967295 are the same 32 bits, and a file and the module may each write one of
+        # them.
         return known % (1 << 32) == other % (1 << 32)
     return spelled.strip('"') == live
 

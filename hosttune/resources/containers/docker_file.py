@@ -101,7 +101,7 @@ class DockerDaemonAddress(DaemonJson):
         except ValueError as error:
             raise Refused(f"{PATH}: {error}") from None
         # Before the file is replaced: dockerd does not start with a key that it does not know, and
-        # the next restart would end every container for good.
+        # after its next restart no container would run.
         _validate(writer, new.encode())
         writer.replace(PATH, FileValue(new.encode()), expected=content)
 

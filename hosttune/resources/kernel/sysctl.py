@@ -15,6 +15,7 @@ from hosttune.facts.kernel.sysctl import proc_path
 from hosttune.facts.precedence import SYSCTL, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.host.overlay.twins import TWINS
+from hosttune.numbers import parse_digits
 from hosttune.resources.base import (
     OLD,
     AddressKind,
@@ -259,10 +260,11 @@ def _is_nearer(boot: str, live: str, wish: Wish) -> bool:
     """
     if satisfies_wish(live, wish) or satisfies_wish(boot, wish):
         return not satisfies_wish(live, wish)
-    wanted = choose_nearest(live, wish)
-    if not all(word.isdecimal() for word in (boot, live, str(wanted))):
+    numbers = [parse_digits(word, None) for word in (boot, live, choose_nearest(live, wish))]
+    if None in numbers:
         return False
-    return abs(int(boot) - int(wanted)) < abs(int(live) - int(wanted))
+    then, now, wanted = (number or 0 for number in numbers)
+    return abs(then - wanted) < abs(now - wanted)
 
 
 def _find_elsewhere(

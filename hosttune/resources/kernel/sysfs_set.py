@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Conflict
 from hosttune.facts.base import attempt
 from hosttune.facts.sysfs import expand
+from hosttune.numbers import parse_digits
 from hosttune.ranges import number_list, number_list_text
 from hosttune.resources.base import AddressKind
 from hosttune.resources.kernel.sysfs_values import SysfsAddress, make_tee
@@ -36,9 +37,10 @@ def number_paths(pattern: str, paths: Iterable[str]) -> Mapping[int, str] | None
     found = {}
     for path in paths:
         middle = path[len(before) : len(path) - len(after)]
-        if not (path.startswith(before) and path.endswith(after) and middle.isdecimal()):
+        number = parse_digits(middle, -1)
+        if not (path.startswith(before) and path.endswith(after) and number >= 0):
             return None
-        found[int(middle)] = path
+        found[number] = path
     return found if star and not set("*?[{") & set(after) | set("?[{") & set(before) else None
 
 

@@ -1,7 +1,7 @@
 """The .deb files of versions that a transaction of ours replaced or removed: kept as long as it can
 be undone.
 
-They lie in a folder that only root can enter, under apt's own names,
+They are in a folder that only root can enter, under apt's own names,
 `NAME_VERSION_ARCHITECTURE.deb`.
 """
 
