@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
+from hosttune.facts.kernel.kernel import of_kernel
 from hosttune.facts.reading import names_in, read_line, require_known
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
@@ -49,7 +50,8 @@ class Vulnerabilities(Subject):
     def switched_off(self) -> tuple[str, ...]:
         """Kernel arguments that leave holes open."""
         # Whole words only: `mitigations=auto,nosmt` begins alike and switches mitigations on.
-        return tuple(word for word in self.facts.kernel.command_line if _OFF.fullmatch(word))
+        words = of_kernel(self.facts.kernel.command_line)
+        return tuple(word for word in words if _OFF.fullmatch(word))
 
     # cores run two threads or more; false where the kernel cannot tell
     is_smt_on: bool = read_with(lambda self: read_line(self.reader, _SMT) == "1")

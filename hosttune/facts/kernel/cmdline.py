@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, read_or_default
-from hosttune.facts.kernel.kernel import split_command_line
+from hosttune.facts.kernel.kernel import of_kernel, split_command_line
 from hosttune.facts.reading import if_absent, read_text, require_sure
 from hosttune.facts.services.systemd_config import find_systemd_version
 from hosttune.facts.subject import Subject, fact, number
@@ -203,11 +203,6 @@ def _words_of_entry(grub_cfg: str, kernel: str) -> tuple[str, ...] | None:
 def default_of(config: str, option: str) -> bool:
     """Whether a kernel was built with an option: CONFIG_X=y."""
     return re.search(rf"^{option}=y$", config, re.MULTILINE) is not None
-
-
-def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments before `--`; those behind it are for process 1."""
-    return words[: words.index("--")] if "--" in words else words
 
 
 def _names_unit(word: str) -> bool:

@@ -240,6 +240,17 @@ def split_command_line(text: str) -> tuple[str, ...]:
     return tuple(_ARGUMENT.findall(text))
 
 
+def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments before `--`; those behind it are for process 1."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def kernel_words(reader: Reader) -> tuple[str, ...]:
+    """The arguments that the running kernel took itself, in their order; none of an image."""
+    line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
+    return of_kernel(split_command_line(line))
+
+
 def is_switched_off(words: Iterable[str], key: str) -> bool:
     """Whether the last `KEY=` of a kernel command line says no, as systemd reads it
     (kernel-command-line(7); src/basic/parse-util.c, parse_boolean).

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
-from hosttune.facts.kernel.cmdline import of_kernel
+from hosttune.facts.kernel.kernel import of_kernel
 from hosttune.facts.kernel.module_options import normalize_module
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, read_texts

@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.kernel.kernel import kernel_words
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
 from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
@@ -223,8 +224,7 @@ class _Index:
             )
         # what the command line sets before any file does
         self.arguments: dict[str, list[Placed]] = {}
-        line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
-        for word in line.split():
+        for word in kernel_words(reader):
             argument, equals, given = word.partition("=")
             is_sysctl = equals and argument.startswith("sysctl.")
             key, meant = (

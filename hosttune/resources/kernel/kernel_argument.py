@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import attempt, read_or_default
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.kernel import grub_arguments as grub
+from hosttune.facts.kernel.kernel import of_kernel
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
@@ -184,7 +185,9 @@ class _ArgumentComparison(InDropin):
         # Of an image the running kernel is this machine's own, whose arguments say nothing about
         # the image.
         is_image = self.context.facts.reader.persistent_only
-        return not is_image and has(self.context.facts.kernel.command_line, self.wish.name)
+        return not is_image and has(
+            of_kernel(self.context.facts.kernel.command_line), self.wish.name
+        )
 
     @property
     def is_set(self) -> bool:
