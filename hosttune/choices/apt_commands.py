@@ -50,6 +50,8 @@ def operands_in(text: str) -> tuple[str, ...]:
             words = shlex.split(match[1])
         except ValueError:  # a quote of the sentence around it
             continue
+        # A name with a minus behind it is one that apt removes in the same run (apt-get(8),
+        # install): no list has to offer it.
         if _REINSTALL not in words:
             found |= dict.fromkeys(
                 one for one in words if _OPERAND.fullmatch(one) and not one.endswith("-")
@@ -73,11 +75,16 @@ def check_commands(facts: Facts, *ways_out: str) -> tuple[str, ...]:
 
 def _has_to_come(facts: Facts, operand: str) -> bool:
     return read_or_default(
-        lambda: "=" in operand or not facts.packages[operand].is_installed, otherwise=True
+        # A version behind a name is asked of apt even if the package is installed: it can be
+        # installed in another version, and archives drop old ones.
+        lambda: "=" in operand or not facts.packages[operand].is_installed,
+        otherwise=True,
     )
 
 
 def _with_note(way: str, operands: tuple[str, ...], missing: tuple[str, ...] | None) -> str:
+    # Unknown is not missing: a way out that may be right is printed with its doubt, as without it a
+    # person would have none.
     if missing is None:
         return (
             f"{way} (if apt has {_join_names(operands)}, which is not known here)"

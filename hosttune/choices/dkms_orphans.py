@@ -45,10 +45,14 @@ def _free_of(facts: Facts, name: str, version: str) -> str:
         f"{name}-dkms",
     )
     is_brought = package in facts.packages.brought
+    # Only the same upstream version brings this source again: a newer package would bring another
+    # folder, and the entry would stay an orphan.
     if is_brought and upstream_of(facts.packages[package].version) == version:
         return f"{ends}; bring it back: sudo apt-get install --reinstall {quote(package)}"
     if name.startswith(HOLDS_DATA):  # without it the next kernel may find no data, or no network
         until = "boot the kernels that have its module until then"
         return f"{ends}; bring that source back in the way it came, and {until}"
+    # It is moved and not deleted: the entry may hold the only modules that were built, and signed,
+    # for older kernels.
     places = (f"/var/lib/dkms/{name}/{version}", f"/root/dkms-{name}-{version}")
     return f"{ends}; take its entry away: sudo mv {join(places)}"

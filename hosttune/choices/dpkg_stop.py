@@ -92,6 +92,8 @@ def find_stop(facts: Facts) -> Stop | None:
     """Why the packages of the driver are not whole; None if they are. Also why those of a kernel
     are not, where the driver or /boot is the cause.
     """
+    # The order is that of the repair. Without room on /boot each later step fails at its initial
+    # RAM disk, and two packages with one file are not unpacked whatever is built.
     half, broken = facts.driver.half_way, facts.packages.broken
     of_kernels = tuple(one for one in broken if OF_KERNEL.fullmatch(one.name))
     waiting = (*of_kernels, *_waiting_for_initrd(facts))
@@ -122,6 +124,8 @@ def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
     compiling = [one.name for one in broken if one.name in dkms]
     if not compiling or attempt(lambda: facts.boot.secure_boot) is not True:
         return None
+    # Only a certain no counts. With an enrolled key the script asks for nothing, and another cause
+    # has to be named.
     if attempt(lambda: facts.boot.takes_own_modules) is not False:
         return None
     if not (ready := prebuilt_instead(facts, facts.kernel.release)):
@@ -224,8 +228,12 @@ def _failed_builds(facts: Facts, broken: Sequence[Package]) -> tuple[DkmsBuild, 
     """The builds of the driver that failed, and that a package of these waits for."""
     if not broken:
         return ()
+    # The -dkms package builds for every kernel with headers, so each failed build stops it. A
+    # package of a kernel waits only for the builds of that kernel.
     waits_all = not {one.name for one in broken}.isdisjoint(dkms_packages(facts))
     kernels = {match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))}
+    # A build whose log names no kernel counts for any: without it the repair would say that the
+    # cause is not known.
     failed = (one for one in facts.driver.dkms if one.failed)
     return tuple(
         one for one in failed if waits_all or one.kernel in kernels or (kernels and not one.kernel)
@@ -256,6 +264,8 @@ def _stopped_build(
         sentence += f"; nor could it build {' and '.join(unbuilt)}"
         repair += f"\nfix what {' and '.join(one.log for one in others)} names, too"
     fix = f"{repair}\nsudo dpkg --configure -a"
+    # The prebuilt module goes first: it needs neither compiler, nor headers, nor a key, and so
+    # excludes most causes of a failed build at once.
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, sentence, f"{ready}\nif apt has none: {fix}")
     own = suggest_own_kernel(facts, kernels[0])
@@ -344,6 +354,8 @@ def _boot_other(facts: Facts, kernels: Sequence[str]) -> str:
         is_loaded = facts.driver.is_loaded
     except UnknownFact:
         return ""
+    # A loaded module works until the next boot, and a boot into another kernel would stop the work
+    # that runs on it for nothing.
     if running not in kernels or is_loaded or not others:
         return ""
     boot, names = f"boot {others[-1]}, which has a module", packages_of_kernels(facts, running)
@@ -364,6 +376,8 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
     """
     packages = facts.packages
     coming = {one.name for one in broken if one.status.startswith("half-installed")}
+    # dpkg keeps no record of a package that it refused to unpack. Such a package shows only as the
+    # dependency that an unpacked one lacks.
     unpacked = (one for one in broken if one.status == "unpacked")
     coming |= {first_of(clause)[0] for one in unpacked for clause in unmet_of(packages, one.name)}
     whole: dict[tuple[str, PackageRole], list[str]] = {}
@@ -379,6 +393,8 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
             # Packages of two branches exclude each other by their relations: those are an
             # interrupted switch.
             is_other_naming = bool(mine.branch) != bool(parse_package(other).branch)
+            # A foreign architecture (libnvidia-compute-535:i386) has its files in a folder of its
+            # own, and is no conflict.
             if (is_other_naming or _is_same_firmware(facts, name, other)) and ":" not in other:
                 return _stop_for_conflict(facts, name, other)
     return None
@@ -411,6 +427,8 @@ def _stop_for_conflict(facts: Facts, coming: str, there: str) -> Stop:
         for one in facts.driver.packages
         if one.name not in (coming, there)
     )
+    # The majority of the other packages decides, and the state of these two does not: which of them
+    # came last says only in which order dpkg worked.
     mine, theirs = rest[_name_packaging(stays)], rest[_name_packaging(packages[there].version)]
     is_needed = any(
         unmet_of(packages, one.name, {there})

@@ -83,6 +83,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
     one. `params`: those of gpu-driver that the policy says, where they are known.
     """
     params = {**DEFAULTS, **params}
+    # Before all others: without a GPU on the bus the states below would blame the driver for what
+    # the hardware does.
     if text := gpus.all_lost(facts):
         return DriverStates((_make_state("GPU lost", text, facts, params, ()),))
     elsewhere = attempt(_make_elsewhere_state, facts)
@@ -109,6 +111,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
                 found.append(_make_state(name, text, facts, params, found))
         except UnknownFact as missing:
             unknown.setdefault(missing.reason, []).append(name)
+    # Nothing is proved and the way in which the driver came is unknown, so a list of states would
+    # be a guess. The rule is unknown as a whole.
     if looks is _PROVEN_STATES and not found:
         raise UnknownFact(next(iter(unknown)))
     found += _make_unknown_states(unknown, found, facts)  # after what is known
@@ -219,6 +223,8 @@ def _led_to(
         return way
     try:
         # `_put_after` reports what a boot fixes
+        # The parameter is tried before it is recommended: a person who writes it into the policy
+        # and gets a refusal was sent the wrong way.
         then = decide(facts, {**params, **way.params}, lambda: None)
     except UnknownFact as missing:
         return f"{way} (what it would bring is not known: {missing})"
@@ -287,6 +293,8 @@ def _put_after(state: DriverState, found: list[DriverState]) -> DriverState:
     ):
         return replace(state, way_out=f"what solves `{same}` does this too")
     first = [one for one in found if one.boot in before or _is_before_update(state, one)]
+    # A way out that waits already has its first step, and a second "after" in front of it would
+    # name two.
     if state.way_out.startswith("after `"):
         return state
     if first:
@@ -317,6 +325,8 @@ def _is_before_update(state: DriverState, other: DriverState) -> bool:
 def _make_elsewhere_state(facts: Facts) -> DriverState | None:
     """The state of a driver that is not this system's business."""
     if facts.host.is_container:
+        # In a container only the libraries can be wrong from here. Module, packages and boot belong
+        # to the host, which is not visible.
         if holds_state(modules.contained_mismatch, facts) and (
             text := modules.contained_mismatch(facts)
         ):

@@ -122,6 +122,8 @@ def _find_obstacle(facts: Facts) -> tuple[str, str]:
         return found[0], way_out if facts.units[
             SERVICE
         ].exists else f"{way_out}\nsudo systemctl enable --now {SERVICE}"
+    # A service that runs has no obstacle, whatever the state of the module says: the looks below
+    # explain only why it does not start.
     if facts.units[SERVICE].is_active:
         return "", ""
     if driver.is_mismatched or not driver.is_loaded:
@@ -133,6 +135,8 @@ def _find_obstacle(facts: Facts) -> tuple[str, str]:
         )
     if missing := without_umad(facts):
         return f"Fabric Manager cannot start: {missing[0]}", missing[1]
+    # Jobs can run on such a host without the fabric, each on one GPU, and a start sets up the
+    # NVSwitches beneath them.
     if facts.work.is_gpu_busy:
         return (
             f"it is started on an idle host only ({'; '.join(facts.work.evidence)})",

@@ -107,6 +107,8 @@ def make_module_commands(facts: Facts, kernel: str) -> str:
     if not driver.branch:
         return _without_packages(facts, kernel)
     log = failed_log(facts, kernel)
+    # A kernel that already has a module of DKMS would go on to load that one, as depmod prefers it.
+    # Then the DKMS package has to go in the same command.
     ready = (
         prebuilt_instead(facts, kernel)
         if log or driver.module_for(kernel)
@@ -118,6 +120,8 @@ def make_module_commands(facts: Facts, kernel: str) -> str:
         return ready or say_no_headers(facts, kernel)
     dkms = dkms_packages(facts)
     # the package that brings them builds for each kernel with headers
+    # `dkms autoinstall` builds nothing without the source, whatever it ends with: only the package
+    # brings that back.
     if dkms and (gone := _sources_gone(facts)):
         again = (
             f"sudo apt-get install --reinstall {' '.join(map(quote, gone))} (what DKMS compiles is "
@@ -259,6 +263,8 @@ def _sources_gone(facts: Facts) -> tuple[str, ...]:
     is there.
     """
     wanted = facts.driver.userspace_version
+    # Entries of earlier versions lose their source with their package, which is right. Only the
+    # version in use has to have one.
     builds = [one for one in _list_builds(facts) if one.version == wanted]
     if not builds or any(one.has_source for one in builds):
         return ()
@@ -322,11 +328,15 @@ def removable_packages(facts: Facts, *kernels: str) -> tuple[str, ...]:
     try:
         there = set(facts.driver.kernels_with_module) & set(facts.boot.kernels)
         idle = [
-            one for one in kernels if one != facts.kernel.release and len(there) > (one in there)
+            # The last kernel with a module is never one of them, so that no advice leaves a host
+            # without a kernel on which its GPUs work.
+            one
+            for one in kernels
+            if one != facts.kernel.release and len(there) > (one in there)
         ]
     except UnknownFact:
         return ()
-    return tuple(map(quote, packages_of_kernels(facts, *idle)))
+    return packages_of_kernels(facts, *idle)
 
 
 def install_prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) -> str:
@@ -360,6 +370,8 @@ def install_prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool =
         for flavour in flavours
         if not lacks_package(facts, one := f"linux-modules-nvidia-{driver.name}-{flavour}")
     ]
+    # apt would remove nvidia-driver-X together with the DKMS package, as nothing else provides what
+    # it depends on.
     if is_instead and not meta:
         return ""
     more = [*(one for one in more if not lacks_package(facts, one)), *meta]
@@ -469,6 +481,8 @@ def _take_away(facts: Facts, module: DriverModule) -> tuple[str, bool]:
     # Of the driver only: nvidia-fs of another package can be in the same folder.
     folder, kept = quote(path.rpartition("/")[0]), quote(f"/root/nvidia-modules-{kernel}")
     name = path.rpartition("/")[2].partition(".ko")[0]
+    # The files are moved and not deleted: if the prebuilt module does not load, they are the only
+    # way back.
     files = quote(rf".*/{name}\(-uvm\|-modeset\|-drm\|-peermem\)?\.ko\(\.[a-z0-9]+\)?")
     return (
         f"sudo mkdir -p {kept} && sudo find {folder} -regex {files} -exec mv -t {kept} {{}} +",
@@ -482,6 +496,8 @@ def is_compiled(facts: Facts) -> bool:
     """
     if is_from_nvidia(facts):
         return True
+    # A DKMS package beside prebuilt modules is often a leftover of an earlier install. The prebuilt
+    # ones decide, as their kernels come with them.
     if any(role_of(name) in PREBUILT for name in facts.packages.brought):
         return False
     return bool(dkms_packages(facts))

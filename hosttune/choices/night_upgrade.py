@@ -54,6 +54,7 @@ def look_at_night(facts: Facts, *, without: str = "") -> NightUpgrade:
     """`without`: as if the Package-Blacklist of this file was not there. Raises UnknownFact where
     apt does not tell.
     """
+    # First what needs no list of apt: a timer that is off decides, whatever the archives offer.
     if idle := why_not_at_all(facts):
         return NightUpgrade((), "", f"unattended-upgrades upgrades nothing by itself: {idle}")
     offers = [

@@ -118,6 +118,8 @@ def _go_back(facts: Facts, dkms: DriverPackage, wanted: str) -> str:
     """
     known = facts.archives.packages
     names = [one for one in facts.packages.brought if facts.packages[one].version == dkms.version]
+    # One package that stays at the later version is enough to make apt remove the rest of the
+    # driver instead of going back.
     if not wanted or any(wanted not in known[one].versions for one in names if one in known):
         return ""
     pairs = _join_listed(f"{one}={wanted}" for one in names)

@@ -45,6 +45,8 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
         return ""
     own = _find_own(facts, kernel)
     metas = () if own else _name_metapackages(facts)
+    # A kernel that apt is known to lack is no way out. If that is unknown it is named, and
+    # `check_commands` adds the doubt.
     if metas and lacks_package(facts, *metas):
         return ""
     gone = packages_of_kernels(facts, kernel)

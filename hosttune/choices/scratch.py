@@ -38,6 +38,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
     login, and this again: a disk that was not mounted must not stop a login.
     """
     folder = str(params["folder"])
+    # A quote or a space in the policy's value would be code in the shell of every user, also of
+    # root, at each login.
     if not _PATH.fullmatch(folder) or ".." in folder.split("/"):
         return ScratchFolder("", f"{folder!r} is no plain absolute path such as /scratch")
     mount = mount_of(facts.mounts.visible, folder)

@@ -209,6 +209,8 @@ def _too_full(case: TmpCase, limits: TmpLimits, size: int) -> str:
             else f"a quarter of {say_gib(size)}"
         )
         return f"{at_least}{say_gib(used)} are in /tmp, more than {what}"
+    # An incomplete count is enough if the whole file system holds less than the bound: /tmp cannot
+    # hold more than that.
     if not _know_or_none(case.is_complete) and _know_or_none(case.most_bytes) > most:
         reason = (
             "not all of /tmp could be counted: too many files, or folders of others (needs root)"
@@ -248,6 +250,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
         return _choose_size_or_reason(facts, limits)
     except UnknownFact:
         ram, least = facts.memory.sold_bytes, limits.min_ram_bytes // 2
+        # On a small host every answer is "stays as it is", so that an unknown beside it must not
+        # make the rule unknown.
         if ram >= least:
             raise
         return TmpSize(

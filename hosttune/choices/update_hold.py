@@ -78,6 +78,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
     if facts.driver.held:
         evidence.append(f"held by apt-mark, which stays so: {', '.join(facts.driver.held)}")
     updates, unknown = _list_updates(facts, patterns)
+    # Without the file of this rule: with it the answer would always be that nothing can happen, and
+    # the rule would want its own file gone.
     why_not, unjudged = _why_not(facts)
     return UpdateHold(patterns, (*evidence, *unknown, *unjudged), updates, why_not)
 

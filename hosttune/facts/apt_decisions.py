@@ -286,7 +286,7 @@ def way_to_sources(facts: Facts, words: str) -> str:
     """
     if "The list of sources could not be read" not in words:
         return ""
-    mend = "sudo apt-get update names the line that apt cannot read: mend it"
+    mend = "sudo apt-get update names the line that apt cannot read: correct it"
     if match := _CONFLICT.search(words):
         found = attempt(
             lambda: [one.place for one in facts.apt.sources if one.value.startswith(match[1])]
@@ -342,6 +342,8 @@ def nvidia_of_other_release(facts: Facts) -> AptDecision | None:
     # Debian's testing and unstable have no number (os-release(5)): no archive of NVIDIA's is for
     # them.
     is_testing = own == ("debian", "")
+    # A line for this release beside the other one is enough: apt takes the version that fits, and
+    # the older line does no harm.
     if not (own[1] or is_testing) or not others or any(system == own for system, _ in found):
         return None
     (name, number), source = others[0]

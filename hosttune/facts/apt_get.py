@@ -122,6 +122,8 @@ def make_installation(operands: Sequence[str], would: Transaction) -> tuple[str,
     `would` is what the same operands do in a simulation: where nothing is removed or replaced
     there, nothing may be here.
     """
+    # The simulation and the run are two looks at lists that a timer may have renewed between them.
+    # This makes apt refuse what the first did not show.
     guard = () if would.removed else ("--no-remove",)
     replaced = set(would.before) & set(would.after)
     # an old version that comes back by its exact name

@@ -71,7 +71,8 @@ def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[tuple[Plac
             continue
         name, colon, value = row.partition(":")
         if not row.strip():
-            if fields.get("uris"):
+            # a stanza of sources only (deb-src) has no package to install
+            if fields.get("uris") and "deb" in fields.get("types", ("deb",)):
                 is_on = not is_off and " ".join(fields.get("enabled", ())).lower() not in _NO
                 what = " ".join(
                     word for key in ("uris", "suites", "components") for word in fields.get(key, ())

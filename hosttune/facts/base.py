@@ -91,6 +91,8 @@ class KnownPart(PartlyRead):
     def _refuse(self, *_: object) -> NoReturn:
         raise UnknownFact(self.reason)
 
+    # All that would answer for the whole list raises. An inherited len() or slice would give the
+    # known part for all of it, and a rule would say ok.
     __len__ = __getitem__ = __add__ = __radd__ = __lt__ = __le__ = __gt__ = __ge__ = (
         __reversed__
     ) = _refuse

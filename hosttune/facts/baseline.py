@@ -205,6 +205,8 @@ def _find_lost(learned: Learned, facts: Facts) -> tuple[str, ...]:
     found = []
     unknown: UnknownFact | None = None
     for part in learned.parts:
+        # What cannot be read now is not lost: an nvidia-smi that hangs would else read as eight
+        # GPUs that are gone.
         if part.kind in unread:
             unknown = unknown or unread[part.kind]
             continue
@@ -247,6 +249,8 @@ def find_growths(learned: Learned, now: Learned) -> Iterator[Growth]:
         counter = today.get(then.name)
         if counter is None:
             continue
+        # A count below the learned one began anew within the boot, as after a reload of the driver.
+        # A difference would be negative, and hide errors since.
         goes_on = (is_same_boot or counter.is_lasting) and counter.count >= then.count
         yield Growth(
             name=then.name,

@@ -87,6 +87,8 @@ class Commands(Subject):
 
 def values_in(content: str) -> Iterator[tuple[int, str, str]]:
     """(line from 1, path, value) of what a script, or a command line, sets."""
+    # Commented rows become empty ones and are not dropped, so that the numbers of lines stay those
+    # of the file.
     plain = "\n".join("" if row.lstrip().startswith("#") else row for row in content.split("\n"))
     line = LineNumbers(plain).at
     for found in _SYSCTL.finditer(plain):
@@ -173,6 +175,7 @@ def started_scripts(reader: Reader, ways: Ways, name: str, commands: str) -> Ite
 
 def read_script(reader: Reader, ways: Ways, name: str, path: str) -> Iterator[StartedText]:
     """It, if it is a script that can be read without a wait; else nothing."""
+    # A script on a server that does not answer would hold the look for ever, and a check with it.
     if ways.way(path)[1]:
         return
     stat = reader.stat(path)

@@ -98,6 +98,7 @@ def _list_disks(facts: Facts) -> _Amounts:
 
 def _list_ports(facts: Facts) -> _Amounts:
     for port in facts.rdma.ports:
+        # A port that is down has no rate to lose, and learned as 0 it would never be missed.
         if port.is_active and not port.is_function:
             yield f"Gb/s of {port.name}", port.rate_gbps, ()
 

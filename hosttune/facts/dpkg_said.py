@@ -29,6 +29,8 @@ def parse_said(log: str) -> Mapping[str, str]:
     since."""
     found: dict[str, str] = {}
     for start, last, name, reason in _list_errors(log):
+        # A later `Setting up` of the package without an error: what the log says of it before is
+        # over.
         if start.startswith(_BEGIN) and not name:
             found.pop(_name_in(start.split()[2]), None)
         elif name and not reason.startswith(_FOLLOWS):

@@ -41,7 +41,8 @@ COMPILED = frozenset({
     "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR",
 })  # fmt: skip
 _KEPT = regex(r"NCCL_\w+|CUDA_\w+|TORCH_\w+|OMP_NUM_THREADS|LD_LIBRARY_PATH")
-_SHELL = regex(r"""^\s*(?:export\s+)?([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s;#]*)""")
+_SHELL = regex(r"""^\s*(export\s+)?([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s;#]*)""")
+_NEXT = regex(r"""(\s+)([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s;#]*)""")
 _SYSTEMD = regex(r"""^\s*(?:Default)?Environment\s*=(.*)$""")
 _WORD = regex(r""""([^"]*)"|'([^']*)'|(\S+)""")
 
@@ -83,8 +84,12 @@ def shell_variables(content: str) -> Iterator[tuple[int, str, str]]:
     stays as it is.
     """
     for number, row in enumerate(content.splitlines(), 1):
-        if match := _SHELL.match(row):
-            yield number, match[1], match[2].strip("\"'")
+        match = _SHELL.match(row)
+        # Without `export` a second one can be a command's own, or a part of pam_env's value.
+        is_exported = match is not None and bool(match[1])
+        while match:
+            yield number, match[2], match[3].strip("\"'")
+            match = _NEXT.match(row, match.end()) if is_exported else None
 
 
 def systemd_variables(content: str) -> Iterator[tuple[int, str, str]]:

@@ -113,6 +113,8 @@ def _read_content(reader: Reader, path: str) -> str | Absent:
     if fault := Etc.name_fault(path):
         raise UnknownFact(fault[0])
     real = require_sure(reader.resolve(path))
+    # A record of another host, or an image, can have any link in /etc. Root would read the target,
+    # and the report would show it.
     if real is not ABSENT and (not real.startswith(_ROOTS) or is_secret_file(real)):
         raise UnknownFact(f"{path} leads to {real}, which is no configuration")
     return small_text(reader, path, _MOST_BYTES)

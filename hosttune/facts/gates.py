@@ -86,9 +86,13 @@ def _ask_gate(reader: Reader, path: str) -> tuple[int, str]:
         return 0, ""
     if objection := _why_not_run(reader, path, place, stat):
         return -1, f"is not asked: {objection}"
+    # The resolved path runs, which is the one that was looked at: a link that is changed in between
+    # does not lead root elsewhere.
     answer = reader.query((place,), timeout_s=TIMEOUT_S)
     if not isinstance(answer, Completed):
         return -1, f"gave no answer: {why_no_answer(answer)}"
+    # Only these two are answers. A gate that crashed, or was killed in its 10 seconds, must not
+    # free the host for a disturbance.
     if answer.status in {0, 1}:
         return answer.status, _first_line(answer.text) if answer.status else ""
     sentence = _first_line(answer.errors) or _first_line(answer.text)

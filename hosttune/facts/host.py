@@ -217,6 +217,8 @@ def _boot_loader(reader: Reader, facts: Facts) -> str:
         return next(
             (loader for loader in ("systemd-boot", "grub") if name.startswith(loader)), "unknown"
         )
+    # After the loader's own word: a host can have the files of both loaders, and only the variable
+    # tells which of them started this boot.
     names = frozenset(names_in(reader, "/boot"))
     if any(
         isinstance(reader.stat(f"/boot/{folder}/grub.cfg"), Stat)
@@ -235,6 +237,8 @@ def _boot_loader(reader: Reader, facts: Facts) -> str:
 
 def _secure_boot(reader: Reader) -> bool | None:
     secure = require_sure(reader.read(f"{VARIABLES}/SecureBoot-{_GLOBAL}"))
+    # Without efivarfs every variable is missing. "No such variable" would then read as a firmware
+    # without Secure Boot, under which any module loads.
     if secure is ABSENT and reader.list(VARIABLES) in {ABSENT, ()}:
         raise UnknownFact(f"{VARIABLES} is not mounted")
     return secure_boot_of(secure, reader.read(f"{VARIABLES}/MokSBStateRT-{_SHIM}"))
@@ -253,6 +257,8 @@ def _describe_product(reader: Reader, dmi: Dmi) -> str:
 
 def _shares_init_mounts(reader: Reader) -> bool:
     mine, init = reader.link("/proc/self/ns/mnt"), reader.link("/proc/1/ns/mnt")
+    # A plain user may not read the link of process 1. The number of the first namespace is enough
+    # without it.
     if mine == FIRST_MOUNTS:
         return True
     return require_known(mine, "/proc/self/ns/mnt") == require_known(init, "/proc/1/ns/mnt")

@@ -133,7 +133,7 @@ def debug_in(variables: Iterable[str]) -> tuple[str, ...]:
 
 def quota_of(content: str) -> float | None:
     """CPUs that cpu.max grants: "200000 100000" is 2.0, "max 100000" is no limit."""
-    match = re.fullmatch(r"(\d+) (\d+)", content.strip())
+    match = re.fullmatch(r"(\d{1,15}) (\d{1,15})", content.strip())
     return int(match[1]) / int(match[2]) if match and int(match[2]) else None
 
 
@@ -157,6 +157,8 @@ def _find_tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
     for pid in gpu:
         top = pid
         passed = {top: None}
+        # `passed` ends a ring: numbers of processes are used again, so that of a list that took a
+        # while a parent can be its own descendant.
         while (parent := gpu[top].parent) in gpu and parent not in passed and parent not in tops:
             top = parent
             passed[top] = None
@@ -203,6 +205,8 @@ def _combine_ranks(
     """Ranks that may use many CPUs share them: the most of any; ranks bound to CPUs of their own,
     or with a quota each, add up to no less.
     """
+    # One unknown part makes the sum unknown. Without it the rest would look like all CPUs that the
+    # job has.
     if any(not rank.cpus for rank in ranks):
         return 0.0
     limited = {

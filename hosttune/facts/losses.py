@@ -206,6 +206,8 @@ def _find_losses(one: Sign, now: Sign | None, after: HostStanding, expected: str
         sentence = _describe_sign(_GONE, one)
         if why is None:
             return [Loss(one.aspect, one.name, sentence)]
+        # A driver that hangs never says that it failed. Silence of a GPU that answered before is
+        # the loss itself, or a trial that killed it would be kept.
         if one.aspect in _SILENT:
             return [Loss(one.aspect, one.name, f"{sentence}: {why.reason}", is_final=why.is_stuck)]
         return [_not_known(one.aspect, one.name, why.reason)]

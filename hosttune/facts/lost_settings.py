@@ -230,6 +230,8 @@ def _is_lost(one: Placed, settings: tuple[Placed, ...], facts: Facts) -> bool:
     the order round.
     """
     winner = settings[-1]
+    # Two lines of one file, and what the kernel command line overrides, are before the eyes of the
+    # person who wrote them.
     if one.is_of_distribution or one.path == winner.path or not winner.line:
         return False
     owners = facts.file_owners
@@ -442,6 +444,8 @@ def _find_aliases(reader: Reader, release: str) -> frozenset[str] | None:
     paths = [f"{folder}/{release}/modules.alias" for folder in ("/lib/modules", "/usr/lib/modules")]
     listed = attempt(lambda: tuple(read_texts(reader, paths)))
     given = attempt(lambda: tuple(drop_in_texts(reader, [f"{root}/modprobe.d" for root in _ROOTS])))
+    # Without the whole list of aliases every module could have another name, and none may be called
+    # missing.
     if not isinstance(listed, tuple) or not listed or not isinstance(given, tuple):
         return None
     return frozenset(
@@ -503,6 +507,8 @@ def _find_unknown_sysctls(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         if reader.stat(f"{folder}/{match[2]}") is not ABSENT:
             continue
         names = attempt(names_in, reader, folder)
+        # The sign of a key is not kept with its value: `-key` says that a missing one is meant, so
+        # the line is looked at again.
         rows = hint(reader, settings[-1].path).splitlines()[
             settings[-1].line - 1 : settings[-1].line
         ]
@@ -712,6 +718,8 @@ def _find_unread_zram(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Swap on compressed memory of zram-generator.conf(5), which only the generator reads: systemd
     has none itself.
     """
+    # A folder that cannot be read counts as one that has it: only a certain absence makes the file
+    # useless.
     if any(reader.stat(f"{folder}/zram-generator") is not ABSENT for folder in _GENERATORS):
         return
     for path, content in (*read_texts(reader, (_ZRAM,)), *drop_in_texts(reader, (f"{_ZRAM}.d",))):

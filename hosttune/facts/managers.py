@@ -229,8 +229,12 @@ def _find_pods(managers: Managers) -> str:
         groups += names if isinstance(names, tuple) else ()
         if pods := sorted(_PODS.intersection(groups)):
             return f"{root}/{pods[0]} exists: pods run"
+        # Version 2 has all groups in one tree. Only beside version 1 is systemd's own hierarchy
+        # looked at as well.
         if isinstance(names, tuple) and "systemd" not in names:
             break
+    # The running system has the word: control groups that show no pods prove that the files of a
+    # kubelet are of an earlier time.
     if groups:
         return ""
     if _exists(managers.reader, kubernetes.CONFIG):

@@ -103,6 +103,8 @@ class Packages(Fact):
         want, flag, state = status.split(" ", 2)
         must = "reinst" in flag
         shown = f"{state}{_REINSTALL}" if must else state
+        # A package that dpkg wants installed again has files of which it does not know whether they
+        # are whole. To call it installed would be a false ok.
         return Package(name, version, state in _INSTALLED and not must, want == "hold", shown)
 
     @property
@@ -245,9 +247,13 @@ def _make_table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tu
     native = next((arch for name, arch, _, _ in entries if name == "dpkg"), "")
     table: dict[str, tuple[str, str]] = {}
     for name, arch, version, status in entries:
+        # Names go into commands that people copy. One that begins with a dash would be an option
+        # there.
         if not is_package_name(name):
             continue
         key = name if arch in {native, "all", ""} or not native else f"{name}:{arch}"
+        # A later paragraph comes from dpkg's journal, and takes away what the status file still
+        # has.
         if status.endswith(" not-installed"):
             table.pop(key, None)
         elif status.count(" ") == 2:  # want, flag, state

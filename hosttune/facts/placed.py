@@ -55,4 +55,5 @@ class Placed(Fact):
     @property
     def is_of_distribution(self) -> bool:
         """Whether it came with a package: no one decided it for this host."""
+        # Not /usr/local, where administrators put their own files.
         return self.path.startswith(_DISTRIBUTION)

@@ -1,7 +1,7 @@
 """Which of several files decides about one value, and which file an administrator writes so that it
 does.
 
-The files of a kind lie in several folders (/etc, /run, /usr/local/lib, /usr/lib) and are read by
+The files of a kind are in several folders (/etc, /run, /usr/local/lib, /usr/lib) and are read by
 their names, whatever the folder. Of two files of one name, the one in /etc is read and the other is
 not. Of two files that set one value, the one with the later name counts; in tmpfiles.d it is the
 one with the earlier name. So a package's file is never edited: a file in /etc with a later name, or
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class FileOrder:
     """How the files of one kind count against each other."""
 
-    folder: str  # where an administrator's files of this kind lie
+    folder: str  # where an administrator's files of this kind are
     suffix: str = ".conf"
     counts_first: bool = False  # of two files that set a value the earlier one counts
     last: str = ""  # what is read after all of the folder, if anything reads it
@@ -49,6 +49,8 @@ class FileOrder:
             return path
         other = posixpath.basename(path)
         edge = "00" if self.counts_first else "zz"
+        # A name that sorts after every usual one goes first. If even that is taken by the other
+        # file, only its own name in /etc is left, which hides it.
         names = (f"{edge}-local{self.suffix}", f"{edge}{other}", other)
         return f"{self.folder}/{next((name for name in names if self.is_over(name, other)), other)}"
 

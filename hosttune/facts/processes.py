@@ -120,6 +120,8 @@ def is_nameless(process: Process) -> bool:
 def _select_by_name(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
     short = name[:NAME_LENGTH]
     for one in listed:
+        # The name is chosen by the process, and the program is not visible. It may be the daemon,
+        # so that "it does not run" is not known either.
         if one.name[:NAME_LENGTH] == short and is_nameless(one):
             raise UnknownFact(
                 f"whether process {one.pid} is {name} is not known: that needs root, and no older "

@@ -86,8 +86,13 @@ def ask(reader: Reader, argv: Sequence[str], *, timeout_s: float = 10.0) -> Comp
 
 
 def day_of(seconds: float) -> str:
-    """The date, ISO 8601, UTC, of a time in seconds since the epoch."""
-    return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
+    """The date, ISO 8601, UTC, of a time in seconds since the epoch. Raises UnknownFact for one
+    that no calendar has, as a file of a record may give it.
+    """
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise UnknownFact(f"{seconds:g} seconds since 1970 are no date") from None
 
 
 def read_integer(reader: Reader, path: str) -> int | Absent:
@@ -160,6 +165,8 @@ def _in_order(reader: Reader, folders: Iterable[str], suffix: str) -> list[str]:
             continue
         for name in names_in(reader, folder):
             if name.endswith(suffix):
+                # The first folder wins, as the callers give /etc before /usr/lib. A file in /etc
+                # hides one of the same name, also with another content.
                 chosen.setdefault(name, f"{folder}/{name}")
     return [chosen[name] for name in sorted(chosen)]
 

@@ -181,6 +181,8 @@ def read_gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[Found]:
     if not facts.gpus.has_gpu or get_raw(facts.driver, "loaded_version") == "":
         return
     asked = reader.query(UUIDS, timeout_s=smi_s)
+    # It is not asked a second time: each question to a driver that hangs leaves a process that no
+    # signal ends.
     if isinstance(asked, Unreadable) and HANGS in asked.reason:
         yield Unseen(Aspect.GPU, asked.reason, is_stuck=True)
         yield Unseen(Aspect.FABRIC, asked.reason, is_stuck=True)
@@ -189,6 +191,8 @@ def read_gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[Found]:
     rows = [row for line in answer.text.splitlines() if (row := _ROW.fullmatch(line.strip()))]
     for row in rows:
         yield Sign(Aspect.GPU, row[5], slot_of(*row.group(1, 2, 3, 4)))
+    # No row is an answer that was not understood, and not "no GPU": the GPUs are then unseen, with
+    # the words of the program.
     if not rows:
         lines = (answer.text or answer.errors).strip().splitlines() or ["it printed nothing"]
         reason = f"nvidia-smi: {lines[0]}"

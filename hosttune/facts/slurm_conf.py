@@ -83,6 +83,7 @@ def _read_rows(
             inner = posixpath.join(
                 folder, include[1].replace("%c", cluster.get("clustername", "%c"))
             )
+            # Each file once: two files that include each other would else never end.
             if inner not in seen and len(seen) < _MOST_FILES:
                 seen.add(inner)
                 yield from _read_rows(inner, folder, read, seen, cluster)
@@ -187,6 +188,7 @@ def _expand_pieces(pieces: list[_Piece], part: str) -> list[str]:
         if not isinstance(piece, str)
     ]
     longest = sum(len(piece) if isinstance(piece, str) else 20 for piece in pieces)
+    # Counted before it is made: four brackets of five digits name more hosts than memory holds.
     if math.prod(numbers) > _MOST_HOSTS or (numbers and longest > _LONGEST_HOST):
         raise _too_long(part)
     found = [""]

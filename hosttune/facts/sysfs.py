@@ -48,6 +48,8 @@ def fits(path: str, pattern: str) -> bool:
     """
     parts = _make_plain(path).split("/")
     every = _expand_braces(pattern)
+    # A pattern with too many meanings counts as one that fits: "someone else sets it" is the
+    # careful answer, and keeps a value as it is.
     return every is None or any(fits_parts(parts, _make_plain(one).split("/")) for one in every)
 
 

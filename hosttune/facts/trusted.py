@@ -47,6 +47,8 @@ def link_stranger(reader: Reader, path: str) -> str:
         folder = reader.resolve(above)
         if not isinstance(folder, str):
             return f"{above}: {why_no_answer(folder)}"
+        # The folder was reached over a link. Who can change that link can put another file in the
+        # place of this one.
         if folder != posixpath.normpath(above) and (who := link_stranger(reader, above)):
             return who
         place = posixpath.join(folder, posixpath.basename(path))

@@ -70,6 +70,8 @@ def why_not_at_all(facts: Facts) -> str:
     reader = facts.reader
     if reader.link(f"{ADMIN}/{TIMER}") == "/dev/null":
         return f"{TIMER} is masked"
+    # A folder that cannot be listed does not switch the timer off: a hold that is not needed does
+    # less harm than an upgrade under a running job.
     enabled = reader.list(f"{ADMIN}/timers.target.wants")
     return f"{TIMER} is disabled" if isinstance(enabled, tuple) and TIMER not in enabled else ""
 

@@ -108,6 +108,8 @@ def vendor_of(dmi: Dmi) -> str:
 
 def _name_of(reader: Reader, dmi: Dmi) -> str:
     named = vendor_of(dmi)
+    # "qemu" is the board only: with KVM behind it the clock source tells the hypervisor, and
+    # Firecracker shows itself in ACPI.
     if named not in {"", "qemu"}:
         return named
     table = reader.read("/sys/firmware/acpi/tables/FACP")

@@ -237,6 +237,8 @@ def _find_work(reader: Reader, facts: Facts) -> Work:
         gpu_processes=lazy(_require_undoubted, gpu, hidden, *doubtful, *cut),
         gpu_containers=lazy(lambda: _require_undoubted(inside()[0], hidden, *inside()[1])),
         scheduler_jobs=lazy(_require_undoubted, jobs, hidden, *doubtful),
+        # Proven work counts whatever else is in doubt. "Idle" needs every answer, as hosttune may
+        # restart a driver on its word.
         is_gpu_busy=lazy(lambda: bool(busy()) or _require_undoubted(False, *doubts())),
         evidence=lazy(lambda: (*busy(), *doubts()) or (_IDLE,)),
         gates=lazy(lambda: _require_undoubted(gates().busy, hidden, *gates().unknown)),
@@ -356,6 +358,8 @@ def _given_devices(
     already under other names, and makes the table longer than is read. So the names are those of
     the host, and such a table tells nothing.
     """
+    # The first process is the one that the engine started. Later ones may have mounts of their own,
+    # which their user chose.
     first = min(inside, key=lambda process: (process.started_at, process.pid))
     table = reader.read(f"/proc/{first.pid}/mountinfo")
     if isinstance(table, Unreadable) and not isinstance(table.reason, TooLong):

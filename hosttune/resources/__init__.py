@@ -80,6 +80,8 @@ def kind_of(address: Address) -> AddressKind:
     """The kind of this address; of one that only another version of hosttune knows, one that can
     nothing.
     """
+    # A journal outlives the version that wrote it. One entry of an unknown kind must not keep the
+    # others from an undo.
     kind = address_kinds().get(address.kind)
     if kind is None:
         from hosttune.resources.unknown import Unknown

@@ -27,6 +27,8 @@ def satisfies_wish(text: str, wish: Wish) -> bool:
     value = parse_whole_number(text)
     for bound in wish.bounds:
         wanted = parse_whole_number(bound.value)
+        # Text that is no number (`max`, `4096 87380 6291456`) has no order. It fits only if it is
+        # the same, word by word.
         if bound.operator is Operator.EXACTLY or value is None or wanted is None:
             if text.split() != str(bound.value).split():
                 return False

@@ -114,6 +114,8 @@ def in_dropins(looks: Sequence[D], compared: Callable[[list[D]], Dropin]) -> tup
     findings = []
     for look, answer in answers:
         changes: tuple[Change, ...] = ()
+        # Two changes of one file would be made one after the other, and the second would not find
+        # what it was planned from: so one change carries all wishes.
         if answer is None and look.path not in dropins:
             own = [
                 one

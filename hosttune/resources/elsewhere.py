@@ -59,6 +59,8 @@ def by_tuned(words: str | None, wish: Wish, live: str, facts: Facts) -> Elsewher
     if "$" in words:  # TuneD works it out: what it holds now it will hold
         return Elsewhere(live or words, place, bool(live) and satisfies_wish(live, wish))
     choices = [one.strip().lstrip(">").removesuffix("%") for one in words.split("|")]
+    # TuneD takes the first word that the kernel offers, which only the running kernel tells: of
+    # several the one that is in force is it.
     value = live if len(choices) > 1 and live in choices else choices[0]
     return Elsewhere(value, place, satisfies_wish(value, wish))
 

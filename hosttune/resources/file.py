@@ -152,6 +152,8 @@ def compare_dropin(
             is_ours and lines_that_count(present.content) == lines_that_count(wanted)
         ):
             return Dropin(evidence=(f"{path} is in place",))
+        # Without the journal our own older text looks like an edit by hand. Neither may be claimed:
+        # one would overwrite a person's work, the other would keep an old value for ever.
         if context.journal_problem and address not in context.ledger:
             return Dropin(
                 unknown=f"{path} differs; whether it was edited by hand: {context.journal_problem}"

@@ -90,6 +90,8 @@ def _parse_object(text: str, start: int) -> Node:
         if text[at : at + 1] != '"':
             raise JSONDecodeError("Expecting a key in double quotes", text, at)
         key = _parse_value(text, at)
+        # Go's decoder, which dockerd uses, and Python's each take one of two equal keys without a
+        # word: an edit of one of them could be without effect.
         if any(member.key == key.data for member in members):
             raise JSONDecodeError(f"The key {key.data!r} is here twice", text, at)
         colon = _skip(text, key.end)
@@ -198,6 +200,8 @@ def drop(text: str, path: Sequence[str]) -> str:
         if member is None:
             return text
         chain.append(member.value)
+    # The objects that an earlier `put` made for this one member go with it, so that an undo gives
+    # the old bytes back.
     while len(chain) > 1 and len(chain[-1].members or ()) == 1:
         chain.pop()
     members = chain[-1].members or ()

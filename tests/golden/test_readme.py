@@ -53,6 +53,7 @@ def printed(words: list[str]) -> str:
 
 def test_plan_of_the_tutorial_is_what_is_printed(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("hosttune.cli.common.spell_program", lambda: "hosttune")
     text = f"```\n{printed(['plan', '--host', 'built/h100-8x-2socket.json'])}```\n"
     hold(TUTORIAL, text, between=("<!-- plan:begin -->\n", "<!-- plan:end -->"))
 

@@ -404,3 +404,12 @@ def test_address_on_a_row_of_its_own_counts():
     (found,) = switched_off(stanza, "/etc/apt/sources.list.d/x.sources")
 
     assert (found.value, found.line) == ("https://developer.download.nvidia.com/a/ http://b/ /", 6)
+
+
+def test_stanza_of_sources_only_is_no_archive_of_packages():
+    text = "Types: {}\nURIs: http://a\nSuites: x\nComponents: main\n"
+    found = [
+        [*parse_sources(text.format(types), "/etc/apt/sources.list.d/a.sources")]
+        for types in ("deb-src", "deb deb-src", "deb")
+    ]
+    assert [len(one) for one in found] == [0, 1, 1]

@@ -213,7 +213,7 @@ ODD = menu(BODY.replace("\tload_video\n", "\tmultiboot2 /xen.gz\n"))
             "journal could bring back what GRUB has cleared",
         ),
         ({"files": {"/proc/self/mountinfo": Unreadable("forbidden")}}, "forbidden"),
-        ({"files": {"/etc/fstab": "UUID=2\t/boot\text4 defaults 0 2\n"}}, "/boot stands in /etc/fstab and is not mounted"),
+        ({"files": {"/etc/fstab": "UUID=2\t/boot\text4 defaults 0 2\n"}}, "/boot is in /etc/fstab and is not mounted"),
         ({"spaces": {"/boot/grub": Space(1 << 20, 1 << 10, 100, 90)}}, "file system of /boot/grub is full"),
         ({"spaces": {"/boot/grub": Space(1 << 20, 1 << 18, 100, 1)}}, "no room for more files"),
         (probe("abstraction", "lvm \n"), "is on lvm"),

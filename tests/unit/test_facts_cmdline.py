@@ -171,3 +171,19 @@ def test_time_of_a_long_line_grows_no_faster_than_the_line():
     assert len(cmdline.contradictions) == 1
     assert len(cmdline.removed) == 60_000
     assert process_time() - start < 5
+
+
+def test_words_for_process_1_are_no_arguments_of_the_kernel():
+    """The kernel hands on what is behind `--` (kernel-parameters.txt)."""
+    line = "ro quiet -- sysctl.vm.swappiness=5 nvidia.x=1 iommu=off mitigations=off transparent_hugepage=never"
+    facts = Facts(FakeReader({"/proc/cmdline": f"{line}\n"}, folders=["/etc/sysctl.d"]))
+    assert facts.sysctl_at_boot["vm.swappiness"].settings == ()
+    assert facts.module_options["nvidia.x"].arguments == ()
+    assert facts.vulnerabilities.switched_off == facts.iommu.arguments == ()
+    assert facts.hugepages.boot_mode == ""
+
+
+def test_word_in_quotes_is_part_of_its_argument():
+    line = 'dyndbg="file a sysctl.vm.swappiness=7 +p" ro'
+    facts = Facts(FakeReader({"/proc/cmdline": f"{line}\n"}, folders=["/etc/sysctl.d"]))
+    assert facts.sysctl_at_boot["vm.swappiness"].settings == ()

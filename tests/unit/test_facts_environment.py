@@ -2,6 +2,7 @@
 
 import pytest
 
+from hosttune.actions.record.commands import shared_job
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.environment import shell_variables, systemd_variables
 from hosttune.values import Unreadable
@@ -38,6 +39,8 @@ def test_variables_of_sessions_services_and_nccl_with_their_places():
     [
         ("export A='b c'; export D=1\n", [(1, "A", "b c")]),
         ("  A=\n#B=1\nif x; then C=2; fi\n", [(1, "A", "")]),
+        ("export A=1 B='c d' # E=1\n", [(1, "A", "1"), (1, "B", "c d")]),
+        ("A=1 B=2\n", [(1, "A", "1")]),
     ],
 )
 def test_shell_lines_are_read_as_they_stand(content, found):
@@ -57,3 +60,9 @@ def test_file_that_cannot_be_read_makes_it_unknown():
 def test_masked_unit_is_not_read():
     reader = FakeReader({}, links={"/etc/systemd/system/x.service": "/dev/null"})
     assert Facts(reader).environment.all == ()
+
+
+def test_shared_record_keeps_all_variables_of_a_line():
+    """A second one was lost, and NCCL's paths looked free in the record of a host that closes them."""
+    kept = shared_job("#!/bin/sh\nexport NCCL_DEBUG=INFO A=1 NCCL_P2P_DISABLE=1\n", "script")
+    assert list(shell_variables(kept)) == [(2, "NCCL_DEBUG", "INFO"), (2, "NCCL_P2P_DISABLE", "1")]

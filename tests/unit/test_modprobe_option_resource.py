@@ -314,3 +314,17 @@ def test_values_are_compared_as_the_kernel_shows_them(live, wanted, is_same):
 )
 def test_run_tells_when_it_was(applied, is_since):
     assert applied_since(applied, 1_700_000_000) is is_since
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("options nvidia a=1 \\\n", [(1, "nvidia", "a", "1")]),
+        ("options nvidia a=1\\\nb=2\n", [(1, "nvidia", "a", "1b=2")]),
+        ("options nvidia a=1 \\\nb=2\n", [(1, "nvidia", "a", "1"), (1, "nvidia", "b", "2")]),
+        ("# off \\\noptions nvidia a=1\n", []),
+    ],
+    ids=["at the end of the file", "without a blank", "with a blank", "of a comment"],
+)
+def test_backslash_at_the_end_of_a_line_is_read_as_modprobe_reads_it(text, options):
+    assert list(parse_options(text)) == options

@@ -117,6 +117,13 @@ def test_package_that_goes_has_an_image_built_and_a_kernel_takes_its_own_along(g
     assert bool(find_lack(would, Facts(host((), boot=MIB)))[0]) is is_refused
 
 
+def test_full_disk_is_reported_where_boot_cannot_be_read():
+    full = host(("a", "intel-microcode"), usr=GIB, size="1,100 MB")
+    full.unreadable = {**getattr(full, "unreadable", {}), "/boot": "denied"}
+    facts = Facts(full)
+    assert "/usr has 1.0 GiB left" in find_lack(facts.apt.would["a"], facts)[0]
+
+
 def test_room_is_looked_at_again_before_the_act_also_of_an_undo():
     """Nothing is asked of apt-get but what it would do."""
     simulated = "Inst intel-microcode [2] (1 site:1/stable [all])\n"

@@ -125,6 +125,11 @@ def test_value_behind_ours_that_serves_as_well_is_no_obstacle():
     assert found.changes[0].before is not ABSENT
 
 
+def test_number_that_no_kernel_takes_is_an_administrators_and_no_error():
+    found = finding({"/etc/sysctl.d/99-x.conf": f"vm.swappiness = {'9' * 5000}\n"})
+    assert (found.verdict, found.hold.kind) == (Verdict.DIFFERS, HoldKind.OWNED)
+
+
 def test_time_for_many_keys_grows_with_their_number_only(monkeypatch):
     """An image may have thousands of keys, and each went through all lines and read the command
     line.

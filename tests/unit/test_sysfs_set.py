@@ -6,6 +6,7 @@ from hosttune.errors import Conflict
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.kernel.sysfs_set import number_paths, parse_values, spell_values
+from hosttune.resources.kernel.sysfs_values import make_tee
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -101,3 +102,12 @@ def test_set_that_changed_meanwhile_is_left():
     with pytest.raises(Conflict):
         KIND.write(host, change("a", "b"))
     assert KIND.read(host, PATTERN) == ("0-1,3: a", "2,10-11: b")
+
+
+def test_step_by_hand_leaves_only_wildcards_to_the_shell():
+    """A rule of a site can name any path below /sys."""
+    assert (
+        make_tee("/sys/block/sd[a-c]*/queue/x", "8") == "echo 8 | tee /sys/block/sd[a-c]*/queue/x"
+    )
+    shown = make_tee("/sys/class/net/$(id)*/x", "8")
+    assert shown == "echo 8 | tee '/sys/class/net/$(id)'*/x"

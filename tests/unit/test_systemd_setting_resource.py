@@ -32,6 +32,8 @@ def slurm(service="ExecStart=/usr/sbin/slurmd\n", files=None, memlock="8388608")
         ("1024:524288", 1024),
         ("yes", None),
         ("8388608", 8 << 20),
+        ("1E", 1 << 60),
+        ("2P", 1 << 51),
     ],
 )
 def test_amount_in_the_words_of_systemd(word, number):

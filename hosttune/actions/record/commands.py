@@ -160,10 +160,14 @@ def _list_limits(content: str) -> Iterator[tuple[int, str]]:
 
 
 def _list_variables(content: str) -> Iterator[tuple[int, str]]:
-    """(line, assignment) of the variables that facts read."""
+    """(line, assignment) of the variables that facts read, those of one line together."""
+    found: dict[int, list[str]] = {}
     for number, name, value in shell_variables(content):
         if kept := _harmless_value(name, value):
-            yield number, f"{name}='{kept}'" if " " in kept else f"{name}={kept}"
+            word = f"{name}='{kept}'" if " " in kept else f"{name}={kept}"
+            found.setdefault(number, []).append(word)
+    for number, words in found.items():
+        yield number, words[0] if len(words) == 1 else f"export {' '.join(words)}"
 
 
 def _harmless_value(name: str, value: str) -> str:

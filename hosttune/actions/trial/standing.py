@@ -20,7 +20,7 @@ from hosttune.engine.decide.health import judge as judge_health
 from hosttune.engine.decide.passes import read_address
 from hosttune.facts import Facts, signs
 from hosttune.facts.base import UnknownFact, attempt
-from hosttune.facts.kernel.cmdline import of_kernel
+from hosttune.facts.kernel.kernel import of_kernel
 from hosttune.facts.losses import (
     Aspect,
     HostStanding,

@@ -50,6 +50,8 @@ def other_branch(facts: Facts) -> StateText | None:
     stay = stay_in_branch(facts, (offer.name for offer in moving))
     if undriven := describe_not_driven(facts, number):
         return f"{evidence}; {undriven}", stay
+    # Staying is the right advice only in a branch that still gets fixes. From one that has ended
+    # the move is what is wanted, at a time that a person chooses.
     if is_over(facts, int(driver.branch)) and not is_over(facts, number):
         return (
             evidence,

@@ -79,6 +79,8 @@ def not_set_up(facts: Facts) -> StateText | None:
 
 
 def _not_set_up(facts: Facts, *, is_firmware: bool) -> StateText | None:
+    # These states leave the same lines in the kernel log ("RmInitAdapter failed"), and each of them
+    # has a way out that can work. The firmware is blamed only if none of them holds.
     if not facts.driver.is_loaded or any(
         holds_state(look, facts)
         for look in (tell_of_unsupported, wrong_flavour, tell_of_stale, tell_of_mismatch)
@@ -128,6 +130,7 @@ def tell_of_lost(facts: Facts) -> StateText | None:
         if gpu.sign in ("log", "smi")
         or (gpu.sign in ("left out", "firmware") and not is_undrivable)
     ]
+    # A GPU of which it is not known whether it answers must not read as "none is lost".
     if not silent and (unknown := [gpu.why for gpu in known if gpu.sign == "not known"]):
         raise UnknownFact("; ".join(dict.fromkeys(unknown)))
     if not silent:
@@ -172,6 +175,8 @@ def reset_required(facts: Facts) -> StateText | None:
     if not facts.driver.is_loaded or not read_log_fact(facts, "wants_reset"):
         return None
     gpus = attempt(lambda: facts.health.gpus)
+    # Two rules would otherwise report one GPU with two ways out, of which the general one drains
+    # the whole node.
     if isinstance(gpus, tuple) and any(map(_is_named, gpus)):
         return None
     evidence = (
@@ -608,6 +613,8 @@ def files_gone(facts: Facts) -> StateText | None:
         or facts.nvidia.smi != "absent"
     ):
         return None
+    # Any of the three is a part of a driver in a place that is known, so that other states say more
+    # exactly what is missing.
     if driver.userspace_version or driver.kernels_with_module or driver.is_vgpu_manager:
         return None
     theirs = "what brings the driver of this node (the GPU Operator, its image)"
@@ -682,12 +689,15 @@ def fabric_down(facts: Facts) -> StateText | None:
     if not facts.driver.is_loaded or not has_switches(facts) or holds_state(tell_of_fabric, facts):
         return None
     unit = facts.units[SERVICE]
+    # A driver without packages, as one of a container or an image, can run Fabric Manager in a way
+    # of its own. Without its unit nothing is known to be down.
     if unit.is_active or not (facts.driver.branch or (facts.driver.runfile and unit.exists)):
         return None
     evidence = (
         f"Fabric Manager does not run ({SERVICE} is {unit.active_state}): CUDA does not start "
         "(error 802)"
     )
+    # `enable --now` fails on a masked unit, and unmasking would undo what an administrator decided.
     if unit.load_state == "masked":
         return (
             f"{evidence}; an administrator masked it ({unit.fragment or SERVICE})",

@@ -109,6 +109,8 @@ def not_loaded(facts: Facts) -> StateText | None:
         f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being "
         "loaded"
     )
+    # A word of the command line is in no file of modprobe.d, so that a new initial RAM disk changes
+    # nothing about it.
     if file.endswith(ON_COMMAND_LINE):
         word = file.removesuffix(f" {ON_COMMAND_LINE}")
         undo = (

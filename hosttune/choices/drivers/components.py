@@ -53,6 +53,8 @@ def unknown_to_apt(facts: Facts, name: str) -> str:
     knows.
     """
     packaging = facts.packaging
+    # If the lists of apt could not be read, a package that is not in them proves nothing, and no
+    # component is to be switched on for it.
     if packaging.problem or name in packaging.packages:
         return ""
     return pin_on(facts, name) or where_off(facts) or "sudo apt-get update, and look again"
@@ -113,6 +115,8 @@ def fabric_beside_pod(facts: Facts) -> StateText | None:
     count, wanted = count_switches(facts), facts.driver.loaded_version
     if not count or not wanted or facts.driver.is_installed or not facts.managers.gpu_operator:
         return None
+    # An unknown uptime does not excuse a missing manager: only a boot that is known to be recent
+    # does.
     if attempt(lambda: facts.pressure.uptime_days * 1440 < _STARTING_MINUTES) is True:
         return None
     tells = attempt(lambda: any(gpu.fabric_state for gpu in facts.nvlink.gpus))
@@ -157,6 +161,8 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
     if lacks_package(facts, operands[1]) and not lacks_package(facts, operands[0]):
         operands = operands[:1]  # CUDA needs the manager; the library is for DCGM
     command = f"sudo apt-get install {' '.join(map(quote, operands))}"
+    # Not if a component is off: apt may have the version as soon as that is on, and moving the
+    # driver would be the larger change for nothing.
     if wanted and not first and lacks_package(facts, *operands):
         return _driver_to_manager(facts, package, wanted)
     offered = facts.packaging.packages.get(package)
@@ -229,6 +235,8 @@ def why_server(facts: Facts) -> str:
         driver.userspace_version or driver.loaded_version,
     )
     offered = _find_offered(facts, package)
+    # A switch of the whole driver is proposed only if apt is known to lack the version that would
+    # make it needless. Unknown keeps the driver.
     if not offered or offered == wanted or not lacks_package(facts, f"{package}={wanted}*"):
         return ""
     named = (f"nvidia-driver-{driver.branch}-server{kind}" for kind in ("", "-open"))

@@ -34,6 +34,8 @@ def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoic
     why_not = _not_ours(facts, params)
     if why_not:
         return DriverChoice("none", (), (why_not,))
+    # Before each choice: apt refuses every change while packages are not whole, so that a plan for
+    # another driver could not be carried out.
     if stop := find_stop(facts):
         return refuse(stop.evidence, way_out=stop.repair, driver=facts.driver)
     pin = str(params["branch"])
@@ -42,6 +44,8 @@ def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoic
             f'branch: "{pin}" of the policy is no branch',
             way_out='name a number in the policy, such as branch: "580"',
         )
+    # A loaded module whose packages are gone counts as no driver: after the next boot there is
+    # none, so one is chosen now.
     if facts.driver.is_present and not (facts.driver.is_gone and not facts.driver.branch):
         return _keep(facts, params, first)
     bringer = tell_of_guest(facts) or (
@@ -113,6 +117,8 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         return replace(both, way_out=packages if driver.is_vgpu_manager else uninstall(facts))
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
+        # A driver that drives no GPU is switched even if a boot waits for it: that boot would bring
+        # nothing into use.
         return choose_switch(facts, params, why, first if _drives_gpus(facts) else _do_nothing)
     pin = str(params["branch"])
     if pin and pin != driver.branch:

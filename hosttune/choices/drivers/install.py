@@ -62,6 +62,8 @@ def choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     if not choice.asks:
         return choice
     try:
+        # This ends: each call sets one more of the parameters in _ASKS, and a refusal that asks for
+        # none is returned above.
         then = choose_install(facts, {**params, choice.asks: True})
     except UnknownFact:
         return choice
@@ -78,6 +80,8 @@ def _choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         return kind
     offered = facts.candidates.packages
     if problem := facts.candidates.problem:
+        # The age of a GPU is known without an offer. Without this look a card that no branch
+        # supports would be reported as a failure of ubuntu-drivers.
         if old := _too_old((), facts):
             return refuse(f"no driver fits {facts.gpus.summary}: {problem}", way_out=old)
         raise UnknownFact(prefix_reason("the drivers that Ubuntu offers", problem))
@@ -141,6 +145,8 @@ def _find_usable(
             lambda c: not has_switches(facts) or c.is_server,
         ),
     )
+    # The order decides which reason a person reads: what cannot be changed (pin, GPU, kind of
+    # module) comes before what one parameter of the policy allows.
     for why_not, way_out, test in steps:
         remaining = tuple(candidate for candidate in left if test(candidate))
         if not remaining:
@@ -199,6 +205,8 @@ def _find_driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candida
         for one, answers in zip(offered, verdicts, strict=True)
         if None in answers and False not in answers
     )
+    # With two kinds of GPU an entry of ubuntu-drivers says only that one of them is driven. The
+    # other would be without a driver after the switch.
     if is_one_kind:
         return (*sure, *maybe)
     if maybe and not sure:
@@ -319,6 +327,8 @@ def _set_of(
             asks="allow_dkms",
         )
     needs_dkms = role_of(modules) is PackageRole.DKMS
+    # Checked before apt runs: the install itself succeeds under Secure Boot, and only the next boot
+    # shows that no module loads.
     if needs_dkms and not facts.boot.takes_own_modules:
         return refuse(
             f"nvidia-driver-{full} fits, and its module would be compiled here (DKMS): Secure Boot "

@@ -140,6 +140,8 @@ def _find_branch(facts: Facts, numbers: list[int]) -> str:
     for packages in ways:
         if all(name in offers and offers[name].candidate for name in packages):
             pinned = packages[0] != meta or not numbers
+            # A name without a branch installs whatever is newest. It is right only if the newest is
+            # one of the branches that were wanted.
             if pinned or offers[meta].branch in numbers:
                 return _install_from_archive(packages)
     return ""
@@ -171,6 +173,8 @@ def _leave_archive(facts: Facts, numbers: list[int]) -> str:
         return f"{wrong.what}: {wrong.undo}, then look again"
     words = f" {' or '.join(map(str, numbers))}" if numbers else ""
     sentence = f"NVIDIA's archive for this release has no branch{words}"
+    # The last way removes the driver first. For one that works this would trade a branch without
+    # support for a host without a driver.
     if not not_driven(facts):
         return f"{sentence}: keep this one until it has one (sudo apt-get update, and look again)"
     purge = f"sudo apt-get purge {' '.join(map(quote, _packages_of_driver(facts)))}"
@@ -261,6 +265,8 @@ def swap_kind(facts: Facts, *, is_open: bool) -> str:
             if found.is_open != is_open and twin:
                 install.append(f"{twin}={one.version}")
                 remove += [f"{one.name}-"] if found.role is PackageRole.DKMS else []
+    # Without a DKMS package to remove both kinds would be built for one kernel, and which one loads
+    # would be chance.
     if not remove or lacks_package(facts, *install):
         return ""
     names = " ".join(map(quote, (*install, *remove)))

@@ -147,6 +147,8 @@ def is_manager_running(facts: Facts) -> bool:
     listed = [
         one for one in if_absent(facts.reader.processes(), ()) if one.uid < 0 or is_of_system(one)
     ]
+    # With hidepid of proc(5) every process of root is missing, Fabric Manager with them. "Not in
+    # the list" would then read as "does not run".
     if not listed:
         raise UnknownFact(
             "whether Fabric Manager runs is not known: no process of root can be seen"
@@ -189,6 +191,8 @@ def without_switches(facts: Facts) -> str:
     found = keep_known(lambda gpu: (gpu,) if is_switched(gpu.device_id) else (), facts.gpus.devices)
     switched = known_items(found)
     if len(switched) < 2:
+        # One GPU by itself needs no fabric, but one that is known beside others that are not must
+        # not be taken for a single one.
         switched = list(found)  # raises if there may be more
     if not switched:
         return "there is no NVSwitch on the PCI bus"
@@ -200,7 +204,7 @@ def without_switches(facts: Facts) -> str:
     if facts.host.is_vm:
         return (
             "the NVSwitches of HGX B200 and newer do not show on the PCI bus, and outside of this "
-            "virtual machine somebody else may run the fabric: whether it does cannot be seen from "
+            "virtual machine someone else may run the fabric: whether it does cannot be seen from "
             "here"
         )
     if len(switched) < 2:

@@ -1,4 +1,4 @@
-"""Which processors lie near which GPU, and whether GPU processes may run there.
+"""Which processors are near which GPU, and whether GPU processes may run there.
 
 Sources: kernel, Documentation/ABI/testing/sysfs-bus-pci (local_cpulist);
 /proc/driver/nvidia/gpus/*/information of the NVIDIA driver (the number of /dev/nvidiaN);

@@ -225,6 +225,8 @@ def _read_numbers(reader: Reader, path: str) -> tuple[int, ...]:
 
 
 def _count_cores(reader: Reader, online: tuple[int, ...]) -> int:
+    # Only a certain "0" saves the reads: where there is no such file the cores are counted one by
+    # one.
     has_threads = hint(reader, f"{_CPUS}/smt/active").strip() != "0"
     return len(_list_firsts(reader, online, "core_cpus_list")) if has_threads else len(online)
 
@@ -299,9 +301,10 @@ def walk_upwards(mount: str, group: str) -> Iterator[str]:
 
 
 def _limit_v2(reader: Reader, folder: str) -> Quota | None:
-    content = read_line(reader, f"{folder}/cpu.max")  # the root group has none
-    cpus = None if content is ABSENT else parse_cpu_max(content)
-    return None if cpus is None else Quota(cpus, f"{folder}/cpu.max")
+    path = f"{folder}/cpu.max"
+    content = read_line(reader, path)  # the root group has none
+    cpus = None if content is ABSENT else derive(content, path, parse_cpu_max)
+    return None if cpus is None else Quota(cpus, path)
 
 
 def _limit_v1(reader: Reader, folder: str) -> Quota | None:

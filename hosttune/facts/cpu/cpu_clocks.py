@@ -126,6 +126,8 @@ def _read_socket(reader: Reader, facts: Facts, number: int, cpu: int) -> Socket:
         base_mhz=lazy(_read_mhz, reader, cpu, "base_frequency"),
         throttled_s=lazy(throttled),
         throttled_percent=lazy(
+            # 864 seconds are one percent of a day. The lower bound keeps a host that has just
+            # booted from a share of next to nothing.
             lambda: round(throttled() / max(facts.pressure.uptime_days * 864, 1), 1)
         ),
     )

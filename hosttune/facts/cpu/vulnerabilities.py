@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
+from hosttune.facts.kernel.kernel import of_kernel
 from hosttune.facts.reading import names_in, read_line, require_known
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
@@ -48,7 +49,9 @@ class Vulnerabilities(Subject):
     @fact
     def switched_off(self) -> tuple[str, ...]:
         """Kernel arguments that leave holes open."""
-        return tuple(word for word in self.facts.kernel.command_line if _OFF.fullmatch(word))
+        # Whole words only: `mitigations=auto,nosmt` begins alike and switches mitigations on.
+        words = of_kernel(self.facts.kernel.command_line)
+        return tuple(word for word in words if _OFF.fullmatch(word))
 
     # cores run two threads or more; false where the kernel cannot tell
     is_smt_on: bool = read_with(lambda self: read_line(self.reader, _SMT) == "1")
@@ -59,6 +62,8 @@ class Vulnerabilities(Subject):
         return tuple(
             one.name
             for one in self.all
+            # A status can begin with "Mitigation" and end with one part that stays open (`KVM:
+            # Vulnerable`). Only `SMT vulnerable`, behind a semicolon, has a field of its own.
             if re.search(r"(^|: )(Processor )?[Vv]ulnerable", one.status)
         )
 

@@ -131,6 +131,8 @@ def _read_config(reader: Reader, slot: str) -> bytes:
     config = require_sure(reader.read(f"{DEVICES}/{slot}/config"))
     if config is ABSENT:
         raise UnknownFact(f"the configuration space of {slot} is not there")
+    # Without root the kernel cuts the file off at 64 bytes, and does not refuse the read. A short
+    # answer must not read as "no ACS".
     if len(config) <= _HEADER:
         needs = "it is cut off" if reader.is_privileged else "needs root"
         raise UnknownFact(f"the configuration space of {slot} beyond 64 bytes: {needs}")
@@ -138,6 +140,8 @@ def _read_config(reader: Reader, slot: str) -> bytes:
 
 
 def _parse_control(config: bytes, slot: str, *, is_express: bool) -> int | None:
+    # Some hypervisors and firmware show 256 bytes only. The extended capabilities are then out of
+    # sight, which is not the same as absent.
     if is_express and len(config) <= STANDARD:
         raise UnknownFact(f"this machine does not show the extended configuration space of {slot}")
     return acs_control(config)

@@ -94,6 +94,8 @@ class AfterBoot(Subject):
         }
         found = find_losses(before.standing, now, held)
         known = tuple(one for one in found if one.is_known)
+        # Of all that may be lost nothing is certain, so the answer is unknown. If only a part is
+        # uncertain, the certain losses are reported.
         if not known and found:
             raise UnknownFact("; ".join(one.sentence for one in found))
         if known and (age_s := _age_s(self.reader)) < SETTLE_S:
@@ -125,6 +127,8 @@ def kept_before(reader: Reader) -> KeptStanding | None:
         return None
     try:
         kept = decode_as(KeptStanding, json.loads(content), PATH)
+    # A file that hosttune cannot read back may come from a damaged disk: then how the host was is
+    # unknown, and not "nothing was lost".
     except (ValueError, RecursionError, BadInput):
         raise UnknownFact(f"{PATH} is not what hosttune keeps there") from None
     if kept.format_version != FORMAT_VERSION:

@@ -105,6 +105,8 @@ def _has_enrolled_key(reader: Reader) -> bool:
     """
     keys = [reader.read(path) for path in _OWN_KEYS]
     own = [key for key in keys if isinstance(key, bytes) and key]
+    # Only if all places of the certificate were read: one that could not be read may hold the key
+    # that is enrolled.
     if not own:
         all_sure(keys)
         return False
@@ -114,6 +116,8 @@ def _has_enrolled_key(reader: Reader) -> bool:
         for name in (names if isinstance(names, tuple) else ())
         if _MOK.fullmatch(name)
     ]
+    # A key in any list is proof, whatever else could not be read. That no list has it is certain
+    # only if every list was read.
     if any(key in enrolled for enrolled in lists if isinstance(enrolled, bytes) for key in own):
         return True
     all_sure((names, *lists))
@@ -157,9 +161,12 @@ def _find_default(reader: Reader) -> str:
     """
     block = reader.read(_ENVIRONMENT)
     variables = environment_of(block.decode("utf-8", "replace")) if isinstance(block, bytes) else {}
+    # grub-reboot goes before GRUB_DEFAULT, and for one boot only. It has to be read even if the
+    # settings say something else.
     if variables.get("next_entry"):
         return variables["next_entry"]
     default = _read_settings(reader).get("GRUB_DEFAULT", "0")
+    # Whatever the settings say: a block that cannot be read may hold a next_entry.
     require_sure(block)
     if default == "saved":
         return variables.get("saved_entry", "0")

@@ -205,7 +205,7 @@ def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
     named = {row[1].rstrip("/") for row in rows if len(row) > 2}
     mounted = {mount.target for mount in parse(table)}
     for target in sorted(({"/boot", FOLDER} & named) - mounted):
-        yield f"{target} stands in /etc/fstab and is not mounted: sudo mount {quote(target)}"
+        yield f"{target} is in /etc/fstab and is not mounted: sudo mount {quote(target)}"
 
 
 def _probe_grub(reader: Reader, target: str, path: str) -> str:
@@ -249,6 +249,8 @@ def _check_block(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
             f"{ENVIRONMENT} is no environment block of {BLOCK_BYTES} bytes: sudo grub-editenv "
             f"{ENVIRONMENT} create"
         )
+    # GRUB writes the block by its sectors and is not stopped by the flag, but grub-editenv is:
+    # without this the entry could not be asked for.
     flags = reader.query(("lsattr", "-d", ENVIRONMENT))
     if (
         isinstance(flags, Completed)
@@ -260,7 +262,7 @@ def _check_block(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
     entry = variables.get("next_entry")
     if entry and entry != ENTRY:  # ours is left over: another run on trial is asked about elsewhere
         yield (
-            f"somebody asked GRUB for one boot of {entry!r} already: boot it, or sudo grub-editenv "
+            f"GRUB is set to one boot of {entry!r} already: boot it, or sudo grub-editenv "
             "- unset next_entry"
         )
     if variables.get("prev_saved_entry"):
@@ -325,6 +327,8 @@ def _read_entry(reader: Reader, facts: Facts, menu: str) -> BootEntry:
         raise UnknownFact(str(error)) from None
     if _SUPERUSERS.search(menu) and "--unrestricted" not in entry.options:
         raise UnknownFact("GRUB asks for a password before it boots the default entry")
+    # The new arguments are appended, and behind -- they would reach process 1: the trial would test
+    # nothing and report success.
     if "--" in parts.arguments.split():
         raise UnknownFact(
             "GRUB's default entry has words for process 1 (behind --), where no argument of the "
@@ -356,6 +360,8 @@ def _read_default(reader: Reader, menu: str) -> str:
     found = {one for one in assigned if one not in {"${next_entry}", "${saved_entry}"}}
     if "${saved_entry}" in assigned:
         found.add(block.get("saved_entry") or "0")
+    # grub-mkconfig writes several assignments in branches of an if. Which one GRUB takes is decided
+    # at boot, by variables that no file shows.
     if len(found) != 1 or any("$" in one for one in found):
         message = (
             f"{MENU} works its default out in more than one way: "

@@ -111,6 +111,8 @@ class BootRoom(Subject):
             for one in self.facts.boot.kernels
             if one not in (running, following) and packages_of(self.facts, one)
         ]
+        # A newer kernel that does not boot next is often the one that an update has just brought,
+        # and goes only if nothing older can.
         older = [one for one in left if compare_versions(one, running) < 0]
         return tuple(older or left)
 
@@ -225,6 +227,8 @@ def _names_by_kernel(facts: Facts) -> Mapping[str, Sequence[str]]:
             "not-installed",
         ):
             continue
+        # The release is looked for among the kernels that are known, from the longest form on, as
+        # flavours and releases both contain dashes.
         parts = name.split("-", _MOST_PARTS)
         releases = ("-".join(parts[at:]) for at in range(2, len(parts)))
         if release := next((one for one in releases if one in kernels), ""):
@@ -252,6 +256,8 @@ def make_room(facts: Facts, room: FreeRoom, spare: tuple[str, ...], copies: tupl
         why = kept if following else f"{kept}, and which one boots next is not known"
         look = f"see what else is there: sudo du -xah {quote(room.target)} | sort -h | tail -n 30"
         return "\n".join([*ways, f"no kernel can go ({why}): {look}"])
+    # autoremove keeps the running and the newest kernels, and no other: with an older one set in
+    # GRUB it would remove the kernel that boots next.
     if following in (running, facts.boot.kernels[-1]):
         ways.append("sudo apt-get autoremove --purge")
     names = [name for one in spare for name in packages_of(facts, one)]

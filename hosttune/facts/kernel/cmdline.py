@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, read_or_default
-from hosttune.facts.kernel.kernel import split_command_line
+from hosttune.facts.kernel.kernel import of_kernel, split_command_line
 from hosttune.facts.reading import if_absent, read_text, require_sure
 from hosttune.facts.services.systemd_config import find_systemd_version
 from hosttune.facts.subject import Subject, fact, number
@@ -205,11 +205,6 @@ def default_of(config: str, option: str) -> bool:
     return re.search(rf"^{option}=y$", config, re.MULTILINE) is not None
 
 
-def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments before `--`; those behind it are for process 1."""
-    return words[: words.index("--")] if "--" in words else words
-
-
 def _names_unit(word: str) -> bool:
     """Whether an argument names what to start, which counts over default.target."""
     return word.startswith("systemd.unit=") or word in {"2", "3", "4", "5"}
@@ -234,6 +229,8 @@ def _find_pending(
     now = tuple(
         word for word in arguments if not _OWN.match(word) and not word.startswith("vt.handoff")
     )
+    # Sets, and not the order: grub-mkconfig and an administrator put the same words in different
+    # places, which changes nothing for these arguments.
     left, right = frozenset(now), frozenset(later)
     return tuple(word for word in later if word not in left), tuple(
         word for word in now if word not in right

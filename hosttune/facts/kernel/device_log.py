@@ -216,6 +216,7 @@ class DeviceLog(Subject):
     def _recent(self, pattern: re.Pattern[str]) -> list[tuple[float | None, re.Match[str]]]:
         """The matches of the last day, with their times."""
         now = self._now
+        # A line without a time may be of today. Leaving it out would turn a fault into "none".
         near = ((at, text) for at, text in self._timed if at is None or now - at <= _DAY_S)
         return [(at, match) for at, text in near if (match := pattern.match(text))]
 
@@ -392,6 +393,7 @@ def _count_faults(matches: Sequence[tuple[float | None, re.Match[str]]]) -> Mapp
     found: dict[str, int] = {}
     for _, match in matches:
         slot = match[1] or match[2] or match[3] or ""
+        # Some of these lines have no domain, and the other facts name a device with its domain.
         slot = slot if slot.count(":") == 2 else f"0000:{slot}"
         found[slot] = found.get(slot, 0) + 1
     return found

@@ -184,6 +184,8 @@ def entry_at(menu: tuple[MenuEntry, ...], default: str) -> MenuEntry:
 
 def _choose(level: tuple[MenuEntry, ...], word: str) -> MenuEntry:
     named = [entry for entry in level if entry.is_called(word)]
+    # GRUB takes the first entry of a name. Several of one kernel are no doubt, as after a
+    # regeneration that left a copy.
     if len({entry.kernel for entry in named}) == 1:
         return named[0]
     number = parse_digits(word, -1)
@@ -194,6 +196,8 @@ def _choose(level: tuple[MenuEntry, ...], word: str) -> MenuEntry:
         message = "no entry of grub.cfg is called so"
     elif len(before) <= number:
         message = f"grub.cfg has {len(level)} entries there"
+    # GRUB numbers only the entries that it shows, so one conditional entry moves the numbers of all
+    # that follow.
     elif any(entry.is_conditional for entry in before):
         message = "which entry has this number is decided at boot"
     else:

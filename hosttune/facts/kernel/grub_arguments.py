@@ -169,6 +169,8 @@ def _worked_out(
     text = ""
     for single, double, bare in (match.groups() for match in _PIECE.finditer(whole[1])):
         if single is not None:
+            # A dollar in single quotes, or behind a backslash, is a letter. It is hidden from the
+            # search for variables below, and comes back at the end.
             text += single.replace("$", "\0")
         else:
             text += (double if double is not None else bare).replace("\\$", "\0")

@@ -255,6 +255,8 @@ def choose_lines(log: str) -> tuple[str, ...]:
     kept: list[str] = []
     kinds: Counter[re.Pattern[str]] = Counter()
     place = ""
+    # From the newest on, so that the bound of each kind keeps what is now. In this order the place
+    # of a death comes before the line that says it.
     for line in reversed(lines_of(log)):
         words = message_of(line)[1]
         kind = next((one for one in _KINDS if one.match(words)), None)
@@ -288,6 +290,8 @@ def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
 
 def _count_after_boot(many: int, facts: Facts) -> int:
     """Breaks and stalls that are no part of the boot; raises UnknownFact if some may be."""
+    # Zero is certain without the time of the boot. Others may all be of the boot itself, so then
+    # that time has to be known.
     if many:
         _ = facts.kernel.booted_at
     return many

@@ -58,6 +58,8 @@ def find_generator(reader: Reader) -> str | Absent:
     hooked = [
         name for name in installed if any(_exists(reader, f"{folder}/{name}") for folder in _HOOKS)
     ]
+    # Both can be installed, and the hook of the kernel packages decides. Without a hook
+    # initramfs-tools comes first, as dracut may be there for other images.
     return next(iter((*hooked, *reversed(installed))), ABSENT)
 
 
@@ -120,6 +122,7 @@ def why_without_options(named: NamedModules, module: str) -> str:
     if find_generator(reader) != DRACUT:
         return ""
     place, word = named.of(DRACUT, module)
+    # An empty value counts as no: Debian's dracut has none, and leaves modprobe.d out.
     if word not in {"add", "force"} or named.host_only() == "yes":
         return ""
     return (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
+from hosttune.facts.kernel.kernel import of_kernel
 from hosttune.facts.reading import if_absent, names_in, read_line
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
@@ -65,7 +66,7 @@ class Iommu(Subject):
 
     # what the kernel command line says of it
     arguments: tuple[str, ...] = read_with(
-        lambda self: arguments_of(self.facts.kernel.command_line)
+        lambda self: arguments_of(of_kernel(self.facts.kernel.command_line))
     )
 
     @property

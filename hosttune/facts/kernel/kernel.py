@@ -60,7 +60,7 @@ _CLOCK_S = 120  # by which the clock was set right after the files were made
 _MOST_KEPT = 64  # names of a folder, the newest
 _TAINTED = "/proc/sys/kernel/tainted"
 _MACHINE_CHECK, _BAD_PAGE, _DIED = 1 << 4, 1 << 5, 1 << 7
-_BOOT = regex(r"^btime (\d+)$", re.MULTILINE)
+_BOOT = regex(r"^btime (\d{1,15})$", re.MULTILINE)
 _NO = frozenset({"0", "no", "n", "false", "f", "off"})
 _ARGUMENT = regex(r'(?:[^\s"]|"[^"]*"?)+')
 _MACHINES = {
@@ -149,6 +149,8 @@ class Kernel(Subject):
                     found.append((stat.mtime_ns, path))
         made, path = max(found, default=(0, ""))
         booted = attempt(_booted_at, self.reader) if path else None
+        # Files of earlier crashes stay in that folder for long. Only one that systemd-pstore moved
+        # in this boot speaks of the boot before.
         return path if isinstance(booted, int) and made / 1e9 >= booted - _CLOCK_S else ""
 
     @property
@@ -236,6 +238,17 @@ def split_command_line(text: str) -> tuple[str, ...]:
     next_arg).
     """
     return tuple(_ARGUMENT.findall(text))
+
+
+def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments before `--`; those behind it are for process 1."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def kernel_words(reader: Reader) -> tuple[str, ...]:
+    """The arguments that the running kernel took itself, in their order; none of an image."""
+    line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
+    return of_kernel(split_command_line(line))
 
 
 def is_switched_off(words: Iterable[str], key: str) -> bool:

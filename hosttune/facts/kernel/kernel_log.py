@@ -466,6 +466,8 @@ class KernelLog(Subject):
         """What was made of lines; raises UnknownFact where it is none, and lines of the last day
         may be missing.
         """
+        # What was found counts even if other lines are missing. Only "nothing" needs a log that is
+        # whole.
         if not found and self.unseen:
             raise UnknownFact(self.unseen)
         return found
@@ -575,6 +577,8 @@ def _ask(reader: Reader, argv: tuple[str, ...]) -> Completed | None:
     not installed.
     """
     answer = reader.query(argv, timeout_s=_TIMEOUT_S)
+    # A record holds the answers by the exact command line, so a changed pattern would make every
+    # older record unknown.
     if is_unrecorded(answer):
         olds = (reader.query(old, timeout_s=_TIMEOUT_S) for old in _OLD[argv])
         answer = next((old for old in olds if isinstance(old, Completed)), answer)
@@ -665,6 +669,8 @@ class _SameLines:
         time.
         """
         one = bisect_left(self._times, at - apart_s) if at < inf else 0
+        # The chain is shortened while it is walked, so that a log of equal lines, which any user
+        # can bring about, costs no more than its length.
         while self._next[one] != one:
             self._next[one] = one = self._next[self._next[one]]
         if one == len(self._times) or at + apart_s < self._times[one] < inf:
@@ -694,6 +700,8 @@ def _list_steps(
     shown = {line: dated[words] - at for line, (at, words, _) in enumerate(own) if words in once}
     shown[head] = booted - own[head][0]
     found: list[set[float]] = [set() for _ in own]
+    # Once from each end: the clock was set somewhere between two lines that show a step, so a line
+    # there may belong to either.
     for order in (range(len(own)), range(len(own) - 1, -1, -1)):
         step = 0.0
         for line in order:

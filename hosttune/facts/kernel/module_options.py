@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.kernel.kernel import kernel_words
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, is_there, read_line, read_text
@@ -101,6 +102,10 @@ class ModuleOptions(Subject):
         return tuple(drop_in_texts(self.reader, FOLDERS))
 
     @fact
+    def _words(self) -> tuple[str, ...]:
+        return kernel_words(self.reader)
+
+    @fact
     def _by_name(self) -> Mapping[tuple[str, str], Sequence[Placed]]:
         return _by_name(self.lines)
 
@@ -126,8 +131,8 @@ class ModuleOptions(Subject):
     def _look(self, name: str) -> ModuleParameter:
         named = make_shared(_split_name, name)
         return ModuleParameter(
-            settings=lazy(lambda: _find_settings(self.reader, *named(), self._by_name)),
-            arguments=lazy(lambda: tuple(_read_arguments(self.reader, ".".join(named())))),
+            settings=lazy(lambda: _find_settings(self._words, *named(), self._by_name)),
+            arguments=lazy(lambda: tuple(_arguments_of(self._words, ".".join(named())))),
             is_loaded=lazy(
                 lambda: (
                     not self.reader.persistent_only
@@ -183,17 +188,20 @@ def kept_out_in(content: str) -> Iterator[str]:
 
 
 def _parse_commands(content: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines of one file as words, with their numbers; a backslash at the end continues a
-    line.
+    """The lines of one file as words, with their numbers; a backslash at the end continues a line,
+    without a blank between the two (tried with modprobe of kmod 30).
     """
     whole, start = "", 0
     for number, row in enumerate(content.splitlines(), 1):
         start = start or number
         if row.endswith("\\"):
-            whole += f"{row[:-1]} "
+            whole += row[:-1]
             continue
         yield start, shell_words(whole + row)
         whole, start = "", 0
+    # modprobe takes a last line that is not continued as it is.
+    if whole:
+        yield start, shell_words(whole)
 
 
 def parse_params(content: str) -> Mapping[str, str]:
@@ -210,6 +218,8 @@ def same_value(spelled: str, live: str) -> bool:
         return (spelled.lower() in {"yes", "true", "on"}) is (live == "Y")
     known, other = parse_kernel_number(spelled), parse_kernel_number(live)
     if known is not None and other is not None:
+        # -1 and 4294967295 are the same 32 bits, and a file and the module may each write one of
+        # them.
         return known % (1 << 32) == other % (1 << 32)
     return spelled.strip('"') == live
 
@@ -262,16 +272,15 @@ def _by_name(lines: Iterable[OptionLine]) -> Mapping[tuple[str, str], Sequence[P
 
 
 def _find_settings(
-    reader: Reader, module: str, key: str, by_name: Mapping[tuple[str, str], Sequence[Placed]]
+    words: Iterable[str], module: str, key: str, by_name: Mapping[tuple[str, str], Sequence[Placed]]
 ) -> tuple[Placed, ...]:
     by_files = by_name.get((normalize_module(module), key), ())
     EFFORT.spent += len(by_files)  # a module has as many spellings as its name has dashes
-    return (*by_files, *_read_arguments(reader, f"{module}.{key}"))
+    return (*by_files, *_arguments_of(words, f"{module}.{key}"))
 
 
-def _read_arguments(reader: Reader, name: str) -> Iterator[Placed]:
-    line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
-    for word in line.split():
+def _arguments_of(words: Iterable[str], name: str) -> Iterator[Placed]:
+    for word in words:
         argument, _, value = word.partition("=")
         if normalize_module(argument) == normalize_module(name):
             yield Placed(value, f"the kernel command line: {word}")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
-from hosttune.facts.kernel.cmdline import of_kernel
+from hosttune.facts.kernel.kernel import of_kernel
 from hosttune.facts.kernel.module_options import normalize_module
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, read_texts
@@ -74,6 +74,8 @@ def _kept_out_by_arguments(facts: Facts, *, is_now: bool = False) -> dict[str, s
             lambda: facts.cmdline.added,
         )
     )
+    # Of the next boot: its words are those of now, less what GRUB's menu no longer has. The running
+    # command line by itself would name what is gone.
     words = of_kernel(now if is_now else (*(word for word in now if word not in removed), *added))
     arguments = (word for word in words if word.partition("=")[0] in _ARGUMENTS)
     return {

@@ -54,6 +54,8 @@ class Sysctl(Subject):
     @staticmethod
     def name_fault(key: str) -> tuple[str, str] | None:
         """What is wrong with a key as a rule writes it, and the way out."""
+        # A key of a custom rule becomes a path. Two dots would lead out of /proc/sys, to any file
+        # that root can read.
         if not _KEY.fullmatch(key) or "//" in proc_path(key) or ".." in proc_path(key):
             return f"{key!r} is no key of sysctl", 'write it with dots: sysctl["vm.swappiness"]'
         return None

@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.kernel.kernel import kernel_words
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
 from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
@@ -193,6 +194,8 @@ def has_reapplied(reader: Reader, facts: Facts) -> bool:
 def _read_lines(reader: Reader, facts: Facts) -> tuple[_Line, ...]:
     """Of all files, in the order of boot."""
     files = [*drop_in_texts(reader, FOLDERS)]
+    # Only a certain yes changes the order: TuneD sets its values after systemd-sysctl, and the
+    # files of packages then no longer have the last word.
     if attempt(has_reapplied, reader, facts) is True:
         files.sort(key=lambda one: one[0].startswith(_REAPPLIED))
         files.append((CONF, if_absent(read_text(reader, CONF), "")))
@@ -221,8 +224,7 @@ class _Index:
             )
         # what the command line sets before any file does
         self.arguments: dict[str, list[Placed]] = {}
-        line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
-        for word in line.split():
+        for word in kernel_words(reader):
             argument, equals, given = word.partition("=")
             is_sysctl = equals and argument.startswith("sysctl.")
             key, meant = (
@@ -250,6 +252,8 @@ def _find_settings(name: str, index: Callable[[], _Index]) -> tuple[Placed, ...]
             )
     EFFORT.spent += len(own) + len(found.patterns)
     by_pattern: list[Placed] = []
+    # A key with wildcards yields to every file that names the key itself, also to an earlier one
+    # (sysctl.d(5)).
     if not named and not is_excluded and found.patterns:
         parts = proc_path(name).split("/")
         by_pattern = [value for pattern, value in found.patterns if fits_parts(parts, pattern)]

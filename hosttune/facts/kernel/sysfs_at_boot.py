@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.globs import fits_glob
+from hosttune.facts.kernel.kernel import kernel_words
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_in_texts, if_absent, read_text, read_texts
+from hosttune.facts.reading import drop_in_texts, read_texts
 from hosttune.facts.subject import Subject, fact
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
@@ -153,6 +154,8 @@ def udev_writes(content: str) -> tuple[tuple[int, dict[str, str], str, str], ...
             elif _is_condition(key, operator):
                 written = f'{key}{operator}"{value}"'.replace("\t", " ")
                 matches["?"] = f"{matches['?']}, {written}" if "?" in matches else written
+            # Whether a jump is taken depends on the device, so every assignment behind a GOTO may
+            # be skipped and counts as conditional.
             jumps = jumps or key == "GOTO"
         found += [(number, matches, attribute, value) for attribute, value in assigned]
     return tuple(found)
@@ -207,16 +210,13 @@ class _Written:
 
 
 def _read_written(reader: Reader) -> _Written:
-    command_line = (
-        "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
-    )
     udev = drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules")
     tmpfiles = drop_in_texts(reader, [f"{root}/tmpfiles.d" for root in _ROOTS])
     sysfsutils = chain(
         read_texts(reader, ("/etc/sysfs.conf",)), drop_in_texts(reader, ("/etc/sysfs.d",))
     )
     return _Written(
-        arguments=tuple(command_line.split()),
+        arguments=kernel_words(reader),
         udev=tuple(
             (names, attribute, Placed(value, path, line))
             for path, content in udev

@@ -66,6 +66,8 @@ def _read_controller(reader: Reader, facts: Facts, controller: str) -> tuple[Dim
         for name in names_in(reader, place)
         if name.startswith(("dimm", "rank")) and name[4:].isdigit()
     )
+    # Errors that the controller could not give to a module are in its total only. Without this
+    # difference they would be in no count at all.
     left = [
         max(0, _count(reader, f"{place}/{total}") - sum(one))
         for total, one in (

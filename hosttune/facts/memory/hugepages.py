@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from hosttune.facts.base import Fact
+from hosttune.facts.kernel.kernel import of_kernel, split_command_line
 from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
 from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, read_text
 from hosttune.facts.subject import Subject, fact, number, read_with
@@ -107,7 +108,7 @@ def boot_mode_in(command_line: str) -> str:
     """`transparent_hugepage=` on a kernel command line; the last one counts."""
     words = [
         word.partition("=")[2]
-        for word in command_line.split()
+        for word in of_kernel(split_command_line(command_line))
         if word.startswith("transparent_hugepage=")
     ]
     return words[-1] if words else ""

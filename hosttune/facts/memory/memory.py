@@ -112,6 +112,8 @@ class Memory(Subject):
     def _of_gpus(self) -> tuple[NumaNode, ...]:
         """The nodes of memory of GPUs that the kernel uses as its own."""
         facts = self.facts
+        # get_raw does not raise: on a machine whose architecture is not known the nodes decide, and
+        # only if there are some is the fact asked for.
         if get_raw(facts.kernel, "architecture") == "x86_64" or not (
             nodes := facts.numa.without_cpus
         ):

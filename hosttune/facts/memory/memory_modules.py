@@ -17,7 +17,7 @@ from hosttune.regex import regex
 
 UDEV = "/run/udev/data/+dmi:id"
 _FIELD = regex(
-    r"E:MEMORY_DEVICE_(\d+)_(SIZE|SPEED_MTS|CONFIGURED_SPEED_MTS|LOCATOR|TYPE)=(.{1,80})"
+    r"E:MEMORY_DEVICE_(\d{1,9})_(SIZE|SPEED_MTS|CONFIGURED_SPEED_MTS|LOCATOR|TYPE)=(.{1,80})"
 )
 
 

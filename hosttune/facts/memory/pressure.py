@@ -139,7 +139,7 @@ def _page_bytes(reader: Reader) -> int:
     some Arm kernels.
     """
     size = read_integer(reader, HUGE_PAGE)
-    if size is ABSENT:
+    if size is ABSENT or size <= 0:
         raise UnknownFact(f"{HUGE_PAGE} does not tell the size of a page")
     return math.isqrt(8 * size)
 

@@ -76,6 +76,8 @@ def _find_slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
             and not is_of_pods(mount.target)
             and (one := _find_remote(reader, facts, mount))
         ):
+            # Mounts of one export share a superblock, and so one backing device with one limit. A
+            # second entry would only repeat it.
             found.setdefault(one.bdi, one)
     yield from found.values()
     data = {mount.target: mount for mount in facts.mounts.local_data}

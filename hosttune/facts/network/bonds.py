@@ -181,6 +181,7 @@ def _find_fault(reader: Reader, name: str) -> str:
     if _read_known(reader, f"{folder}/operstate") in _DOWN:
         return "no link"
     state = _read_known(reader, f"{folder}/bonding_slave/mii_status")
+    # A word of a newer kernel must not count as up: what is not known is unknown.
     if state not in _MII:
         raise UnknownFact(f"{folder}/bonding_slave/mii_status says {state[:40]!r}")
     return "" if _MII[state] else "its link is up, and the bond's own monitor has it as down"

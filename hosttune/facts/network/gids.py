@@ -42,6 +42,7 @@ class Gids:
         """It has one of RoCE v2 that other hosts reach: IPv4, or IPv6 that is not link-local.
         Raises UnknownFact.
         """
+        # One good entry is enough, whatever could not be read beside it. "None" needs every entry.
         if "RoCE v2" in self.kinds.values():
             return True
         if self.unread:

@@ -183,10 +183,13 @@ def takes_port(value: str, port: str) -> bool:
         (device == name if is_whole else device.startswith(name)) and wanted in {"", number}
         for name, wanted in entries
     )
+    # An empty list, as `NCCL_IB_HCA=`, filters nothing in NCCL.
     return not entries or is_named is not bool(excluded)
 
 
 def _find_absent(facts: Facts, name: str, names: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    # A variable is filled in by a shell at login, which no file shows. To call its list wrong would
+    # be a guess.
     asked = (one for one in facts.environment.nccl if one.name == name and "$" not in one.value)
     return tuple(one.shown for one in asked if fits_none(one.value, names()))
 

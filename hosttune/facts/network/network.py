@@ -108,6 +108,8 @@ def parse_routes(content: str) -> Mapping[str, tuple[str, ...]]:
         if len(fields) < 8:
             continue
         flags, mask = int(fields[3], 16), int(fields[7], 16)
+        # A mask of 0 is the default route: by it every card would share a subnet with every other
+        # one.
         if flags & _UP and not flags & _GATEWAY and mask:
             subnet = f"{_format_dotted(int(fields[1], 16))}/{mask.bit_count()}"
             found.setdefault(fields[0], {})[subnet] = None

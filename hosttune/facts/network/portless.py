@@ -43,6 +43,8 @@ def _find_slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
         if read_line(reader, f"{DEVICES}/{slot}/vendor") == MELLANOX
     ]
     found = tuple(slot for slot in cards if _is_portless(reader, slot))
+    # Only now, as few hosts have such a card: the links of thousands of interfaces of containers
+    # are not resolved for nothing.
     if found:
         with_ports = _with_ports(reader)
         found = tuple(slot for slot in found if slot not in with_ports)

@@ -103,6 +103,8 @@ class Rails(Subject):
         """
 
         def switches(path: str) -> set[str]:
+            # The first is the root port, which devices of different switches share: by it every
+            # card of a socket would be near every GPU.
             return set(ports_of(if_absent(self.reader.resolve(path), ""))[1:])
 
         devices = {

@@ -241,6 +241,8 @@ def _find_bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
             and attempt(_is_unused, reader, f"{_CLASS}/{device}/device/net") is True
         ):
             found.append(device)
+    # NVIDIA's own mark is certain. The guess by what is around a device is used only if no device
+    # carries the mark.
     return tuple(marked or found)
 
 

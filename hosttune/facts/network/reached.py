@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.processes import is_daemon
-from hosttune.facts.reading import ask, if_absent, names_in, read_text, require_known, run_looking
+from hosttune.facts.reading import (
+    ask,
+    derive,
+    if_absent,
+    names_in,
+    read_text,
+    require_known,
+    run_looking,
+)
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -58,8 +66,11 @@ def make_greeting(address: str, port: int) -> tuple[str, ...]:
 def default_routes(reader: Reader) -> Mapping[str, tuple[str, ...]]:
     """Family (IPv4, IPv6) -> the interfaces of its default routes; without those that refuse."""
     return {
-        "IPv4": parse_ipv4(if_absent(read_text(reader, "/proc/net/route"), "")),
-        "IPv6": parse_ipv6(if_absent(read_text(reader, "/proc/net/ipv6_route"), "")),
+        family: derive(if_absent(read_text(reader, path), ""), path, parse)
+        for family, path, parse in (
+            ("IPv4", "/proc/net/route", parse_ipv4),
+            ("IPv6", "/proc/net/ipv6_route", parse_ipv6),
+        )
     }
 
 
@@ -160,6 +171,8 @@ def _list_listeners(reader: Reader, ports: Iterable[int]) -> str:
         return run_looking(reader, LISTENERS).text
     except UnknownFact as unknown:
         listed = attempt(run_looking, reader, listeners_on(ports))
+        # The first reason is the true one: a second failure says only that the narrower question
+        # did not help either.
         if isinstance(listed, Unreadable):
             raise unknown from None
         return listed.text
@@ -228,6 +241,7 @@ def has_name_server(reader: Reader) -> bool:
     asked.
     """
     content = if_absent(read_text(reader, _RESOLV), "")
+    # The stub always names 127.0.0.53, even if systemd-resolved itself has no server to ask.
     if reader.resolve(_RESOLV) == _STUB:
         content = if_absent(read_text(reader, _UPLINK), "")
     return any(

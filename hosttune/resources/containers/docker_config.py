@@ -40,6 +40,7 @@ class DockerConfigAddress(DaemonJson):
             or not hasattr(root, "members")
         ):
             raise Refused(f"{name} stays: it cannot be read")
+        # A person may have added keys since. They are theirs, so the file stays with them.
         if root.members:
             raise Refused(
                 f"{name} stays: it holds {', '.join(member.key for member in root.members)}"

@@ -165,6 +165,8 @@ class _DaemonComparison(Comparison):
             if words:
                 return f"dockerd takes text alone in log-opts: {words[0]!r}"
             driver = self._driver(root)
+            # dockerd refuses to start with options that its log driver does not know, and with it
+            # every container of the host.
             if driver not in _ROTATING:
                 return f"the log driver is {driver}, whose options are others"
         return ""
@@ -194,6 +196,7 @@ class _DaemonComparison(Comparison):
                     applied is not None
                     and applied_since(applied, self.context.facts.processes["dockerd"].started_at)
                 )
+            # Also a value that hosttune wrote and a person changed since: it is theirs now.
             elif applied is None or applied.after != present:
                 return self._make_owned(place, path, present)
             else:

@@ -100,6 +100,8 @@ class DockerDaemonAddress(DaemonJson):
             )
         except ValueError as error:
             raise Refused(f"{PATH}: {error}") from None
+        # Before the file is replaced: dockerd does not start with a key that it does not know, and
+        # after its next restart no container would run.
         _validate(writer, new.encode())
         writer.replace(PATH, FileValue(new.encode()), expected=content)
 
@@ -141,6 +143,8 @@ def _validate(writer: Writer, content: bytes) -> None:
             ("dockerd", "--validate", f"--config-file={_TRIAL}"), timeout_s=VALIDATE_TIMEOUT_S
         )
     except Refused as refusal:
+        # A dockerd before 23.0 cannot look at a file. That proves nothing against the change, so it
+        # is made without the look.
         if "unknown flag: --validate" not in refusal.message:
             raise
     finally:

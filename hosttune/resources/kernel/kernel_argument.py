@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import attempt, read_or_default
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.kernel import grub_arguments as grub
+from hosttune.facts.kernel.kernel import of_kernel
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
@@ -83,6 +84,8 @@ def contradicts_wanted(argument: str, wanted: str, patterns: Iterable[str] = ())
         return False
     if key not in _LISTS:
         return True
+    # Of a list only the same name with another value contradicts: pci=noaer beside pci=realloc=off
+    # is no conflict.
     named = {part.partition("=")[0] for part in parts}
     return any(other.partition("=")[0] in named for other in others if other not in parts)
 
@@ -179,8 +182,12 @@ class _ArgumentComparison(InDropin):
 
     @property
     def is_running(self) -> bool:
+        # Of an image the running kernel is this machine's own, whose arguments say nothing about
+        # the image.
         is_image = self.context.facts.reader.persistent_only
-        return not is_image and has(self.context.facts.kernel.command_line, self.wish.name)
+        return not is_image and has(
+            of_kernel(self.context.facts.kernel.command_line), self.wish.name
+        )
 
     @property
     def is_set(self) -> bool:
@@ -207,6 +214,8 @@ class _ArgumentComparison(InDropin):
         if not _ARGUMENT.fullmatch(name):
             return self._make_held(HoldKind.REFUSED, f"{name!r} is no plain argument of the kernel")
         entries = self.context.facts.grub_arguments.entries
+        # Settings of GRUB can be left on a host that another loader starts. A drop-in there would
+        # be written, and never be in force.
         if not entries or self.context.facts.host.boot_loader == "systemd-boot":
             return self._without_grub()
         patterns = [str(pattern) for pattern in self.wish.fields.get("contradicts") or ()]

@@ -166,6 +166,8 @@ class _ModuleOptionComparison(InDropin):
         own = _address_file(self.wish).name
         others = [one for one in self.parameter.settings if one.path != own]
         explicit = [one for one in others if not one.is_of_distribution]
+        # A line counts over ours by the name of its file. What has no line is on the kernel command
+        # line, and counts over every file.
         stronger = [one for one in others if one.line and one.file_name > posixpath.basename(own)]
         module, _, key = self.wish.name.partition(".")
         for one in (*stronger[-1:], *explicit[-1:]):
@@ -189,6 +191,8 @@ class _ModuleOptionComparison(InDropin):
             return self._says(Verdict.OK, evidence=(*evidence, "the module is not loaded now"))
         applied = self.context.ledger.get(_address_file(self.wish)) if self.is_kept else None
         is_new = applied is not None and applied_since(applied, self.context.facts.kernel.booted_at)
+        # The live value goes before the journal: a module may have been loaded anew since, and then
+        # no reboot is needed.
         if live and same_value(self.wanted, live):
             return self._says(Verdict.OK, evidence=(*evidence, "the loaded module has it"))
         if live or is_new:

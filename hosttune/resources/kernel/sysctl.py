@@ -15,6 +15,7 @@ from hosttune.facts.kernel.sysctl import proc_path
 from hosttune.facts.precedence import SYSCTL, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.host.overlay.twins import TWINS
+from hosttune.numbers import parse_digits
 from hosttune.resources.base import (
     OLD,
     AddressKind,
@@ -70,6 +71,9 @@ class SysctlAddress(AddressKind):
     def read(self, reader: Reader, name: str) -> Value:
         value = _read_live(reader, name)
         if (
+            # Of dirty_bytes and dirty_ratio the kernel sets one to 0 when the other is written
+            # (vm.rst). To keep the 0 would lose the value that is in force, and an undo could not
+            # bring it back.
             value == "0"
             and name in TWINS
             and isinstance(other := _read_live(reader, TWINS[name]), str)
@@ -187,6 +191,8 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     try:
         entries = context.facts.sysctl_at_boot[wish.name].settings
     except UnknownFact as unknown:
+        # A live value that is right proves nothing about the next boot, so the rule is unknown. A
+        # wrong one differs whatever the files say.
         if context.facts.reader.persistent_only or satisfies_wish(str(live), wish):
             return Finding(
                 wish.rule,
@@ -254,10 +260,11 @@ def _is_nearer(boot: str, live: str, wish: Wish) -> bool:
     """
     if satisfies_wish(live, wish) or satisfies_wish(boot, wish):
         return not satisfies_wish(live, wish)
-    wanted = choose_nearest(live, wish)
-    if not all(word.isdecimal() for word in (boot, live, str(wanted))):
+    numbers = [parse_digits(word, None) for word in (boot, live, choose_nearest(live, wish))]
+    if None in numbers:
         return False
-    return abs(int(boot) - int(wanted)) < abs(int(live) - int(wanted))
+    then, now, wanted = (number or 0 for number in numbers)
+    return abs(then - wanted) < abs(now - wanted)
 
 
 def _find_elsewhere(
@@ -332,6 +339,8 @@ def _make_findings(settings: list[_SysctlComparison], path: str, context: Contex
     """The findings of the keys that exist; the drop-in is one change, carried by the first key that
     needs it.
     """
+    # A key that someone else decides is left out of our file: with it there, the file would win or
+    # lose by its name alone, against the administrator's word.
     lines = [(s.wish.name, s.wanted) for s in settings if not s.hold and not s.needs_no_file]
     boot_missing = any(not s.boot_ok and not s.hold for s in settings)
     rule = settings[0].wish.rule if settings else ""

@@ -184,6 +184,8 @@ def _examine(wish: Wish, context: Context) -> _SysfsComparison | Finding:
     wanted = {path: choose_nearest(value, wish) for path, value in live.items()}
     offers = {path: facts.sysfs.choices[path] for path in live}
     unable = [path for path, words in offers.items() if words and wanted[path] not in words]
+    # Also with no file at all: then both are empty. One file that can take the value is enough for
+    # the rule to apply.
     if not is_image and len(unable) == len(live):
         none = f"this kernel has no {wish.name}"
         taken = (

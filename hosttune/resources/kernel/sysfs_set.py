@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Conflict
 from hosttune.facts.base import attempt
 from hosttune.facts.sysfs import expand
+from hosttune.numbers import parse_digits
 from hosttune.ranges import number_list, number_list_text
 from hosttune.resources.base import AddressKind
 from hosttune.resources.kernel.sysfs_values import SysfsAddress, make_tee
@@ -36,9 +37,10 @@ def number_paths(pattern: str, paths: Iterable[str]) -> Mapping[int, str] | None
     found = {}
     for path in paths:
         middle = path[len(before) : len(path) - len(after)]
-        if not (path.startswith(before) and path.endswith(after) and middle.isdecimal()):
+        number = parse_digits(middle, -1)
+        if not (path.startswith(before) and path.endswith(after) and number >= 0):
             return None
-        found[int(middle)] = path
+        found[number] = path
     return found if star and not set("*?[{") & set(after) | set("?[{") & set(before) else None
 
 
@@ -74,6 +76,8 @@ class SysfsSetAddress(AddressKind):
         if found is None or isinstance(found, Unreadable):
             return found or Unreadable(f"{name} does not mean numbered files")
         values = {number: _ONE.read(reader, path) for number, path in found.items()}
+        # One unreadable file makes all of it unreadable: a set that shows only the others would be
+        # undone without it.
         problem = next((value for value in values.values() if isinstance(value, Unreadable)), None)
         there = {number: str(value) for number, value in values.items() if value is not ABSENT}
         return problem or (spell_values(there) if there else ABSENT)
@@ -88,6 +92,8 @@ class SysfsSetAddress(AddressKind):
             raise Conflict(message, hint="run the plan again")
         now, wanted = parse_values(present, found), parse_values(change.after, found)
         for number, value in sorted(wanted.items()):
+            # A processor that went off line since the plan has no file any more, which must not
+            # keep the others from their value.
             if number in found and now.get(number) != value:
                 writer.set_value(found[number], f"{value}\n")
 

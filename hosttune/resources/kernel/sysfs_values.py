@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune import quoting
 from hosttune.errors import Conflict
+from hosttune.regex import regex
 from hosttune.resources.base import AddressKind
 from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Value
+
+_PLAIN = regex(r"[^*?\[\]]+")  # of a pattern of glob(7), what is no wildcard
 
 
 def choose_word(text: str) -> str:
@@ -58,5 +61,6 @@ class SysfsAddress(AddressKind):
 
 
 def make_tee(pattern: str, value: str) -> CommandLine:
-    """A step that writes a value to files. The pattern is as it is: the shell expands it."""
-    return CommandLine(f"echo {quoting.quote(value)} | tee {pattern}")
+    """A step that writes a value to files. Of the pattern only the wildcards are the shell's."""
+    shown = _PLAIN.sub(lambda found: quoting.quote(found[0]), pattern)
+    return CommandLine(f"echo {quoting.quote(value)} | tee {shown}")

@@ -198,6 +198,8 @@ class _LimitComparison(InDropin):
             domain,
             kind,
             least,
+            # `enough` above the value that is written would never be met by our own drop-in, and
+            # the rule would plan it again and again.
             least if _reaches_wanted(enough, least) else enough,
             found[-1] if found else None,
             others[-1] if others else Placed(self._default(kind), "the default of new sessions"),
@@ -225,6 +227,8 @@ class _LimitComparison(InDropin):
         if all(one.is_met for one in self.limits):
             return self._says(Verdict.OK, evidence=self._there)
         for one in self.limits:
+            # Only what a line of a file says is someone's decision. A default of the kernel is too
+            # low without anyone having meant it.
             if one.other.line and not _reaches_wanted(one.other.value, one.enough):
                 owners, name = (
                     self.context.facts.file_owners,
@@ -275,6 +279,8 @@ class _LimitComparison(InDropin):
         except UnknownFact as unknown:
             return Unreadable(prefix_reason(NR_OPEN, unknown.reason))
         boot = files[-1].value if files else ""
+        # The smaller of the two counts, as a limit that is right now would lock every login out
+        # after the boot, and the other way round.
         known = [found for text in (live, boot) if (found := parse_whole_number(text)) is not None]
         return min(known, default=KERNEL_NR_OPEN)
 

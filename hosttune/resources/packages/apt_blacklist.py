@@ -226,6 +226,8 @@ def _cleared_after(path: str, context: Context) -> str:
     later = (
         one.place
         for one in _read_lines(context)
+        # apt reads apt.conf after all of apt.conf.d, though its name sorts before them
+        # (apt.conf(5)).
         if one.value == CLEAR and (one.path == LAST or one.path > path)
     )
     return next(later, "")

@@ -29,6 +29,8 @@ def find_holder(reader: Reader) -> str:
 
 
 def _describe_pid(pid: int, reader: Reader) -> str:
+    # The kernel gives 0 for a process of another pid namespace, which no list of processes here
+    # has.
     if pid <= 0:
         return "a process outside of this container"
     processes = reader.processes()

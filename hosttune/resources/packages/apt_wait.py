@@ -36,6 +36,8 @@ def wait_for_apt(reader: Reader, on_progress: Callable[[str], None]) -> None:
                 "s still"
             )
             raise Refused(message, hint="no package has changed; when it has ended, run it again")
+        # Ctrl-C in this wait is certain to change nothing. Later it would come in the middle of
+        # dpkg.
         if get_signal():
             raise Refused(
                 f"stopped while {who} held the lock of apt", hint="no package has changed"

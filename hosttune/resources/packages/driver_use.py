@@ -43,6 +43,8 @@ def describe_disturbance(
     """
     replaces = any(map(is_driver_package, before))
     adds = any(is_driver_package(name) and not name.startswith(_QUIET) for name in after)
+    # In this order, so that whether a driver is loaded is asked, and can be unknown, only if a
+    # package of the driver is touched.
     if not (replaces or adds) or not facts.driver.is_loaded:
         return ()
     return _REPLACED if replaces else _ADDED

@@ -1,7 +1,7 @@
 """The .deb files of versions that a transaction of ours replaced or removed: kept as long as it can
 be undone.
 
-They lie in a folder that only root can enter, under apt's own names,
+They are in a folder that only root can enter, under apt's own names,
 `NAME_VERSION_ARCHITECTURE.deb`.
 """
 
@@ -69,6 +69,8 @@ def _keep(writer: Writer, name: str, version: str, *, is_offered: bool) -> None:
             writer.run(
                 apt.make_download(_PARTIAL, f"{name}={version}"), timeout_s=apt.INSTALL_TIMEOUT_S
             )
+        # Synced before it is renamed: after a power loss a name without its bytes would be taken
+        # for a file that an undo can install.
         if file := _find_deb(writer, _PARTIAL, name, version):
             writer.run(("sync", "--", f"{_PARTIAL}/{file}"), timeout_s=apt.LOOK_TIMEOUT_S)
             writer.run(

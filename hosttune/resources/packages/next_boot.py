@@ -37,6 +37,8 @@ def next_kernel(would: Transaction, facts: Facts) -> str:
     except UnknownFact:
         return ""
     newest = _new_kernels(would)[-1:]
+    # A new kernel boots next only if the newest one does so now. With GRUB set to an older entry it
+    # stays with that one.
     is_newer = (
         bool(newest and there)
         and following == there[-1]

@@ -194,6 +194,8 @@ def _compare(wish: Wish, context: Context) -> Finding:
     }
     evidence = tuple(f"{name} {version} is installed" for name, version in present.items())
     operands = _list_operands(wish, present)
+    # Before the simulation: apt answers it with its own error then, from which no one learns what
+    # is half-way.
     if half := _half_way(wish, operands, context):
         hold = Hold(HoldKind.REFUSED, half)
         reason = _describe_reason(wish, operands, present) if operands else _NOT_WHOLE
@@ -321,9 +323,13 @@ def _find_objection(
     if would.error:
         return f"apt-get would fail: {would.error}"
     asked = tuple(name for name in parse_versions(operands) if not name.endswith("-"))
+    # apt-get ends with 0 for a package that it keeps back, so its status does not show that nothing
+    # would be installed.
     kept = [name for name in asked if name not in would.after]
     if kept:
         return f"apt would not install {', '.join(kept)}"
+    # The simulation allows downgrades, as apt would else only refuse. So they have to be looked for
+    # in its answer.
     if would.downgraded:
         return f"apt would put back an older version of {', '.join(would.downgraded)}"
     allowed = tuple(wish.fields.get("may_remove", ()))
@@ -398,6 +404,8 @@ def _describe_reversible(would: apt.Transaction) -> str:
     removes = f"removes exactly these {len(new)} packages again, and their configuration files stay"
     if not would.before:
         return f"yes: {removes}"
+    # A set is undone as a whole, so one version that can be had nowhere makes all of it final. A
+    # person has to read that before the yes.
     lost = [
         f"{name} {would.before[name]}" for name, place in would.old.items() if place == "nowhere"
     ]

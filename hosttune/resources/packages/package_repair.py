@@ -60,6 +60,8 @@ def _repair_packages(
     if not isinstance(answer, Completed) or answer.status != 0:
         return error or "apt-get does not say how it would repair what is half-way"
     steps = apt.parse(apt.find_relevant_lines(answer.text)).steps
+    # `apt-get -f install` may remove the driver to make packages whole. What was not in the plan is
+    # not touched without a person.
     if others := [step.name for step in steps if step.name not in names]:
         return "\n".join(
             filter(None, (error, f"to repair it, apt would also touch {', '.join(others)}"))

@@ -155,6 +155,8 @@ class PackageSetAddress(AddressKind):
         once more.
         """
         error = ""
+        # Twice at most: what fails the same way again is a fault of the packages, and dpkg must not
+        # be run in a loop.
         for is_last in (False, True):
             present = self.read(writer, change.address.name)
             if parse_versions(present) == parse_versions(change.after):
@@ -179,6 +181,8 @@ class PackageSetAddress(AddressKind):
     def _finish(self, writer: Writer, change: Change, error: str) -> None:
         """Raise Refused unless the set is where the change leads, whole."""
         left = self.read(writer, change.address.name)
+        # dpkg's database decides, and not the status of apt-get: it can be 0 with a package kept
+        # back, and 100 with all of them installed.
         if not self.same(left, change.after) or was_interrupted(writer):
             raise _make_refusal(writer, error or "apt-get reported no error", left, change)
         if came_along := _list_marked(change.after):
@@ -443,6 +447,8 @@ def _settle_change(
     would = apt.Transaction(())
     for operands in filter(None, tries):
         would = _ask(writer, operands)
+        # The whole effect has to be equal, and not only the packages that were named: anything else
+        # was not in the plan that a person approved.
         if not would.error and (would.before, would.after) == wanted:
             return operands, would
     if would.error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hosttune.facts.apt_get import CACHE
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, known_items, read_or_default
 from hosttune.facts.kernel.boot_room import BOOT, tell_lack
 from hosttune.facts.storage.room import room_at
 from hosttune.frozen import frozen
@@ -87,12 +87,12 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
     """Which file system has no room for it, as a sentence, and the way out; both empty where there
     is room, or nothing is known of it.
     """
-    try:
-        needs = tuple(_list_needs(would, facts))
-        if any(one.path == BOOT for one in needs) and (unmounted := facts.boot_room.unmounted):
-            return unmounted, f"sudo mount {BOOT}\nrun it again"
-    except UnknownFact:
-        return "", ""
+    # An unread /boot does not hide that another file system is full.
+    needs = known_items(_list_needs(would, facts))
+    if any(one.path == BOOT for one in needs) and (
+        unmounted := read_or_default(lambda: facts.boot_room.unmounted, "")
+    ):
+        return unmounted, f"sudo mount {BOOT}\nrun it again"
     places: dict[str, tuple[FreeRoom, list[_Need]]] = {}
     for need in needs:
         try:

@@ -64,6 +64,8 @@ def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
     except UnknownFact as unknown:
         return (_make_unknown(wish, unknown.reason),)
     others = tuple(one for one in settings if one.file != path)
+    # The files are Perl, of which only plain values are read. What a program decides there is
+    # unknown, and may overrule our entries.
     if unclear := next((one for one in others if one.what == "unclear"), None):
         return (
             _make_unknown(
@@ -76,6 +78,8 @@ def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
     if bad := next((one for one in services if not _NAME.fullmatch(one)), None):
         return (_make_unknown(wish, f"{bad!r} is no name of a service"),)
     mode = mode_of(others)
+    # Only while we have no file: one of ours stays, as the mode can change and its entries are then
+    # needed again.
     if mode and mode.value == "l" and context.state[_address_file(wish)] is ABSENT:
         sentence = (
             f'{mode.file} sets $nrconf{{restart}} = "l": nothing is restarted, what waits is listed'

@@ -22,6 +22,8 @@ def applied_since(applied: Applied | None, epoch: float) -> bool:
     if applied is None or not epoch:
         return False
     run = _RUN.fullmatch(applied.run_id)
+    # Not the form of a run id: it is the plan in the making, whose change no running program can
+    # know.
     if run is None:
         return True
     return (

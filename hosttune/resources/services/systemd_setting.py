@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 _TRUTH = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 _BOUNDS = {Operator.AT_LEAST: "at least ", Operator.AT_MOST: "at most "}
 # keys whose value a running service shows
 _LIVE = {"LimitMEMLOCK": "memlock", "LimitNOFILE": "nofile"}
@@ -52,7 +52,7 @@ def parse_amount(word: str) -> float | None:
     word = word.partition(":")[0]
     if word == "infinity":
         return math.inf
-    match = re.fullmatch(r"(\d+)([KMGT]?)", word)
+    match = re.fullmatch(r"([0-9]{1,39})([KMGTPE]?)", word)
     return int(match[1]) * _UNITS[match[2]] if match else None
 
 
@@ -198,6 +198,8 @@ class _SettingComparison(InDropin):
         live = self._live()
         if self.values and satisfies_wish(self.values[-1].value, self.wish):
             return self._in_place(live)
+        # Only if no file sets it: a value of a file that is too low comes with the next start,
+        # however the service runs now.
         if not self.values and live and satisfies_wish(live, self.wish):
             return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
         for one in reversed(self.values):

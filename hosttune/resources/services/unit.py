@@ -126,7 +126,7 @@ class UnitWish(WishKind):
         "todo": FieldSpec(str, help="What a person should do then"),
         "evidence": FieldSpec(list, help="Sentences for the report"),
         "off_by_default": FieldSpec(
-            bool, help="Its package leaves it disabled, so that this is nobody's decision"
+            bool, help="Its package leaves it disabled, so that this is no one's decision"
         ),
     }
     operators: tuple[Operator, ...] = ()
@@ -214,6 +214,8 @@ def _find_wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
     stays.
     """
     enabled, *active = present
+    # `systemctl enable` changes nothing for a unit without [Install]. Something else starts it,
+    # which serves the wish as well.
     if wish.fields.get("enabled") and enabled not in _FIXED:
         enabled = "enabled"
     if wish.fields.get("enabled") is False and not enabled.startswith("masked"):

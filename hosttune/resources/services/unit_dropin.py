@@ -121,6 +121,8 @@ class _DropinComparison(Comparison):
         if not started_by.exists:
             return self._says(Verdict.NOT_APPLICABLE, f"{name} is not installed")
         standing = started_by.standing_without(self.path)
+        # A drop-in has to reset ExecStart= and repeat the line. Of several commands the others
+        # would be lost.
         if len(standing) != 1:
             return self._says(
                 Verdict.UNKNOWN,

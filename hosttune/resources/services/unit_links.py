@@ -56,6 +56,7 @@ def enable_in_files(writer: Writer, name: str) -> None:
             raise Refused(
                 f"{name} cannot be enabled: {path} is there already, and does not lead to {target}"
             )
+    # After all of them were looked at, so that a refusal leaves no half of the links behind.
     for path, target in missing.items():
         writer.make_link(path, target)
 
@@ -81,6 +82,8 @@ def _links_to(reader: Reader, names: frozenset[str]) -> Iterator[tuple[str, str]
             *(f"{place}/{one}" for one in (inner if isinstance(inner, tuple) else ())),
         ):
             target = reader.link(path)
+            # A link to /dev/null masks a unit. It is an administrator's decision, and `systemctl
+            # disable` leaves it, too.
             if not isinstance(target, str) or target == "/dev/null":
                 continue
             own = posixpath.basename(path)
