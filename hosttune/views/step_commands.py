@@ -24,7 +24,8 @@ _COMMAND = regex(
     rf"(?:(?:^|(?<=: ))(?:\d\. )?(?P<any>(?:{_PROGRAMS}|/[\w./+-]+/(?:run|hosttune)) )|"
     r"(?<=[\w,;] )(?=sudo [a-z/]))"
     rf"(?:'[^']*'|\"[^\"]*\"|[^'\"])*?(?={_ENDS})|"
-    r"(?:^|(?<=: ))(?:data_mounts|ignore|params|select): [\[{].*[\]}]"
+    r"(?:^|(?<=: ))(?:data_mounts|ignore|params|select): "
+    r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|\[(?:[^][]|\[[^][]*\])*\])"
 )
 
 

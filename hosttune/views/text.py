@@ -212,10 +212,11 @@ def _render_steps(block: Steps, screen: Screen) -> list[str]:
         return wrap_text(f"{block.title}: {block.steps[0][1]}", screen.columns, rest=_IN)
     if max(len(command) + len(why) for command, why in block.steps) + 4 <= screen.columns:
         return [block.title, *align_columns([*block.steps], screen, indent=2)]
-    return [
-        block.title,
-        *(line for command, why in block.steps for line in (f"  {command}", f"      {why}")),
-    ]
+    deeper = " " * 6
+    lines = [block.title]
+    for command, why in block.steps:
+        lines += [f"  {command}", *wrap_text(why, screen.columns, first=deeper, rest=deeper)]
+    return lines
 
 
 def _render_heading(section: Section, screen: Screen) -> list[str]:
