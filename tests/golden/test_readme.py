@@ -53,6 +53,7 @@ def printed(words: list[str]) -> str:
 
 def test_plan_of_the_tutorial_is_what_is_printed(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("hosttune.cli.common.spell_program", lambda: "hosttune")
     text = f"```\n{printed(['plan', '--host', 'built/h100-8x-2socket.json'])}```\n"
     hold(TUTORIAL, text, between=("<!-- plan:begin -->\n", "<!-- plan:end -->"))
 
@@ -78,6 +79,11 @@ def test_picture_is_what_a_terminal_shows(words, lines, monkeypatch):
         [f"$ hosttune {' '.join(words)}", "", *shown[: lines or None], *(["..."] if lines else [])]
     )
     hold(ROOT / "docs" / f"{words[0]}.svg", svg(text, COLUMNS, f"hosttune {words[0]}"))
+
+
+def test_no_page_names_the_folder_of_the_checkout_in_which_it_was_written():
+    pages = (README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.svg"))
+    assert [str(one) for one in pages if f"{ROOT}/" in one.read_text(encoding="utf-8")] == []
 
 
 def settings() -> str:
