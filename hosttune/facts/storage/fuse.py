@@ -89,7 +89,9 @@ def _list_unserved(mounts: Iterable[Mount], running: Iterable[Process]) -> froze
         words = {word.rstrip("/") for word in process.command}
         # CUT: it has more files open than were looked at
         if not {_DEVICE, CUT}.isdisjoint(process.devices):
-            is_any = process.uid < FIRST_PERSON or any(one.startswith(_HANDED_OVER) for one in words)
+            is_any = process.uid < FIRST_PERSON or any(
+                one.startswith(_HANDED_OVER) for one in words
+            )
             if is_any and all(words.isdisjoint(at) for at in targets.values()):
                 return frozenset()
             named.append(words)
