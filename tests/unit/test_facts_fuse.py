@@ -58,7 +58,7 @@ def test_a_process_of_a_person_that_names_no_folder_is_of_a_mount_of_that_person
 
 
 def test_a_program_that_root_mounted_for_and_that_is_no_root_any_more_may_serve_any():
-    """fstab's drop_privileges,setuid=USER of mount.fuse3(8): it never sees the mount point."""
+    """With drop_privileges,setuid=USER of mount.fuse3(8) it never sees the mount point."""
     handed = replace(server(5, ("mergerfs", "/disk*", "/dev/fd/5")), uid=1000)
     assert dead(server(1, LXCFS), handed) == ()
 

@@ -45,11 +45,9 @@ def find_crowding(reader: Reader, mount: Mount) -> str:
     Raises UnknownFact.
     """
     folder = find_folder(reader, mount) if mount.fstype == "btrfs" else ""
-    sizes = (
-        {kind: _read(reader, f"{folder}/allocation/{kind}/disk_total") for kind in _KINDS}
-        if folder
-        else {}
-    )
+    if not folder:
+        return ""
+    sizes = {kind: _read(reader, f"{folder}/allocation/{kind}/disk_total") for kind in _KINDS}
     if not all(sizes.values()):  # small ones mix data and metadata
         return ""
     disks = sum(

@@ -246,8 +246,8 @@ def find_renamer(reader: Reader, path: str) -> str:
         return f"{path} is a link: name the folder that it leads to"
     if status.uid != 0:
         return (
-            f"{path} belongs to uid {status.uid}, who can rename what is in it, and loses the right "
-            f"to make files there with: sudo chown root: {quote(path)}"
+            f"{path} belongs to uid {status.uid}, who can rename what is in it, and loses the "
+            f"right to make files there with: sudo chown root: {quote(path)}"
         )
     if status.mode & 0o022 and not status.mode & 0o1000:
         return (
