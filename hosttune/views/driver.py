@@ -17,6 +17,7 @@ from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, get_raw, known_items, read_or_default
 from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.nvidia_tables import GENERATIONS
+from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
@@ -234,11 +235,14 @@ def _state_without_gpu(facts: Facts, teller: _Teller) -> StateRow:
     )
 
 
+_HIDES_THAT_OF_WINDOWS = (PackageRole.LIBRARY, PackageRole.PROGRAM)
+
+
 def _state_of_wsl(facts: Facts, teller: _Teller) -> StateRow:
     """Windows puts its driver's programs and libraries into /usr/lib/wsl/lib, and those of a driver
     for Linux go before them (NVIDIA's CUDA on WSL guide; microsoft/WSL issue 9166)."""
     names = [one.name for one in teller.ask(lambda: facts.driver.packages, ())]
-    if not names:
+    if not any(role_of(name) in _HIDES_THAT_OF_WINDOWS for name in names):
         return StateRow(
             "WSL", is_fault=False, evidence="under WSL the driver is the one of Windows", way_out=""
         )

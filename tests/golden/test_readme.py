@@ -81,6 +81,11 @@ def test_picture_is_what_a_terminal_shows(words, lines, monkeypatch):
     hold(ROOT / "docs" / f"{words[0]}.svg", svg(text, COLUMNS, f"hosttune {words[0]}"))
 
 
+def test_no_page_names_the_folder_of_the_checkout_in_which_it_was_written():
+    pages = (README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.svg"))
+    assert [str(one) for one in pages if f"{ROOT}/" in one.read_text(encoding="utf-8")] == []
+
+
 def settings() -> str:
     """A row for each rule of profile base that changes settings: what the first of its cases
     changes, where it does not apply (what is so for most rules is left out), gain and risk.

@@ -49,3 +49,13 @@ def test_full_metadata_without_a_piece_for_more_is_reported():
 )
 def test_one_that_still_takes_files_is_not(changes):
     assert crowding(**changes) == ""
+
+
+def test_nothing_is_read_for_another_file_system():
+    files = {
+        "/proc/self/mountinfo": "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
+        "/sys/block/sda/size": "0\n",
+    }
+    reader = FakeReader(files, spaces={"/": Space(1000, 100, 50, 25)})
+    (place,) = Facts(reader).places.all
+    assert (place.crowding, [one for one in reader.seen if one.startswith("/devices")]) == ("", [])

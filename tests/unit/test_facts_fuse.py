@@ -57,6 +57,12 @@ def test_a_process_of_a_person_that_names_no_folder_is_of_a_mount_of_that_person
     assert dead(server(1, LXCFS), replace(server(5, MERGERFS), uid=1000)) == ()
 
 
+def test_a_program_that_root_mounted_for_and_that_is_no_root_any_more_may_serve_any():
+    """With drop_privileges,setuid=USER of mount.fuse3(8) it never sees the mount point."""
+    handed = replace(server(5, ("mergerfs", "/disk*", "/dev/fd/5")), uid=1000)
+    assert dead(server(1, LXCFS), handed) == ()
+
+
 def test_who_only_works_in_its_folder_does_not_serve_it():
     assert [one.target for one in dead(server(1, LXCFS), server(4, ("rsync", "/nas"), []))] == [
         "/nas"

@@ -4,7 +4,8 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import known_items
-from hosttune.host.door import Space
+from hosttune.facts.storage.places import find_renamer
+from hosttune.host.door import Space, Stat
 from hosttune.values import NeverAsked, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -110,3 +111,11 @@ def test_a_record_of_before_without_the_space_of_run_is_read():
     for space, named in ((unasked, False), (Space(100, 1, 9, 9), True)):
         reader = FakeReader(files, spaces={**SPACES, "/run": space})
         assert ("/run" in {one.target for one in Facts(reader).places.all}) is named
+
+
+def test_who_loses_a_right_by_a_way_out_is_named():
+    own = Stat("directory", 0o755, 1000, 1000, 4096, 0, 1, 2, 2)
+    assert find_renamer(FakeReader(stats={"/data": own}), "/data") == (
+        "/data belongs to uid 1000, who can rename what is in it, and loses the right to make files "
+        "there with: sudo chown root: /data"
+    )

@@ -297,7 +297,7 @@ def test_health_reports_a_line_once_and_names_it_before_the_reboot(broken, capsy
     assert "(no reboot before storage-fstab is solved)" in driver["todo"]
 
 
-@pytest.mark.parametrize("package", ["", "nvidia-utils-580"])
+@pytest.mark.parametrize("package", ["", "nvidia-utils-580", "nvidia-settings"])
 def test_driver_for_linux_under_wsl_is_to_go_and_windows_is_named(package):
     """microsoft/WSL issue 9166."""
     files = {
@@ -311,7 +311,7 @@ def test_driver_for_linux_under_wsl_is_to_go_and_windows_is_named(package):
     (state,) = table_of("no-gpu-debian12", files).states
     assert (state.name, state.is_fault, "the one of Windows" in state.evidence) == (
         "WSL",
-        bool(package),
+        package == "nvidia-utils-580",
         True,
     )
-    assert state.way_out == (f"sudo apt-get purge {package}" if package else "")
+    assert state.way_out == ("sudo apt-get purge nvidia-utils-580" if state.is_fault else "")

@@ -10,9 +10,10 @@ service for it. Daemons are found by the control groups that systemd makes for w
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.reading import ask, is_there, names_in, parse_or_unknown, require_sure
 from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
@@ -62,8 +63,9 @@ class Clock(Subject):
         """How far the clock is from the time that chronyd has measured, in seconds: it takes a
         large one back slowly. 0 where that is not known.
         """
-        found = attempt(lambda: offset_of(self._tracking) if self._runs_chrony() else 0.0)
-        return found if isinstance(found, float) else 0.0
+        return read_or_default(
+            lambda: parse_or_unknown(offset_of, self._tracking) if self._runs_chrony() else 0.0, 0.0
+        )
 
     @fact
     def daemons(self) -> tuple[str, ...]:
@@ -108,10 +110,13 @@ def heard_at(tracking: str) -> float:
 
 def offset_of(tracking: str) -> float:
     """The size of the correction that chronyd still has to make, in seconds: the fifth field of
-    `chronyc -c tracking` (System time). Raises ValueError where it is no number.
+    `chronyc -c tracking` (System time). Raises ValueError where it is not a number.
     """
     fields = tracking.strip().split(",")
-    return abs(float(fields[4])) if len(fields) > 4 else 0.0
+    offset = abs(float(fields[4])) if len(fields) > 4 else 0.0
+    if not math.isfinite(offset):
+        raise ValueError(f"chronyc: {fields[4]} is not a number of seconds")
+    return offset
 
 
 def _touched_at(reader: Reader) -> float:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from hosttune.host.door import Process
 
 _DEVICE = "/dev/fuse"
+# With drop_privileges mount.fuse3(8) gives this to the program in place of the mount point.
+_HANDED_OVER = "/dev/fd/"
 
 
 @frozen
@@ -87,7 +89,10 @@ def _list_unserved(mounts: Iterable[Mount], running: Iterable[Process]) -> froze
         words = {word.rstrip("/") for word in process.command}
         # CUT: it has more files open than were looked at
         if not {_DEVICE, CUT}.isdisjoint(process.devices):
-            if process.uid < FIRST_PERSON and all(words.isdisjoint(at) for at in targets.values()):
+            is_any = process.uid < FIRST_PERSON or any(
+                one.startswith(_HANDED_OVER) for one in words
+            )
+            if is_any and all(words.isdisjoint(at) for at in targets.values()):
                 return frozenset()
             named.append(words)
     return frozenset(

@@ -23,6 +23,7 @@ from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.fstab_options import is_automount, mask_options
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_network, target_of, unit_name
+from hosttune.facts.storage.sources import plain_source
 from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
@@ -147,7 +148,7 @@ def device_path(source: str) -> str:
     """`UUID=0a11-22` -> /dev/disk/by-uuid/0a11-22, of which systemd makes the names of units; a
     path as it is.
     """
-    tag, equals, value = source.partition("=")
+    tag, equals, value = plain_source(source).partition("=")
     return f"/dev/disk/by-{tag.lower()}/{value}" if equals and not tag.startswith("/") else source
 
 

@@ -38,8 +38,9 @@ _PATHS = (
     "/", _RUN, "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker",
     "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
-# What the kubelet measures there, while --root-dir and the root of containerd are the usual ones.
-_MEASURED = {"/var/lib/kubelet": "nodefs", "/var/lib/containerd": "imagefs"}
+_CONTAINERD = "/var/lib/containerd"
+# What the kubelet measures there, while its --root-dir is the usual one.
+_MEASURED = {"/var/lib/kubelet": "nodefs", _CONTAINERD: "imagefs"}
 _LEAST_ROOM = 2 << 30
 _OF_TABLES = 0.15  # of a device: more than the tables of a file system take
 
@@ -166,10 +167,13 @@ def _make_place(
 def _find_pods_least(
     facts: Facts, mount: Mount, holds: tuple[str, ...], measured: list[Answer[Stat]]
 ) -> float:
-    signals = [signal for path, signal in _MEASURED.items() if path in (mount.target, *holds)]
     if not facts.managers.kubelet:
         return 0.0
     all_sure(measured)
+    root = attempt(lambda: facts.containers.containerd_root)
+    moved = {_CONTAINERD} if isinstance(root, str) and root != _CONTAINERD else set()
+    paths = {mount.target, *holds} - moved  # what is there is a leftover
+    signals = [signal for path, signal in _MEASURED.items() if path in paths]
     return (
         max(find_least_percent(facts, signal, mount.total_bytes) for signal in signals)
         if signals
@@ -242,8 +246,8 @@ def find_renamer(reader: Reader, path: str) -> str:
         return f"{path} is a link: name the folder that it leads to"
     if status.uid != 0:
         return (
-            f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: "
-            f"{quote(path)}"
+            f"{path} belongs to uid {status.uid}, who can rename what is in it, and loses the "
+            f"right to make files there with: sudo chown root: {quote(path)}"
         )
     if status.mode & 0o022 and not status.mode & 0o1000:
         return (

@@ -134,6 +134,8 @@ _SERVICES = {
     "lustre": "lnet.service", "beegfs": "beegfs-client.service", "gpfs": "gpfs.service",
     "wekafs": "weka-agent.service", "nfs": "rpc-statd.service",
 }  # fmt: skip
+# Only version 3 locks by rpc.statd(8), and not with nolock (nfs(5)).
+_LOCKS_BY_STATD = frozenset({"vers=3", "nfsvers=3"})
 _KEYTAB = "/etc/krb5.keytab"  # ConditionPathExists= of rpc-gssd.service
 _STARTUP, _MOST_TARGETS = "-n node.startup -v automatic", 4  # iscsiadm(8); Debian's is manual
 # Options that name such a file: mount.cifs(8), mount.ceph(8), s3fs(1), ssh_config(5).
@@ -384,7 +386,10 @@ class MountCauses:
     def _of_service(self, entry: FstabEntry) -> MountCause:
         """A client whose service failed in this boot."""
         kind = name_effective_type(entry.fstype, entry.source)
-        if (name := _SERVICES.get(kind, "")) not in self._failed:
+        has_locks = "nolock" not in entry.options and not _LOCKS_BY_STATD.isdisjoint(entry.options)
+        if (name := _SERVICES.get(kind, "")) not in self._failed or (
+            kind == "nfs" and not has_locks
+        ):
             return MountCause()
         todo = (
             f"see why: sudo journalctl -b -u {name}\n"
