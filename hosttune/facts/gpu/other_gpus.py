@@ -155,6 +155,7 @@ def _read_devices(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
 def _is_gpu(reader: Reader, slot: str, vendor_id: str) -> bool:
     kind = str(read_line(reader, f"{DEVICES}/{slot}/class"))
     is_known = kind.startswith((*_DISPLAY, _3D, _ACCELERATOR))
+    # A virtual function is a part of a GPU that this host lends; the whole one is listed already.
     if not is_known or isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str):
         return False
     if kind.startswith(_3D) or read_line(reader, f"{DEVICES}/{slot}/device") in _MODELS:
