@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DAEMON_JSON = "/etc/docker/daemon.json"
 PACKAGES = ("docker-ce", "docker.io", "moby-engine")
 _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+# A list of what is shown, not of what is hidden: an option of a newer Docker may hold a password.
 _SHOWN = frozenset({
     "config-file", "data-root", "default-runtime", "default-shm-size", "exec-opts", "live-restore",
     "log-driver", "storage-driver", "userns-remap",
@@ -91,6 +92,7 @@ class Docker(Subject):
         """What its unit starts it with, under the names of daemon.json."""
         found: dict[str, str] = {}
         for one in self.given:
+            # Of an option that may be given again dockerd takes all, of another one the last.
             is_more = one.key in _LISTS and one.key in found and found[one.key] != _HIDDEN
             found[one.key] = f"{found[one.key]},{one.value}" if is_more else one.value
         return found
@@ -201,10 +203,13 @@ def _is_shown(key: str) -> bool:
 
 def _read_version(facts: Facts) -> str:
     held = (facts.packages[name] for name in PACKAGES)
+    # An empty version would read as no Docker.
     return next((upstream_of(one.version) or "unknown" for one in held if one.is_installed), "")
 
 
 def _is_running(reader: Reader) -> bool:
+    # The control group is there only while the service runs; docker.socket makes its socket without
+    # it.
     return not reader.persistent_only and any(
         is_there(reader, f"{folder}/{UNIT}") for folder in _GROUPS
     )

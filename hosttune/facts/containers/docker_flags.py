@@ -45,6 +45,8 @@ def parse_flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:
         if name.startswith("--"):
             yield (
                 _KEYS.get(name[2:], name[2:]),
+                # Whether a flag takes a value is not known here. What begins with a dash behind it
+                # is the next flag, so that this one is a switch.
                 value if equals else ("" if following.startswith("-") else following),
             )
         elif word[:2] in _SHORT:
@@ -94,6 +96,7 @@ def _read_variables(reader: Reader, facts: Facts, unit: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for setting in facts.unit_settings[f"{unit}/Service/Environment"].standing:
         found.update(_parse_assignments(shell_words(setting.value)))
+    # Files come second, as systemd reads them when the process starts (systemd.exec(5)).
     for setting in facts.unit_settings[f"{unit}/Service/EnvironmentFile"].standing:
         rows = if_absent(read_text(reader, setting.value.removeprefix("-")), "").splitlines()
         found.update(_parse_assignments(word for row in rows for word in shell_words(row)))

@@ -185,6 +185,8 @@ def _find_versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator
     """What is here of the table, without what a distribution built."""
     for name in sorted(packages - {DRIVER, OPERATOR}):
         package = facts.packages[name]
+        # A distribution fixes holes under its old number, so that a comparison would accuse what is
+        # sound.
         if package.is_installed and not _OF_DISTRIBUTION.search(package.version):
             yield name, upstream_of(package.version)
     loaded = facts.driver.loaded_version
@@ -258,6 +260,8 @@ def _find_holes(rows: tuple[HoleRow, ...], versions: Mapping[str, str]) -> Itera
         if version and (fixed := row.fix_for(version)):
             holes.setdefault((row.package, row.is_sure), []).append((row.ids, fixed))
     for (package, is_sure), found in holes.items():
+        # Several rows can hit one package, and only the highest of their versions has none of the
+        # holes.
         newest = sorted_versions(fixed for _, fixed in found)[-1]
         yield Hole(package, versions[package], ", ".join(ids for ids, _ in found), newest, is_sure)
 

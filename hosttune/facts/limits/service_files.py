@@ -87,6 +87,7 @@ def _find_full(reader: Reader) -> Iterator[FullService]:
     )
     for process, service in islice(of_services, _MOST):
         files = _count_files(reader, f"/proc/{process.pid}/fd")
+        # Few processes have that many files open, so the limits of all others are never read.
         most = _read_limit(reader, process.pid) if files >= _FEW else UNLIMITED
         other = found.get(service[1])
         if files >= _NEAR * most and (other is None or files / most > other.files / other.most):

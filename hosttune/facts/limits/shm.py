@@ -84,6 +84,8 @@ class Shm(Subject):
         views: dict[str | int, GpuProcess] = {}  # those of one container see the same
         for process in self.facts.work.gpu_processes:
             view = self.reader.link(f"/proc/{process.pid}/ns/mnt")
+            # Where the namespace is hidden each process counts by itself: one too many is read, and
+            # none is missed.
             views.setdefault(view if isinstance(view, str) else process.pid, process)
         if len(views) > _MOST_VIEWS:
             raise UnknownFact(f"GPU processes see more than {_MOST_VIEWS} different trees of files")
@@ -150,6 +152,7 @@ def _read_files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
         )
     found = []
     for name in names:
+        # A user may put a link there: what it leads to would be counted as left in memory.
         stat = reader.stat(f"{SHM}/{name}", follow=False)
         if isinstance(stat, Stat) and stat.type == "file":
             age = max(0.0, reader.now() - stat.mtime_ns / 1e9) / 3600
@@ -197,6 +200,8 @@ def _find_small(
         if is_long
         else _parse_mounted(if_absent(read_text(reader, f"/proc/{process.pid}/mountinfo"), ""))
     )
+    # A container with the host's /dev/shm (--ipc=host) has the same device number, and no small one
+    # of its own.
     if seen is None or seen[1] is None or (host and seen[0] == host[0]):
         return None
     return SmallShm(process.pid, process.name, seen[1])

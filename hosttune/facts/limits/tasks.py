@@ -128,6 +128,7 @@ def _read_groups(reader: Reader) -> Iterator[TaskGroup]:
         named = [name for name in _SERVICES if name in services]
         for path in (*paths, *(f"{root}/system.slice/{name}" for name in named)):
             bound = read_line(reader, f"{path}/pids.max")
+            # Without the controller there is no such file, and `max` bounds nothing.
             if bound is not ABSENT and bound != "max":
                 yield _read_group(reader, path)
         # A scope is what a program asks for: docker-ID.scope has the bound of --pids-limit.

@@ -87,6 +87,8 @@ def _find_unbounded(facts: Facts) -> Iterator[str]:
 def _find_kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:
     ways = Ways(reader, facts)
     for path in _FOLDERS:
+        # A folder behind a link or mount that may lead to a share is not looked at: a dead server
+        # would not answer.
         if ways.way(path)[1] or not is_there(reader, path):
             continue
         usage, mount = require_sure(reader.usage(path)), mount_of(facts.mounts.visible, path)

@@ -42,6 +42,7 @@ class Desktop(Subject):
         if self.reader.persistent_only:
             return ()
         found = require_known(self.reader.processes(), "the list of processes")
+        # Without root an empty list would claim that no display server holds a GPU.
         if not self.reader.is_privileged:
             raise UnknownFact("needs root: the open devices of other users' processes are hidden")
         return tuple(

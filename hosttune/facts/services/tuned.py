@@ -111,7 +111,10 @@ def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[
     seen: set[str] = set()
     waiting = names.split()
     while waiting:
+        # A stack: the last profile that is named goes first, and each before what it includes. The
+        # first word on a key stays, so it has the last one in TuneD.
         name = waiting.pop()
+        # Profiles that include each other would go on without end.
         if name in seen:
             continue
         seen.add(name)
