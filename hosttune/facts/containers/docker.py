@@ -18,6 +18,7 @@ from hosttune.facts.reading import derive, if_absent, is_there, read_text
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -114,14 +115,17 @@ class Docker(Subject):
 
     @property
     def images(self) -> str:
-        """Who keeps the images: containerd | docker; unsaid where daemon.json leaves that to Docker
+        """Who keeps the images: containerd | docker; unsaid where no setting decides for Docker
         29 and newer, which ask containerd where they were installed afresh and not where they were
         upgraded to.
         """
-        choice = self.settings.get("features.containerd-snapshotter", "")
+        choice = self.in_force.get("features.containerd-snapshotter", "")
         if choice:
             return "containerd" if choice == "true" else "docker"
-        return "unsaid" if self.version.partition(".")[0] >= "29" else "docker"
+        if not self.is_installed:
+            return "docker"
+        # An unknown version may be a new one.
+        return "unsaid" if parse_digits(self.version.partition(".")[0], 29) >= 29 else "docker"
 
     @property
     def cgroup_driver(self) -> str:

@@ -32,7 +32,7 @@ _KEYS = {
     "insecure-registry": "insecure-registries", "label": "labels", "log-opt": "log-opts",
     "registry-mirror": "registry-mirrors", "storage-opt": "storage-opts",
 }  # fmt: skip
-_TABLES = frozenset({"log-opts", "default-ulimits", "runtimes"})
+_TABLES = frozenset({"log-opts", "default-ulimits", "features", "runtimes"})
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -110,7 +110,8 @@ def parse_member(key: str, value: str) -> tuple[str, str]:
     if key not in _TABLES:
         return key, value or "true"
     name, _, rest = value.partition("=")
-    return f"{key}.{name}", rest
+    # `--feature containerd-snapshotter` switches it on (moby, opts.NewNamedSetOpts).
+    return f"{key}.{name}", rest or ("true" if key == "features" else "")
 
 
 def _parse_assignments(words: Iterable[str]) -> Iterator[tuple[str, str]]:

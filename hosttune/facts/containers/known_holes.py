@@ -193,7 +193,8 @@ def _find_versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator
     if loaded and home_of(facts) not in _DISTRIBUTIONS:
         yield DRIVER, loaded
     libraries = (_LIBRARY.fullmatch(name) for name in names_in(reader, _OPERATOR_FOLDER))
-    if found := [match[1] for match in libraries if match]:
+    # By version and not by name: 1.17.10 is newer than 1.17.9, and an update leaves the old one.
+    if found := sorted_versions(match[1] for match in libraries if match):
         yield OPERATOR, found[-1]
 
 

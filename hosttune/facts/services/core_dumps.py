@@ -74,12 +74,15 @@ def _find_unbounded(facts: Facts) -> Iterator[str]:
     yield from (one.unit for one in facts.limits.job_services if one.core > _SMALL_BYTES)
     core = facts.session_limits["core"]  # in KiB
     default = ((parse_amount(core.soft), "the default of new sessions"),)
-    given = (
-        (parse_amount(one.given.value), one.given.place) for one in core.lines if one.kind == "soft"
-    )
+    # Of several lines for a domain pam_limits keeps the last that it understands.
+    last = {
+        one.domain: (size, one.given.place)
+        for one in core.lines
+        if one.kind == "soft" and (size := parse_amount(one.given.value)) is not None
+    }
     yield from (
         place
-        for size, place in (*given, *default)
+        for size, place in (*last.values(), *default)
         if size is not None and size * 1024 > _SMALL_BYTES
     )
 

@@ -443,9 +443,9 @@ def waits_for_mount(facts: Facts, unit: str, target: str, mount_unit: str) -> bo
     for section, keys in _GUARDS_BY_PATH.items():
         for key in keys:
             values = (one.value for one in settings[f"{unit}/{section}/{key}"].standing)
-            if any(
-                is_within(word.lstrip("-"), target) for value in values for word in value.split()
-            ):
+            # `WorkingDirectory=-/data` requires no mount: the service starts without the folder
+            # (systemd.exec(5)).
+            if any(is_within(word, target) for value in values for word in value.split()):
                 return True
     for key, top in _GUARDS_BY_FOLDER.items():
         values = (one.value for one in settings[f"{unit}/Service/{key}"].standing)
