@@ -13,18 +13,11 @@ from hosttune.facts.services.systemd_config import read_settings
 from hosttune.facts.subject import Subject, fact
 from hosttune.facts.work import is_display
 from hosttune.frozen import frozen
-from hosttune.host.known.unit_folders import ADMIN, LASTING
+from hosttune.host.known.unit_folders import ADMIN, LASTING, target_of
 from hosttune.values import ABSENT
 
 _NO_SERVERS = frozenset({"sddm", "gdm-x-session", "gdm-wayland-ses", "lightdm"})  # they start one
 _NEVER = frozenset({"no", "false", "off", "0", "n", "f"})  # systemd.syntax(7), booleans
-# systemd.special(7): names of before systemd, which links of old instructions still lead to.
-_RUNLEVELS = {
-    **dict.fromkeys(
-        ("runlevel2.target", "runlevel3.target", "runlevel4.target"), "multi-user.target"
-    ),
-    "runlevel5.target": "graphical.target",
-}
 # logind.conf(5), HandlePowerKey=: words of IdleAction= after which no program runs. sleep.conf
 # forbids only those that sleep.
 _SLEEPS = frozenset({"sleep", "suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate"})
@@ -41,8 +34,7 @@ class Desktop(Subject):
         for folder in LASTING:
             target = require_sure(self.reader.link(f"{folder}/default.target"))
             if target is not ABSENT:
-                name = target.rpartition("/")[2]
-                return _RUNLEVELS.get(name, name)
+                return target_of(target)
         return "graphical.target"  # systemd.special(7): what an installation without a link has
 
     @fact
