@@ -50,7 +50,10 @@ def parse_flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:
                 value if equals else ("" if following.startswith("-") else following),
             )
         elif word[:2] in _SHORT:
-            yield _SHORT[word[:2]], word[2:].lstrip("=") or following
+            yield (
+                _SHORT[word[:2]],
+                word[2:].lstrip("=") or ("" if following.startswith("-") else following),
+            )
 
 
 def expand_words(words: Iterable[str], variables: Mapping[str, str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.reading import if_absent, make_unknown, names_in, read_text
+from hosttune.facts.storage.fstab_options import tmpfs_bytes
 from hosttune.facts.storage.ways import ways_of
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 SHM = "/dev/shm"
 _LEFT = regex(r"nccl-[A-Za-z0-9]{6,}|torch_\d+_.*")
-_SIZE = regex(r"size=(\d+)([kmg]?)")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 # segments, and mount namespaces of GPU processes; more are not read
 _MOST_FILES, _MOST_VIEWS = 2000, 64
 
@@ -117,13 +116,12 @@ class Shm(Subject):
 
 
 def size_of(options: tuple[str, ...]) -> int | None:
-    """The size that the options of a tmpfs say, in bytes; None without one (tmpfs(5): half of
-    RAM).
+    """The size that the options of a tmpfs say, in bytes; None without one (tmpfs(5): half of RAM),
+    for a share of memory, and for what the kernel rejects.
     """
-    for option in options:
-        if match := _SIZE.fullmatch(option.lower()):
-            return int(match[1]) * _UNITS[match[2]]
-    return None
+    sizes = [option.removeprefix("size=") for option in options if option.startswith("size=")]
+    # Of several the last counts. A share of memory is not a size that can be compared.
+    return None if not sizes or sizes[-1].endswith("%") else tmpfs_bytes(sizes[-1])
 
 
 def _mount(reader: Reader, facts: Facts) -> Mount:
