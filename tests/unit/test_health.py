@@ -283,6 +283,14 @@ def test_what_another_thread_is_importing_is_imported_anew(tmp_path, monkeypatch
     assert answers == {"imports": b"imported"}
 
 
+def test_status_names_no_rule_where_none_can_judge(capsys):
+    options = [
+        word for rule in health_rules(builtin_catalog(), Policy()) for word in ("--ignore", rule)
+    ]
+    assert app.run(["health", "--host", str(HOSTS / "a100-cloud-vm.json"), *options]) == 1
+    assert "Exit status 1: UNKNOWN.\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -536,10 +544,10 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
     ],
 )
 def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, reason, acts):
-    """The script of docs/health.md, with programs of ours in the place of hosttune, hostname and
-    scontrol.
+    """The script of docs/how-to/health.md, with programs of ours in the place of hosttune, hostname
+    and scontrol.
     """
-    text = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "health.md").read_text(encoding="utf-8")
     script = next(block for block in text.split("```") if block.startswith("sh\n"))[3:]
     says = {
         "unfit": "echo hosttune: a GPU is lost; exit 1",

@@ -49,8 +49,7 @@ def started(transcript: Transcript, repository: Path, text: str) -> Iterator[Gue
 
 def status(guest: Guest) -> dict:
     """What `hosttune status` says in JSON; standing is empty where no boot was looked at."""
-    guest.run(["hosttune", "status"])
-    said = json.loads(guest.ask_any(["hosttune", "status", "--format", "json"]).stdout)
+    said = json.loads(guest.run(["hosttune", "status", "--format", "json"]).stdout)
     return {"standing": "", **said}
 
 

@@ -51,6 +51,12 @@ HEALTH_S = 30.0
 SETTLE_S = 300.0  # what comes late in a boot has come: the fabric, links, daemons, the clock
 POLL_S, FLAP_S = 10.0, 30.0
 GRACE_S = 120.0
+# What any user can fill or use up degrades a host, and is no loss by a run: no user is to roll a
+# trial back.
+FILLED_BY_USERS = frozenset({
+    "kernel-boot-room", "limits-host-tables", "limits-tasks", "memory-overcommit",
+    "storage-scratch",
+})  # fmt: skip
 # of systemd.automount(5): what is to be mounted there is not, up to the next look
 _AUTOMOUNT = "autofs"
 _AGAIN = "it cannot be compared with the state before; confirm with --anyway, or undo it"
@@ -316,7 +322,7 @@ def _read_health(session: Session) -> list[_Found]:
         name = f"{point.rule} {point.subject}".strip()
         if point.fitness is Fitness.UNKNOWN:
             found.append(Unseen(Aspect.HEALTH, point.reason, name))
-        else:
+        elif point.fitness is not Fitness.IMPAIRED or point.rule not in FILLED_BY_USERS:
             found.append(Sign(Aspect.HEALTH, name, point.sentence, point.fitness.rank))
     return found
 

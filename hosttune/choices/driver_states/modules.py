@@ -387,8 +387,8 @@ def contained_mismatch(facts: Facts) -> StateText | None:
     ]
     way = f"bring the libraries of {loaded} into this container"
     if own:
-        names = join([f"{name}={loaded}*" for name in own])
-        way += f": sudo apt-get install --allow-downgrades {names}"
+        way += ": sudo apt-get install --allow-downgrades "
+        way += join([f"{name}={loaded}*" for name in own])
     elif driver.runfile:
         way = "\n".join((f"{way}:", *installer_steps(facts, loaded, "--no-kernel-modules")))
     return (

@@ -169,7 +169,7 @@ def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Ite
     served = [one.target for one in facts.mounts.all if is_served(one)]
     for mount in [one for one in mounts if not one.is_of_pods][:_MOST_ASKED]:
         above = posixpath.dirname(mount.target)
-        if any(f"{above}/".startswith(f"{one}/") for one in served) or not _is_way_of_root(
+        if any(f"{above}/".startswith(f"{one}/") for one in served) or not is_way_of_root(
             reader, above
         ):
             continue
@@ -181,7 +181,7 @@ def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Ite
             yield mount
 
 
-def _is_way_of_root(reader: Reader, folder: str) -> bool:
+def is_way_of_root(reader: Reader, folder: str) -> bool:
     """Whether only root can write a folder and those above it. Raises UnknownFact."""
     while True:
         answer = reader.stat(folder)
