@@ -43,6 +43,7 @@ def refuses_swap(facts: Facts) -> bool:
         return False
     flags, configs = read_flags(facts)
     flag = (flags["--fail-swap-on"] or "true") if "--fail-swap-on" in flags else ""
+    # A flag goes before every file, and without both the kubelet refuses swap.
     return _is_true(flag or _find_setting(facts, configs) or "true")
 
 
