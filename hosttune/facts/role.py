@@ -13,6 +13,7 @@ from __future__ import annotations
 from hosttune.facts.reading import if_absent, is_there, names_in, read_line, read_text
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
+from hosttune.host.known.unit_folders import target_of
 from hosttune.numbers import parse_digits
 
 DISPLAY_MANAGER = "/etc/systemd/system/display-manager.service"
@@ -37,7 +38,7 @@ class Role(Subject):
     def display_manager(self) -> str:
         """gdm3.service, sddm.service ...; empty where none starts with the machine."""
         target = self.reader.link(DEFAULT_TARGET)
-        if isinstance(target, str) and target.endswith("/multi-user.target"):
+        if isinstance(target, str) and target_of(target) == "multi-user.target":
             return ""  # whatever is installed, the machine starts without it
         name = if_absent(self.reader.link(DISPLAY_MANAGER), "")
         return "" if name == "/dev/null" else name.rpartition("/")[2]

@@ -205,9 +205,9 @@ def test_key_that_changed_after_the_plan_is_a_conflict_that_names_it():
 
 
 def test_flags_are_read_as_dockerd_reads_them():
-    words = ["-H", "fd://", "-sbtrfs", "--debug", "--log-opt=a=b", "--data-root", "/x"]
+    words = ["-H", "fd://", "-sbtrfs", "-D", "--debug", "--log-opt=a=b", "--data-root", "/x"]
     assert list(parse_flags(words)) == [
-        ("hosts", "fd://"), ("storage-driver", "btrfs"), ("debug", ""), ("log-opts", "a=b"), ("data-root", "/x"),
+        ("hosts", "fd://"), ("storage-driver", "btrfs"), ("debug", ""), ("debug", ""), ("log-opts", "a=b"), ("data-root", "/x"),
     ]  # fmt: skip
     assert list(expand_words(["a", "$X", "${X}", "$NO"], {"X": "b c"})) == ["a", "b", "c", "b c"]
 

@@ -75,6 +75,23 @@ def test_docker_option_in_both_places_is_named():
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "flags", "keeper"),
+    [
+        ("5:29.0.1-1", "--feature containerd-snapshotter=false", "docker"),
+        ("5:28.1.1-1", "--feature=containerd-snapshotter", "containerd"),
+        ("5:28.1.1-1", "", "docker"),
+        ("5:100.0.1-1", "", "unsaid"),
+        ("5:9.0.1-1", "", "docker"),
+    ],
+)
+def test_who_keeps_the_images_of_docker(version, flags, keeper):
+    unit = DOCKER_UNIT.replace("-H fd://", f"-H fd:// {flags}")
+    status = packages(docker_ce=version)
+    seen = facts({"/usr/lib/systemd/system/docker.service": unit, STATUS: status}).docker
+    assert seen.images == keeper
+
+
 def test_docker_not_installed_has_no_settings():
     seen = facts({}).docker
     assert (seen.is_installed, dict(seen.in_force), seen.is_running) == (False, {}, False)

@@ -78,3 +78,12 @@ def test_pattern_that_cannot_be_read_is_unknown():
 def test_log_that_outlives_a_boot(files, storage, is_kept):
     journal = Facts(FakeReader(files)).journal
     assert (journal.storage, journal.is_kept) == (storage, is_kept)
+
+
+def test_last_line_of_a_domain_is_the_one_that_allows_a_dump():
+    lines = (
+        "* soft core unlimited\n* soft core 0\nalice soft core unlimited\nalice soft core much\n"
+    )
+    none = "Max core file size        0            unlimited            bytes\n"
+    found = dumps("core", **{"/etc/security/limits.conf": lines, "/proc/1/limits": none})
+    assert found.unbounded == ("/etc/security/limits.conf:3",)

@@ -4,7 +4,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.services import data_folders
-from hosttune.facts.services.data_folders import paths_of_unit
+from hosttune.facts.services.data_folders import paths_of_unit, waits_for_mount
 from hosttune.facts.storage.written_below import describe_guard, describe_rescue, find_writers
 from tests.unit.fake_reader import FakeReader
 
@@ -242,3 +242,10 @@ def test_path_in_the_line_of_a_unit_is_quoted():
         "let it wait for the disk: sudo systemctl edit docker.service\n"
         "and write there, below [Unit]: RequiresMountsFor='/data/d$(id)%%h'"
     )
+
+
+@pytest.mark.parametrize(("folder", "is_guarded"), [("/data/x", True), ("-/data/x", False)])
+def test_service_waits_only_for_a_working_folder_that_has_to_be_there(folder, is_guarded):
+    unit = f"[Service]\nExecStart=/usr/bin/x\nWorkingDirectory={folder}\n"
+    facts = host("x.service", **{"/etc/systemd/system/x.service": unit})
+    assert waits_for_mount(facts, "x.service", "/data", "data.mount") is is_guarded

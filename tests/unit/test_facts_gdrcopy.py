@@ -29,6 +29,10 @@ def node(mode=0o666, major=511):
         (None, "there is no /dev/gdrdrv"),
         (node(0o600), "/dev/gdrdrv is not open to all users (mode 0600)"),
         (
+            Stat("directory", 0o755, 0, 0, 0, 0, 1, 1, 1),
+            "/dev/gdrdrv is a directory and not a device (first: sudo rmdir /dev/gdrdrv)",
+        ),
+        (
             node(major=240),
             "/dev/gdrdrv is left of another time: it has the number 240, and the driver 511",
         ),

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.containers.known_holes import HoleRow, _find_holes, own_table
+from hosttune.facts.containers.known_holes import HoleRow, _find_holes, _find_versions, own_table
 from hosttune.facts.gpu.archives import POLICY
 from tests.unit.fake_reader import FakeReader
 
@@ -164,3 +164,11 @@ def test_driver_of_nvidias_archive_is_judged_as_apt_tells_it():
             f" *** {version} 500\n        500 http://a x\n        100 /var/lib/dpkg/status\n",
         }
         assert bool(Facts(FakeReader(files, queries=answers)).known_holes.found) is is_judged
+
+
+def test_newest_library_of_the_operator_counts_and_not_the_last_name():
+    folder = "/usr/local/nvidia/toolkit"
+    files = {f"{folder}/libnvidia-container.so.{one}": "" for one in ("1.17.10", "1.17.9")}
+    facts = Facts(FakeReader({**files, "/sys/module/x": "", "/sys/bus/x": ""}))
+    versions = dict(_find_versions(facts.reader, facts, {"operator-toolkit"}))
+    assert versions == {"operator-toolkit": "1.17.10"}

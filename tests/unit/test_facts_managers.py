@@ -114,6 +114,11 @@ def test_profile_sets_files_below_sys_by_several_plugins():
     )
 
 
+def test_comment_behind_a_value_of_a_profile_is_no_part_of_it():
+    text = "[sysctl] # all\nvm.swappiness = 10 # less\nkernel.x=a#b\n# vm.y=1\n"
+    assert parse_profile(text).sysctls == {"vm.swappiness": "10", "kernel.x": "a#b"}
+
+
 def test_managers_cloud_init_counts_when_it_ran():
     assert managers({"/run/cloud-init/result.json": "{}"}).cloud_init
     assert not managers({"/run/cloud-init/disabled": ""}, packages=("cloud-init",)).cloud_init

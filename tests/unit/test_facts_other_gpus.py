@@ -124,3 +124,10 @@ def test_machine_and_hardware_name_them():
     assert describe_machine(facts)["GPUs"] == "1 x AMD Instinct MI300X"
     assert take_inventory(facts).hardware["GPU"] == "AMD 0x74a1"
     assert take_inventory(facts).settings["GPUs"] == "1"
+
+
+def test_accelerator_that_does_not_tell_its_model_is_called_a_gpu():
+    base = f"{PCI}/0000:1b:00.0"
+    files = {f"{base}/vendor": "0x1002\n", f"{base}/class": "0x030200\n"}
+    (gpu,) = Facts(FakeReader(files)).other_gpus.devices
+    assert (gpu.title, gpu.device_id) == ("AMD GPU", "")

@@ -89,3 +89,10 @@ def test_gpu_of_no_row_is_judged_by_its_chip():
     )
     assert (is_switched("0x31c3"), is_of_rack("0x31c3"), has_grace("0x31C3")) == (True, True, True)
     assert (is_switched("0x2684"), is_of_rack(""), platform_of("0x2684")) == (False, False, None)
+
+
+@pytest.mark.parametrize("device", ["", "0x", "0xzz", "2901", "0x" + "9" * 5000])
+def test_device_id_that_is_not_one_has_no_switches(device):
+    assert not is_switched(device)
+    assert not is_bridged(device)
+    assert not is_of_rack(device)

@@ -97,3 +97,12 @@ def test_a_process_that_ends_meanwhile_makes_nothing_unknown():
 def test_processes_that_cannot_be_listed_are_unknown():
     with pytest.raises(UnknownFact, match="hidden"):
         _ = Facts(FakeReader({}, processes=Unreadable("hidden"))).service_files.full
+
+
+def test_process_that_gave_up_its_right_to_open_files_is_not_near_a_limit():
+    files = {f"/proc/{pid}/limits": limits_text(0, 0) for pid in (1500, 1501)}
+    stats = {
+        f"/proc/{pid}/fd": Stat("directory", 0o500, 0, 0, 950, 0, 1, 2, 1) for pid in (1500, 1501)
+    }
+    reader = FakeReader(files, stats=stats, processes=(process(), process(pid=1501)))
+    assert Facts(reader).service_files.full == ()

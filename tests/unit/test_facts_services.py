@@ -133,6 +133,15 @@ def test_suspend_is_forbidden_by_configuration_or_by_a_mask(files, links, may):
     assert Facts(FakeReader(files, links=links)).desktop.may_suspend is may
 
 
+@pytest.mark.parametrize("target", ["multi-user.target", "runlevel3.target"])
+def test_no_display_manager_starts_where_the_machine_stops_before_it(target):
+    links = {
+        "/etc/systemd/system/default.target": f"/usr/lib/systemd/system/{target}",
+        "/etc/systemd/system/display-manager.service": "/usr/lib/systemd/system/gdm3.service",
+    }
+    assert Facts(FakeReader({}, links=links)).role.display_manager == ""
+
+
 def test_target_without_a_link_is_the_graphical_one():
     assert Facts(FakeReader({})).desktop.default_target == "graphical.target"
     link = {"/etc/systemd/system/default.target": "/usr/lib/systemd/system/multi-user.target"}

@@ -33,7 +33,15 @@ def shm(files=(), processes=(), **options):
 
 @pytest.mark.parametrize(
     ("options", "size"),
-    [(("rw", "size=65536k"), 65536 << 10), (("size=1g",), 1 << 30), (("rw", "inode64"), None)],
+    [
+        (("rw", "size=65536k"), 65536 << 10),
+        (("size=1g",), 1 << 30),
+        (("rw", "inode64"), None),
+        (("size=2T",), 2 << 40),
+        (("size=1g", "size=2g"), 2 << 30),
+        (("size=1g", "size=50%"), None),
+        (("size=1gb",), None),
+    ],
 )
 def test_size_of_options_in_bytes(options, size):
     assert size_of(options) == size

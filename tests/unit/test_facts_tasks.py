@@ -65,11 +65,16 @@ def test_bound_of_a_container_is_none_of_a_service():
     assert [one.name for one in tasks_of({**files, **step}).groups] == ["slurmstepd.scope"]
 
 
-def test_no_more_than_forty_users_are_looked_at():
+@pytest.mark.parametrize("count", [60, 1001])
+def test_no_user_is_left_out_without_a_word(count):
     files = {}
-    for uid in range(60):
+    for uid in range(count):
         files |= group(f"user.slice/user-{1000 + uid}.slice", 1, 9)
-    assert len(tasks_of(files).groups) == 40
+    if count == 60:
+        assert len(tasks_of(files).groups) == 60
+    else:
+        with pytest.raises(UnknownFact, match="more than 1,000 users"):
+            _ = tasks_of(files).groups
 
 
 def test_what_cannot_be_read_is_unknown():

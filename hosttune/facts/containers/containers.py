@@ -121,6 +121,8 @@ class Containers(Subject):
         a driver of the host (NVIDIA/nvidia-docker issue 1711).
         """
         match = _DRIVER_ROOT.search(if_absent(read_text(self.reader, RUNTIME), ""))
+        # A folder that is there but empty is as bad as none: the mount of the driver container
+        # leaves its mount point behind.
         return match[1] if match and not names_in(self.reader, match[1]) else ""
 
     # of the package; containerd.io brings a runc of its own
@@ -172,6 +174,8 @@ class Containers(Subject):
         paths = [
             f"{_LXC}/{name}" for name in names_in(self.reader, _LXC) if name.endswith(".conf")
         ][:_MOST_LXC]
+        # Snapshots repeat the lines of their day; only what comes before the first of them is in
+        # force.
         own = {
             path: if_absent(read_text(self.reader, path), "").partition("\n[")[0] for path in paths
         }
@@ -184,6 +188,8 @@ class Containers(Subject):
     def cdi(self) -> tuple[CdiSpec, ...]:
         found: dict[str, CdiSpec] = {}
         for folder in CDI:
+            # Of an image nothing is known about this folder: a service writes the specification at
+            # each boot.
             if self.reader.persistent_only and folder.startswith("/var/run/"):
                 continue  # made at boot
             for name in names_in(self.reader, folder):
@@ -263,6 +269,8 @@ def _find_configs(reader: Reader, config: str) -> Iterator[str]:
     match = _IMPORTS.search(_TABLE.split(config, maxsplit=1)[0])
     for pattern in _QUOTED.findall(match[1])[:_MOST_IMPORTS] if match else ():
         folder, name = posixpath.split(posixpath.join(posixpath.dirname(CONTAINERD), pattern))
+        # A name without a pattern is read without listing its folder, which may hold thousands of
+        # files.
         names = names_in(reader, folder) if "*" in name else (name,)
         for one in names[:_MOST_IMPORTS]:
             if one == name or fits_glob(one, name):

@@ -18,6 +18,7 @@ from hosttune.facts.reading import derive, if_absent, is_there, read_text
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 DAEMON_JSON = "/etc/docker/daemon.json"
 PACKAGES = ("docker-ce", "docker.io", "moby-engine")
 _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+# A list of what is shown, not of what is hidden: an option of a newer Docker may hold a password.
 _SHOWN = frozenset({
     "config-file", "data-root", "default-runtime", "default-shm-size", "exec-opts", "live-restore",
     "log-driver", "storage-driver", "userns-remap",
@@ -91,6 +93,7 @@ class Docker(Subject):
         """What its unit starts it with, under the names of daemon.json."""
         found: dict[str, str] = {}
         for one in self.given:
+            # Of an option that may be given again dockerd takes all, of another one the last.
             is_more = one.key in _LISTS and one.key in found and found[one.key] != _HIDDEN
             found[one.key] = f"{found[one.key]},{one.value}" if is_more else one.value
         return found
@@ -112,14 +115,17 @@ class Docker(Subject):
 
     @property
     def images(self) -> str:
-        """Who keeps the images: containerd | docker; unsaid where daemon.json leaves that to Docker
+        """Who keeps the images: containerd | docker; unsaid where no setting decides for Docker
         29 and newer, which ask containerd where they were installed afresh and not where they were
         upgraded to.
         """
-        choice = self.settings.get("features.containerd-snapshotter", "")
+        choice = self.in_force.get("features.containerd-snapshotter", "")
         if choice:
             return "containerd" if choice == "true" else "docker"
-        return "unsaid" if self.version.partition(".")[0] >= "29" else "docker"
+        if not self.is_installed:
+            return "docker"
+        # An unknown version may be a new one.
+        return "unsaid" if parse_digits(self.version.partition(".")[0], 29) >= 29 else "docker"
 
     @property
     def cgroup_driver(self) -> str:
@@ -201,10 +207,13 @@ def _is_shown(key: str) -> bool:
 
 def _read_version(facts: Facts) -> str:
     held = (facts.packages[name] for name in PACKAGES)
+    # An empty version would read as no Docker.
     return next((upstream_of(one.version) or "unknown" for one in held if one.is_installed), "")
 
 
 def _is_running(reader: Reader) -> bool:
+    # The control group is there only while the service runs; docker.socket makes its socket without
+    # it.
     return not reader.persistent_only and any(
         is_there(reader, f"{folder}/{UNIT}") for folder in _GROUPS
     )

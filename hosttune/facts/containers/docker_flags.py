@@ -32,7 +32,7 @@ _KEYS = {
     "insecure-registry": "insecure-registries", "label": "labels", "log-opt": "log-opts",
     "registry-mirror": "registry-mirrors", "storage-opt": "storage-opts",
 }  # fmt: skip
-_TABLES = frozenset({"log-opts", "default-ulimits", "runtimes"})
+_TABLES = frozenset({"log-opts", "default-ulimits", "features", "runtimes"})
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -45,10 +45,15 @@ def parse_flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:
         if name.startswith("--"):
             yield (
                 _KEYS.get(name[2:], name[2:]),
+                # Whether a flag takes a value is not known here. What begins with a dash behind it
+                # is the next flag, so that this one is a switch.
                 value if equals else ("" if following.startswith("-") else following),
             )
         elif word[:2] in _SHORT:
-            yield _SHORT[word[:2]], word[2:].lstrip("=") or following
+            yield (
+                _SHORT[word[:2]],
+                word[2:].lstrip("=") or ("" if following.startswith("-") else following),
+            )
 
 
 def expand_words(words: Iterable[str], variables: Mapping[str, str]) -> Iterator[str]:
@@ -94,6 +99,7 @@ def _read_variables(reader: Reader, facts: Facts, unit: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for setting in facts.unit_settings[f"{unit}/Service/Environment"].standing:
         found.update(_parse_assignments(shell_words(setting.value)))
+    # Files come second, as systemd reads them when the process starts (systemd.exec(5)).
     for setting in facts.unit_settings[f"{unit}/Service/EnvironmentFile"].standing:
         rows = if_absent(read_text(reader, setting.value.removeprefix("-")), "").splitlines()
         found.update(_parse_assignments(word for row in rows for word in shell_words(row)))
@@ -107,7 +113,8 @@ def parse_member(key: str, value: str) -> tuple[str, str]:
     if key not in _TABLES:
         return key, value or "true"
     name, _, rest = value.partition("=")
-    return f"{key}.{name}", rest
+    # `--feature containerd-snapshotter` switches it on (moby, opts.NewNamedSetOpts).
+    return f"{key}.{name}", rest or ("true" if key == "features" else "")
 
 
 def _parse_assignments(words: Iterable[str]) -> Iterator[tuple[str, str]]:

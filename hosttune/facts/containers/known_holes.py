@@ -185,13 +185,16 @@ def _find_versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator
     """What is here of the table, without what a distribution built."""
     for name in sorted(packages - {DRIVER, OPERATOR}):
         package = facts.packages[name]
+        # A distribution fixes holes under its old number, so that a comparison would accuse what is
+        # sound.
         if package.is_installed and not _OF_DISTRIBUTION.search(package.version):
             yield name, upstream_of(package.version)
     loaded = facts.driver.loaded_version
     if loaded and home_of(facts) not in _DISTRIBUTIONS:
         yield DRIVER, loaded
     libraries = (_LIBRARY.fullmatch(name) for name in names_in(reader, _OPERATOR_FOLDER))
-    if found := [match[1] for match in libraries if match]:
+    # By version and not by name: 1.17.10 is newer than 1.17.9, and an update leaves the old one.
+    if found := sorted_versions(match[1] for match in libraries if match):
         yield OPERATOR, found[-1]
 
 
@@ -258,6 +261,8 @@ def _find_holes(rows: tuple[HoleRow, ...], versions: Mapping[str, str]) -> Itera
         if version and (fixed := row.fix_for(version)):
             holes.setdefault((row.package, row.is_sure), []).append((row.ids, fixed))
     for (package, is_sure), found in holes.items():
+        # Several rows can hit one package, and only the highest of their versions has none of the
+        # holes.
         newest = sorted_versions(fixed for _, fixed in found)[-1]
         yield Hole(package, versions[package], ", ".join(ids for ids, _ in found), newest, is_sure)
 

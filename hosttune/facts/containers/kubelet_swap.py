@@ -43,6 +43,7 @@ def refuses_swap(facts: Facts) -> bool:
         return False
     flags, configs = read_flags(facts)
     flag = (flags["--fail-swap-on"] or "true") if "--fail-swap-on" in flags else ""
+    # A flag goes before every file, and without both the kubelet refuses swap.
     return _is_true(flag or _find_setting(facts, configs) or "true")
 
 
@@ -68,6 +69,8 @@ def read_flags(facts: Facts) -> tuple[Mapping[str, str], tuple[str, ...]]:
 def _parse_flags(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for number, word in enumerate(words[1:], 2):
         name, equals, value = word.partition("=")
+        # A boolean flag never takes the next word as its value (kubelet(8), pflag): only
+        # `--fail-swap-on=false` switches it off.
         takes_next = not equals and name != "--fail-swap-on" and number < len(words)
         yield name, words[number] if takes_next else value
 
@@ -75,6 +78,7 @@ def _parse_flags(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def _find_setting(facts: Facts, configs: Iterable[str]) -> str:
     """What the last of its files says that sets it; empty for none."""
     found = [_KEY.findall(if_absent(read_text(facts.reader, path), "")) for path in configs]
+    # Drop-ins of --config-dir come after the main file and go over it, the last name first.
     return next((values[-1] for values in reversed(found) if values), "")
 
 

@@ -96,12 +96,14 @@ def _store(places: Sequence[tuple[str, str]], mount: Mount, reader: Reader, fact
 
 
 def _find_better(reader: Reader, facts: Facts, mount: Mount) -> str:
+    # A store on a mount of its own was put there by a person, and moving it is not advised.
     if mount.target not in {"/", "/var", "/var/lib"}:
         return ""
     found = [
         one
         for one in facts.mounts.local_data
         if one.available_bytes > 2 * mount.available_bytes
+        # False is less than True: a disk that rotates is no better than one that does not.
         and one.is_rotational <= mount.is_rotational
         and _keeps_content(reader, facts, one)
         and is_way_of_root(
@@ -133,6 +135,7 @@ def _has_copies(reader: Reader, facts: Facts, mount: Mount) -> bool:
             and read_line(reader, f"/sys/block/{disk.name}/md/level") in _WITH_COPIES
         ):
             return True
+        # Layers such as LVM or a cache may be between the mount and the md device.
         waiting += [
             facts.disks.by_name[name] for name in disk.parents if name in facts.disks.by_name
         ]

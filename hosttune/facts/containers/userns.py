@@ -97,5 +97,6 @@ def _read_profiles(reader: Reader) -> Iterator[tuple[str, str]]:
         content = attempt(read_text, reader, path)
         if isinstance(content, str):
             yield path, content
+        # A folder of /etc/apparmor.d cannot be read as text either, and has no profile to miss.
         elif getattr(reader.stat(path), "type", "") == "file":
             require_sure(content)

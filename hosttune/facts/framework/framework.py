@@ -68,6 +68,8 @@ class InterpreterReport(Fact):
             match for one in self.architectures if (match := re.match(r"(sm|compute)_(\d+)", one))
         ]
         binary = {int(one[2]) for one in parts if one[1] == "sm"}
+        # Without any PTX nothing is compiled for newer GPUs: no generation is as new as this
+        # number.
         oldest = min((int(one[2]) for one in parts if one[1] == "compute"), default=1 << 30)
         return tuple(
             name for name, code in _CODE.items() if binary.intersection(code) or oldest <= max(code)
@@ -96,6 +98,7 @@ def parse(output: str, name: str) -> InterpreterReport:
     """The last line that is a JSON object; whatever a start-up file printed before it is passed
     over.
     """
+    # A start-up file of the user may print JSON as well, but only before the answer.
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             try:
@@ -158,6 +161,8 @@ def _read_framework(reader: Reader, facts: Facts) -> Framework:
             raise
         return Framework(tuple(found))
     # the first of each
+    # The interpreter is asked as its user: ranks of one user have the same answer, and the first is
+    # asked for all.
     of_users = {rank.user: rank for rank in reversed(ranks) if not rank.is_contained}
     chosen = sorted(of_users.values(), key=lambda one: one.pid)[:_MOST]
     unasked = [f"{rank.name} runs in a container" for rank in ranks if rank.is_contained]

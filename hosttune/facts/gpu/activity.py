@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SAMPLES = 5
 ASK = ("nvidia-smi", "dmon", "-s", "pum", "-c", str(SAMPLES))
 IN_USE_MIB = 500  # a context of CUDA alone takes about as much
+# Five samples take five seconds. Without persistence mode nvidia-smi sets each GPU up before the
+# first one, which takes seconds for each.
 _TIMEOUT_S = 25.0
 
 
@@ -61,6 +63,8 @@ def parse(output: str) -> tuple[GpuActivity, ...]:
         words = line.lstrip("# ").split()
         if line.startswith("#"):
             names = words if words[:1] == ["gpu"] else names
+        # Cells are found by the names of the head: which columns `-s pum` prints differs between
+        # branches of the driver.
         elif len(words) == len(names) and words[:1] and (index := parse_digits(words[0], -1)) >= 0:
             rows.setdefault(index, []).append(dict(zip(names, words, strict=True)))
     return tuple(

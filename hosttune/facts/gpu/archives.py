@@ -92,6 +92,8 @@ class Offer(Fact):
         """Whether apt can install this version, which may be a pattern; any, if none is given."""
         if not version:
             return bool(self.installed or self.candidate)
+        # apt keeps what is installed in reach by dpkg's own list, also when no archive has it any
+        # more.
         return any(fits_glob(one, version) for one in (*self.versions, self.installed) if one)
 
     @property
@@ -174,6 +176,8 @@ class Archives(Subject):
         return tuple(
             one
             for one in known
+            # A candidate above the installed version is an update. Only where a pin or a hold keeps
+            # apt at the installed one is a newer version kept back.
             if one.installed == one.candidate
             and one.newest
             and compare_versions(one.newest, one.installed) > 0
@@ -248,6 +252,8 @@ def pinned_away(output: str) -> tuple[str, ...]:
     priorities: dict[str, list[int]] = {}
     for match in _PINNED.finditer(output):
         priorities.setdefault(match[1], []).append(int(match[2]))
+    # A version with a priority below 0 is never installed (apt_preferences(5)); one that is not
+    # pinned so is enough for apt to offer the package.
     return tuple(sorted(name for name, known in priorities.items() if max(known) < 0))
 
 
@@ -305,6 +311,8 @@ def parse_policy(
         installed = installed_now.get(name, installed)
         sources = tuple(_parse_sources(lines))
         origins = _name_origins(sources, archives)
+        # apt shows the share of each version that is handed out in steps; only that of the
+        # candidate decides what this host gets.
         phased = next(
             (
                 int(match[2])
@@ -314,6 +322,7 @@ def parse_policy(
             100,
         )
         origin = origins.get(installed, ""), origins.get(candidate, "")
+        # The version table begins with the highest version, whether apt may take it or not.
         newest = next(iter(origins), "")
         offers[name] = Offer(name, installed, candidate, *origin, origins, newest, phased, sources)
     return MappingProxyType(offers)
@@ -371,6 +380,8 @@ def policy_of(
     if not wanted:
         return MappingProxyType({})
     archives = parse_archives(ask_apt(reader, POLICY))
+    # Without lists apt-cache still answers for what is installed, with status 0: that would read as
+    # versions that no archive has.
     if not archives:
         raise UnknownFact("apt's package lists are missing: sudo apt-get update")
     return parse_policy(ask_apt(reader, (*POLICY, *wanted)), archives, installed_now)

@@ -53,6 +53,8 @@ class Branch:
 
     def is_over(self, month: str) -> bool:
         """Past its end in this month (2026-11), as far as the table knows."""
+        # Months of this form compare as text. The month in which support ends still counts as
+        # supported.
         return self.is_gone or (bool(self.ends) and self.ends < month)
 
     def drives(self, generation: str) -> bool | None:

@@ -109,6 +109,7 @@ def _site_rows(reader: Reader) -> Mapping[int, Branch]:
     if content is ABSENT:
         return {}
     try:
+        # One broken row makes the whole file unknown: it may be the row that rules a branch out.
         return parse_rows(content.decode("utf-8"), SITE)
     except UnicodeDecodeError as error:
         line = LineNumbers(content).at(error.start)

@@ -61,9 +61,9 @@ _CAUSES = {
     # Makefile of Linux, where the headers of the kernel are unpacked in part.
     "ERROR: Kernel configuration is invalid.": NO_HEADERS,
     "include/generated/autoconf.h or include/config/auto.conf are missing": NO_HEADERS,
-    # scripts/sign-file.c of Linux: it prints the call of OpenSSL that failed.
     # NVIDIA's installer, without headers of the running kernel (MichaIng/DietPi issue 5818).
     "Unable to find the kernel source tree for the currently running kernel": NO_SOURCES,
+    # scripts/sign-file.c of Linux: it prints the call of OpenSSL that failed.
     "sign-file: /var/lib/shim-signed/mok/MOK.": NO_KEY,
     "sign-file: /var/lib/dkms/mok.": NO_KEY,
 }
@@ -130,10 +130,14 @@ def error_in(log: str, config: Callable[[], str] = str) -> BuildError:
             )
         if cause:
             return BuildError(_cut_to_error(line) or line.strip()[:_LONGEST], cause)
+        # Without pahole a build only lacks its type information (BTF), so that it is the cause only
+        # where gcc reports no error of its own.
         if (match := _NO_PROGRAM.match(line)) and not (match[1] == "pahole" and " error: " in log):
             return BuildError(line.strip()[:_LONGEST], NO_TOOL, match[1])
         if _NEWER_LIBRARY.search(line):
             return BuildError(line.strip()[:_LONGEST], NEWER_RELEASE)
+        # A line with a known cause further down counts more: make reports the same failure once for
+        # each level, in words that say less.
         first = first or _cut_to_error(line)
     return BuildError(first)
 

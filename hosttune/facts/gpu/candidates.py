@@ -128,10 +128,13 @@ def describe_refusal(answer: Completed) -> str:
     """
     if parse_sections(answer.text):
         return ""
+    # With status 0 standard error holds only warnings of plugins, which say nothing about the
+    # answer.
     words = answer.text + ("\n" + answer.errors if answer.status else "")
     lines = [one.strip() for one in words.splitlines() if one.strip() and not _NOISE.match(one)]
     if not lines and answer.status:
         return f"exit status {answer.status}"
+    # Of a traceback the last line names the error.
     return lines[-1][:300] if lines else ""
 
 
@@ -202,6 +205,8 @@ def _in_lists(none: Candidates, facts: Facts) -> Candidates:
 
 def _ask_candidates(reader: Reader) -> Answer[Completed]:
     answer = reader.query(LIST, timeout_s=TIMEOUT_S)
+    # 20.04 has no --include-dkms. The old question leaves out packages that compile, so it is only
+    # asked then.
     if isinstance(answer, Completed) and answer.status == 2:  # usage: the option is unknown
         return reader.query(OLD_LIST, timeout_s=TIMEOUT_S)
     return answer

@@ -37,8 +37,11 @@ class Dcgm(Subject):
     def is_too_old(self) -> bool:
         """Version 3 or older, with a driver or GPUs that only version 4 knows."""
         major = self.version.partition(".")[0]
+        # No version, or one that is not a number, counts as new: nothing is claimed without one.
         if parse_digits(major, 4) >= 4:
             return False
+        # The loaded module is what the host engine speaks to. A newer package may only wait for a
+        # reboot.
         branch = (self.facts.driver.loaded_version or self.facts.driver.branch).partition(".")[0]
         is_new = parse_digits(branch, 0) >= _FIRST_FOR_4
         return is_new or "blackwell" in self.facts.gpus.generations

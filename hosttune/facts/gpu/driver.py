@@ -149,6 +149,8 @@ class Driver(Subject):
         """Of libnvidia-ml, or libcuda; empty when there is none."""
         for name in _LIBRARIES:
             for folder in _LIBRARY_FOLDERS:
+                # The link is followed, and the folder not listed: an old file beside the new one is
+                # not what a program loads.
                 found = require_sure(self.reader.resolve(f"{folder}/{name}"))
                 if isinstance(found, str) and (version := library_version(found)):
                     return version
@@ -200,6 +202,8 @@ class Driver(Subject):
     def runfile(self) -> bool:
         """NVIDIA's own installer put a driver here, outside of dpkg."""
         stats = [self.reader.stat(path) for path in _RUNFILE]
+        # One file that is there proves the installer, whatever of the other one cannot be seen.
+        # That neither is there needs both answers.
         return any(isinstance(stat, Stat) for stat in stats) or any(
             require_sure(stat) is not ABSENT for stat in stats
         )
@@ -292,6 +296,8 @@ class Driver(Subject):
         if isinstance(version, str):
             taint = read_line(self.reader, "/sys/module/nvidia/taint")
             return version, isinstance(taint, str) and "P" not in taint
+        # Neither file has a version. That no module is loaded is proven only if both were seen to
+        # be absent.
         all_sure((content, version))
         if self.reader.stat("/sys/module") is ABSENT:
             raise UnknownFact("/sys is not mounted")
@@ -435,6 +441,7 @@ def branch_and_flavour(
         {(int(one.branch), one.is_server) for one in names if one.branch and one.base in _REAL}
     )
     if real:
+        # Remains of an older branch can stay after an upgrade, so the newest one counts.
         branch, is_server = real[-1]
         kinds = _find_kinds((str(branch), is_server), names)
         opened = bool(kinds) and (kinds == {True} or (len(kinds) > 1 and is_open is True))

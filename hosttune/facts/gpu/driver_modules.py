@@ -103,6 +103,8 @@ def parse_modinfo(output: str) -> tuple[str, bool | None]:
     """(version, whether it is the open module) that `make_modinfo` shows; None for a licence that
     is neither.
     """
+    # A dict keeps the last of a name, so the order is turned: the first line counts. Descriptions
+    # of parameters come behind, and may begin like a field.
     fields = {match[1]: match[2].strip() for match in reversed(list(_FIELD.finditer(output)))}
     kinds = {"Dual MIT/GPL": True, "NVIDIA": False, "Proprietary": False}
     return fields.get("version", ""), kinds.get(fields.get("license", ""))
@@ -112,6 +114,7 @@ def kernel_of_log(make_log: str) -> str:
     """The kernel that a make.log is about, from the line that DKMS begins it with; empty where it
     does not tell.
     """
+    # DKMS writes this line before the compiler starts; what comes later is text of the build.
     match = _LOG.search(make_log[:2000])
     return match[1] if match else ""
 
@@ -224,6 +227,7 @@ def kernels_of_interest(facts: Facts) -> tuple[str, ...]:
         value = get_raw(getattr(facts, subject), name)
         if isinstance(value, str) and value:
             found.append(value)
+    # The running kernel is often the next one; modinfo is then started once.
     return tuple(dict.fromkeys(found))
 
 
@@ -248,6 +252,8 @@ def _modules_in(reader: Reader) -> tuple[str, ...]:
     return tuple(
         name
         for name in names
+        # What cannot be looked at has no type and counts as a module: a failed look must hide no
+        # build.
         if getattr(reader.stat(f"{_DKMS}/{name}"), "type", "directory") == "directory"
     )
 
@@ -276,6 +282,7 @@ def _builds(
     built: re.Pattern[str],
 ) -> tuple[DkmsBuild, ...]:
     places = [f"{_DKMS}/{name}" for name in _modules_in(reader) if is_wanted(name)]
+    # Where /lib/modules cannot be read, no failure is dropped: it may be of a kernel that boots.
     kernels = attempt(lambda: ("", *folder().kernels)) if places else ()
     return tuple(
         build
@@ -295,6 +302,8 @@ def _builds_of(reader: Reader, place: str, version: str, built: re.Pattern[str])
     name, builds = place.rpartition("/")[2], list[DkmsBuild]()
     has_source = _has_source(reader, f"{place}/{version}")
     log = attempt(read_text, reader, f"{place}/{version}/build/make.log")
+    # None is no log, or one that cannot be read. Empty is a build that failed for a kernel that the
+    # log does not name, so that it counts for each kernel without a module.
     broken = kernel_of_log(log) if isinstance(log, str) else None
     error = (
         error_in(log, lambda: config_of(reader, broken or ""))
@@ -316,6 +325,8 @@ def _builds_of(reader: Reader, place: str, version: str, built: re.Pattern[str])
         ]
         is_built = any(built.fullmatch(file) for files in modules for file in files)
         links = [reader.link(f"{place}/kernel-{kernel}-{machine}") for machine in machines]
+        # The link of a kernel names one version. Of two in the tree of DKMS only that one is
+        # installed.
         is_linked = any(isinstance(link, str) and version in link.split("/") for link in links)
         failed = not is_built and broken in ("", kernel)
         why = error if failed else BuildError()

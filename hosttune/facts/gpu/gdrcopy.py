@@ -45,6 +45,9 @@ class Gdrcopy(Subject):
         node = require_sure(self.reader.stat(NODE))
         if not isinstance(node, Stat):
             return f"there is no {NODE}"
+        if node.type == "directory":
+            # Docker makes a folder of a path that it is given to mount and that is not there.
+            return f"{NODE} is a directory and not a device (first: sudo rmdir {NODE})"
         if node.type != "character":
             return ""
         major = major_in(if_absent(read_text(self.reader, "/proc/devices"), ""))

@@ -63,6 +63,8 @@ def board_of(device_id: str, subsystem: str) -> Board:
     for is_vgpu, pairs, name in rows:
         if number and any(first <= number <= last for first, last in pairs):
             return Board(name, is_vgpu, is_listed=True)
+    # No row names this very board. If all cards with this device have one name, the number of the
+    # board does not matter.
     whole = [(pairs, name) for is_vgpu, pairs, name in rows if not is_vgpu]
     names = {name for _, name in whole}
     name = next(

@@ -144,6 +144,8 @@ def board_of(sxm: int, platform: Platform, nvswitches: int) -> int:
     knows. One or two GPUs of an SXM board are no board.
     """
     boards, rest = divmod(nvswitches, platform.chips or 1 << 30)
+    # A number of NVSwitches that is not of whole boards says that a switch is missing, and so
+    # nothing of the GPUs.
     whole = 8 * boards if boards and not rest else 0
     if not whole and sxm > 2:
         whole = next((size for size in platform.boards if size >= sxm), 0)
@@ -158,6 +160,8 @@ def _count_present(facts: Facts) -> int:
 def _by_name(reader: Reader, facts: Facts) -> Expected:
     product, cloud = facts.host.product, facts.host.cloud
     if cloud == "aws":
+        # EC2 puts the instance type into SMBIOS. Other hypervisors put their own name there, so it
+        # counts on bare metal only.
         return expected_of(product, "")
     if cloud in TYPE_KEYS:
         for _, content in read_texts(reader, (INSTANCE_DATA,)):

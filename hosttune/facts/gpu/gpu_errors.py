@@ -114,6 +114,7 @@ class GpuError(Fact):
     @property
     def is_often(self) -> bool:
         """It came several times, the last one within a day."""
+        # An unknown age is -1 and counts as recent.
         return self.count >= _OFTEN and self.age_s <= _DAY_S
 
     @property
@@ -247,6 +248,8 @@ def resets_asked(messages: Iterable[str]) -> Mapping[str, int]:
             and (row := rows.get(("xid", xid[1])))
             and row.weight == "fault"
         ):
+            # A later fault with another action takes the wish for a reset back: the last fault of a
+            # GPU decides.
             asked[xid[0]] = xid[1] if row.action == "RESET_GPU" else 0
     return {slot: number for slot, number in asked.items() if number}
 
@@ -303,6 +306,8 @@ def xids_in(
             epochs[slot] = epochs.get(slot, 0) + 1
             continue
         at = float(match[3] or match[1] or 0)
+        # A load of the driver resets all GPUs, an Xid 154 without a wish only its own. Both count
+        # up, and a line with a lower number is of before.
         found = _Line(
             slot,
             number,
@@ -353,6 +358,8 @@ def _make_error(
     )
     is_fault = row.weight in {"fault", "later"}
     is_rate = row.weight == "watch" and at > 0  # how often it comes in a day is what counts
+    # A folded line has only its first and its last time. If the first is older than a day, it
+    # counts once: how many of its times are of today is not known.
     counts = [
         1 if is_rate and now - line.first > _DAY_S else line.count
         for line in fresh or lines
@@ -409,7 +416,9 @@ def _decode_nvlink(number: int, row: _Row, text: str, branch: int) -> _Row:
             row.followed,
             f"{row.words}, in words that are not known",
         )
+    # The patterns have 32 places. A longer word would raise in zip() of _fits.
     first, second = f"{int(match[2], 16) & 0xFFFFFFFF:032b}", int(match[3], 16)
+    # Without the driver's version it is not known which of the two layouts the first word has.
     for pattern in read_table().patterns.get(number, ()) if branch else ():
         if _fits(first, pattern.bits[branch >= _FIRST_V2]) and second in (
             pattern.statuses or (second,)
@@ -438,6 +447,7 @@ def sxids_in(messages: Iterable[str], now: float = 0.0) -> Mapping[str, tuple[Gp
             continue
         if probed := re.match(_PROBED, message):
             slot = slot_of(*probed.group(4, 5, 6, 7))
+            # Nothing else reports that a switch recovered: only a new set-up ends its errors.
             groups = {key: lines for key, lines in groups.items() if key[0] != slot}
         elif match := re.match(_SXID, message):
             key = (slot_of(*match.group(4, 5, 6, 7)), int(match[8]), match[9])

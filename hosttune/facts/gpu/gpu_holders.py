@@ -127,6 +127,8 @@ def _make_holder(
     )
     kept_out = attempt(kept_out_at_boot, facts)
     files = (
+        # The first module is the one that binds the GPU; the others build on it and do not load
+        # without it.
         [kept_out.get(module, "") for module in modules[:1]]
         if isinstance(kept_out, Mapping)
         else []
@@ -146,6 +148,8 @@ def _make_holder(
 def _is_image_newer(reader: Reader, facts: Facts, file: str) -> bool:
     """False where it is not known, as on a host without /boot."""
     kernel = attempt(lambda: facts.boot.next_kernel)
+    # An image that is older than the file still loads the driver, before the root with
+    # /etc/modprobe.d is mounted.
     image = (
         reader.stat(f"/boot/initrd.img-{kernel}") if isinstance(kernel, str) and kernel else None
     )

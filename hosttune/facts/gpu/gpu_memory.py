@@ -93,6 +93,8 @@ def window_in(resource: str) -> int:
     """The size of the largest of the six BARs: a line of each with its first and last address and
     flags, zeros for one that is not there.
     """
+    # Behind the six BARs come the ROM and, with SR-IOV, the windows of all virtual functions, which
+    # are larger than the GPU's own.
     rows = re.findall(r"^0x([0-9a-f]+) 0x([0-9a-f]+) 0x[0-9a-f]+$", resource, re.MULTILINE)[:6]
     return max(
         (int(last, 16) - int(first, 16) + 1 for first, last in rows if int(last, 16)), default=0
@@ -129,6 +131,8 @@ def is_whole_by_design(gpu: Gpu) -> bool:
 def _ask(reader: Reader, facts: Facts) -> Mapping[str, MemorySizes]:
     """Optional: without an answer the sizes are those of names and sysfs."""
     smi = attempt(lambda: facts.nvidia.smi)
+    # After a hang nvidia-smi is not started again: each start can take the whole time limit and
+    # leave one more process that cannot be killed.
     if isinstance(smi, Unreadable) or smi in _NOT_ASKED:
         return {}
     answer = reader.query(QUERY, timeout_s=_TIMEOUT_S)

@@ -143,6 +143,7 @@ class Gpus(Subject):
         return tuple(
             _Function(slot, vendor, attempt(read_pci, self.reader, slot, "class"))
             for slot, vendor in vendors
+            # A function whose vendor cannot be read stays in the list: it may be a GPU.
             if vendor == _NVIDIA or isinstance(vendor, Unreadable)
         )
 
@@ -230,6 +231,8 @@ def name_in(pci_ids: bytes, device: str, vendor: str = "10de") -> str:
     start = pci_ids.find(f"\n{vendor} ".encode())
     if start < 0:
         return ""
+    # The search ends where the next vendor, or the list of classes, begins: device numbers repeat
+    # below other vendors.
     end = re.compile(rb"\n[0-9a-fC]").search(pci_ids, start + 1)
     found = pci_ids.find(
         b"\n\t" + device.encode() + b"  ", start, end.start() if end else len(pci_ids)
@@ -349,6 +352,7 @@ def _read_names(reader: Reader, functions: Iterable[_Function]) -> dict[str, str
     }
     if all(names.values()):
         return names
+    # pci.ids has more than a megabyte, and is read only if the driver leaves a name open.
     lists = (reader.read(path) for path in NAME_LISTS)
     known = next((content for content in lists if isinstance(content, bytes)), b"")
     for slot in slots:

@@ -248,9 +248,12 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
         elif cause := next((name for name, words in _CAUSES.items() if words.match(line)), ""):
             reason = (cause, "", "")
         elif _NO_IMAGE.match(line):
+            # This line follows a more exact one where there is one, whose word stays.
             reason = reason or (UNREADABLE, "", "")
         elif failed := _FAILED.match(line):
             slot = slot_of(*failed.group(1, 2, 3, 4))
+            # The kernel's line has the file and the error. RmInitAdapter's own line behind it says
+            # less and must not replace it.
             if slot not in fresh:
                 cause, version, words = reason or (NOT_SET_UP, "", failed[5] or "")
                 found[slot] = GspFailure(slot, cause, version, "", 0, words)
@@ -262,6 +265,8 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
 def _find_failures(reader: Reader, facts: Facts) -> tuple[GspFailure, ...]:
     """The log is asked only where a GPU does not answer: one that does was set up since."""
     nvidia = facts.nvidia
+    # With libraries of another version nvidia-smi refuses for every GPU, and old lines of the log
+    # are not the reason.
     if nvidia.smi not in {"answers", "refused"} or nvidia.refusal == "mismatch":
         return ()
     answering = {gpu.slot for gpu in nvidia.gpus}
@@ -272,6 +277,7 @@ def _find_failures(reader: Reader, facts: Facts) -> tuple[GspFailure, ...]:
         return ()
     found = failures_in(nvidia.messages)
     silent = attempt(lambda: nvidia.silent)
+    # A GPU that fell off the bus cannot be set up either: no firmware brings it back.
     gone = (
         {one.slot for one in silent if one.sign == "log" or says_lost(one.why)}
         if isinstance(silent, tuple)
@@ -306,6 +312,7 @@ def way_out(failure: GspFailure, facts: Facts) -> str:
             "is the board"
         )
     again = f"drain the host, and {reload_driver(facts)}"
+    # With a driver pod apt of this host has no package of the firmware to install again.
     if _is_in_pod(facts) and failure.cause in OF_FIRMWARE - {INTERRUPTED}:
         return f"{_IN_POD}\n{again}"
     if failure.cause == INTERRUPTED:
@@ -361,6 +368,8 @@ def _describe_reinstall(failure: GspFailure, facts: Facts) -> str:
     names = (
         [name for name in facts.packages.names if _PACKAGE.fullmatch(name)] if driver.branch else []
     )
+    # Ubuntu has a package of firmware for each version, side by side: to reinstall another one
+    # brings nothing.
     own = [name for name in names if name.endswith(f"-{version}")] or [
         name for name in names if "." not in name
     ]

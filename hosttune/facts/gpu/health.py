@@ -180,6 +180,7 @@ class GpuHealth(Fact):
             get_raw(self, one)
             for one in ("event_reasons", "utilization_percent", "sm_clock_mhz", "sm_clock_max_mhz")
         ]
+        # -1 fails each of the comparisons, so a missing answer accuses no GPU.
         reasons, used, clock, most = (one if isinstance(one, int) else -1 for one in found)
         return reasons == 0 and used >= _BUSY_PERCENT and 0 < clock * 3 < most
 
@@ -232,6 +233,8 @@ class GpuHealth(Fact):
         )
         count = (
             get_raw(self, "uncorrected_volatile")
+            # Uncorrected errors ask for a reset only where nothing above, which is more exact,
+            # does.
             if get_raw(self, "has_ecc_counts") is True and not found
             else 0
         )
@@ -457,6 +460,7 @@ class _Sources:
                 if isinstance(messages, tuple)
                 else {}
             )
+            # The log proves a fault also where no list of GPUs can be had.
             found |= {slot for slot, own in errors.items() if any(one.is_reported for one in own)}
         return known_part(sorted(found), lacking)
 
@@ -497,6 +501,8 @@ class _Sources:
         stamp = stamp_of(loads[-1]) if loads else 0.0
         uptime_days = attempt(lambda: self.facts.pressure.uptime_days)
         uptime_s = uptime_days * _DAY_S if isinstance(uptime_days, float | int) else 0.0
+        # A clock that was set after the load makes the stamp too old; no driver was loaded before
+        # the boot.
         return min(self.reader.now() - stamp, uptime_s) if stamp and uptime_s else uptime_s
 
     def corrected_an_hour(self, slot: str) -> float:
@@ -508,6 +514,8 @@ class _Sources:
             return 0.0
         # raises where nothing tells since when they are counted
         _ = self.facts.pressure.uptime_days
+        # Within the first hour the count stands for a whole one: a few errors just after a load are
+        # no rate.
         return count / max(1.0, self.loaded_s() / _HOUR_S) if self.loaded_s() else 0.0
 
     def corrected_of_others(self, slot: str) -> float:
@@ -710,6 +718,8 @@ def _ask_gpus(
         problem = describe_failure(answer)
         if not answer_rows.refused:
             break
+        # A refusal names one field. It and its kin are left out and the rest is asked again; where
+        # it names none of ours, or after some rounds, the next shorter question follows.
         missing = with_kin(set(answer_rows.unknown)) & {*COMMON, *DETAILS} - unknown
         unknown |= missing
         refusals += 1
@@ -724,6 +734,8 @@ def _ask_remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str,
     tell: that is no memory without faults.
     """
     questions = ((REMAPPED, REMAPPED_FIELDS), (OLD_REMAPPED, OLD_REMAPPED_FIELDS))
+    # In a guest the longer question writes a line to the kernel log (health_smi.FEW), so it is only
+    # asked where the shorter one is refused.
     for query, fields in reversed(questions) if is_vgpu else questions:
         answer = reader.query(query, timeout_s=_TIMEOUT_S)
         if isinstance(answer, Completed):
@@ -899,6 +911,8 @@ def _is_pending(
     rows = attempt(
         parse_or_unknown, parse_yes, _get_cell(remapped, PENDING), "pending row remapping"
     )
+    # One that waits decides, whatever of the other cannot be read. That none waits needs both
+    # answers.
     if pages is True or rows is True:
         return True
     return bool(require_sure(pages)) or bool(require_sure(rows))

@@ -212,8 +212,11 @@ def parse_rows(output: str, fields: tuple[str, ...], status: int) -> Rows:
     for line in output.splitlines():
         words = [word.strip() for word in line.split(",")]
         bus = _BUS_ID.fullmatch(words[0])
+        # No value of these questions holds a comma, so a row with another count of cells is not an
+        # answer.
         if bus and len(words) == len(fields):
             rows[slot_of(bus[1], bus[2], bus[3], bus[4])] = dict(zip(fields, words, strict=True))
+    # nvidia-smi(1): 2 is an argument that it does not know.
     refused = not rows and (status == 2 or _REFUSED.search(output) is not None)
     return Rows(rows, refused, tuple(_UNKNOWN_FIELD.findall(output)) if refused else ())
 
@@ -294,6 +297,7 @@ def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]
     known = {name: words.lower() for name, words in cells.items() if is_supported(words)}
     state = row.get(FABRIC_STATE, "N/A")
     apart: list[str] = []
+    # The status counts only in this state (nvmlGpuFabricInfo_t, NVML API reference).
     if state == "Completed" and known.get("status", "success") != "success":
         apart.append(f"joining it failed ({cells['status']})")
     if known.get("health.summary") == "unhealthy" or known.get("health.route_unhealthy") in {

@@ -44,6 +44,7 @@ _PACKAGE = regex(r"nvidia-imex(?:-\d+)?")
 # Folders of scripts that Slurm runs before a job: its own examples, and AWS ParallelCluster's.
 _PROLOGS = ("/etc/slurm/prolog.d", "/opt/slurm/etc/scripts/prolog.d")
 _SLURM_PROLOG = regex(r"^[ \t]*(?:Task)?Prolog[ \t]*=[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+# A rack has 18 nodes of four GPUs; the bound is for a file that is something else.
 _MOST_NODES = 4096
 
 
@@ -121,6 +122,7 @@ def parse_addresses(fib_trie: str, if_inet6: str) -> frozenset[str]:
         if len(digits) == 32:
             found.append(":".join(digits[at : at + 4] for at in range(0, 32, 4)))
     parsed = (_parse_address(one) for one in found)
+    # 127.0.0.1 is on every host: in a list of nodes it would name any of them.
     return frozenset(one for one in parsed if one and not ip_address(one).is_loopback)
 
 

@@ -268,6 +268,7 @@ def _ask_smi(reader: Reader, facts: Facts) -> _Asked:
         return _Asked("hangs", -1, nothing, answer.reason)
     done = require_known(answer, "nvidia-smi")
     parsed = parse_smi(f"{done.text}\n{done.errors}", done.status)
+    # One row is an answer: of several GPUs one that is lost makes the exit status that of an error.
     if parsed.gpus:
         return _Asked("answers", done.status, parsed, "")
     why = parsed.sentence or f"exit status {done.status}, and nothing printed"
@@ -416,6 +417,8 @@ def _is_set_up(reader: Reader, facts: Facts) -> bool:
     """The licence daemon is."""
     if not isinstance(reader.stat("/etc/nvidia/gridd.conf"), Stat):
         return False
+    # gridd.conf stays behind when its package is removed, so it proves nothing without the daemon
+    # or the package.
     if has_gridd(reader):
         return True
     try:

@@ -77,6 +77,8 @@ def find_gone(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, 
     begun: deque[str] = deque()
     for message in messages:
         if is_load(message):
+            # A module probes its GPUs before it writes this line: what was gone then is of this
+            # load, all else is of before.
             gone = dict.fromkeys(at_probe, _GONE)
             for memory in (failed, begun, at_probe):
                 memory.clear()
@@ -130,6 +132,8 @@ def silent_gpus(
     }
     for slot, words in answer.lost.items() if isinstance(answer, SmiAnswer) else ():
         if slot not in answering:
+            # A GPU that nvidia-smi calls lost is not brought back by a reset, whatever Xid came
+            # before.
             xid = asked.get(slot, 0) if not says_lost(words) else 0
             after = f", after Xid {xid}" if xid else ""
             found.setdefault(
@@ -148,6 +152,7 @@ def silent_gpus(
         if answering <= set(on_bus)
         else "nvidia-smi calls GPUs otherwise than the PCI bus does, and shows fewer"
     )
+    # As many answer as are expected, only under other names: none is missing.
     if why_not and len(answering) >= len(expected):
         expected = ()
     for slot in set(expected) - answering - set(found):

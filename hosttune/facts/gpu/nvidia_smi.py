@@ -181,6 +181,8 @@ def clean_line(line: str) -> str:
     """A line that is no answer, as it may be shown: without serials and control characters, and not
     long.
     """
+    # The cut to the shown length comes after the masking: half of a serial number would not be
+    # known as one.
     return mask_text("".join(one for one in line[: 10 * _LONGEST] if one.isprintable()).strip())[
         :_LONGEST
     ]
@@ -235,11 +237,15 @@ def messages_in(log: str) -> tuple[str, ...]:
         is_of_client = (
             is_of_client if is_more else _OF_CLIENT.match(message_of(line)[1]) is not None
         )
+        # An indented line goes on the message before it, which may quote a user: an Xid there is
+        # not the driver's.
         if is_of_client or (is_more and kind_of(line.strip())):
             continue
         message = _SERIAL.sub(rf"\1{MASK}", mask_text(_KERNEL.sub(r"\1 ", line.strip())))
         kind = kind_of(message)
         if kind == "reset":
+            # What comes after a reset is a new error, and is not folded into the line of the old
+            # one.
             places.clear()
         elif kind in places:
             lines[places[kind]] = _join_lines(lines[places[kind]], message)

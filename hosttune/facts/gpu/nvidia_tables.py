@@ -50,6 +50,7 @@ FIRST_NVSWITCH: Final = 0x1AC0
 
 def generation_of(device: int) -> str:
     """The generation of a class 03 device of vendor 10de; `unknown` for an id in no block."""
+    # The gaps between blocks are meant: an id there may be of a chip that came after the list.
     index = bisect_right(_STARTS, device) - 1
     if index < 0:
         return "unknown"

@@ -166,6 +166,7 @@ def is_of_sxm(device_id: str) -> bool:
 def may_have_links(gpus: Sequence[Gpu]) -> bool:
     """Some of these can be joined by NVLinks."""
     models = [gpu.device_id for gpu in gpus]
+    # A bridge joins cards of one model, so only a model that is here more than once can have one.
     several = [model for model in models if model in _BRIDGED or model == _SOLD_ALONE]
     return any(is_of_sxm(model) and model != _SOLD_ALONE for model in models) or len(several) > len(
         set(several)
@@ -352,6 +353,8 @@ def _make_gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards
 
     def up() -> int:
         """Words that are not known are no links that are up, unless all of them are so anyway."""
+        # If as many links are up as the model has, a line that is not understood can take none of
+        # them away.
         if unclear and not links.down and not 0 < count <= len(links.speeds):
             raise UnknownFact(f"nvidia-smi does not tell which of its NVLinks are up: {unclear}")
         return len(links.speeds)
@@ -362,6 +365,8 @@ def _make_gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards
         """
         if not is_of_sxm(model) or len(siblings) < 2 or boards.is_kept_away(model):
             return 0
+        # A model whose links are not in the table (0) is held against the most that any GPU of it
+        # shows here.
         wanted = count or max(len(links.speeds) + max(links.down, 0), *siblings)
         lacking = max(0, wanted - up())
         if lacking and (mine := health()) and mine.mig == "Enabled":

@@ -19,6 +19,7 @@ from hosttune.regex import regex
 
 QUESTION = ("nvidia-smi", "nvlink", "-e")
 _GPU = regex(r"GPU (\d{1,9}): ")
+# Digits with more behind them are a rate (15e-255), not a count.
 _COUNT = regex(r"Link \d+: ([A-Za-z ]+): (\d{1,20})(?!\S)")
 _ERRORS = frozenset({
     "replay errors", "recovery errors", "crc errors", "crc flit errors", "crc data errors",

@@ -15,14 +15,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, make_shared
-from hosttune.facts.gpu.gpus import DEVICES, NAME_LISTS, count_of_kinds, driver_of, name_in
+from hosttune.facts.gpu.gpus import (
+    DEVICES,
+    NAME_LISTS,
+    count_of_kinds,
+    driver_of,
+    name_in,
+    read_pci,
+)
 from hosttune.facts.kernel.device_log import NOT_SET_UP
 from hosttune.facts.reading import (
     if_absent,
     names_in,
     parse_or_unknown,
     read_integer,
-    read_line,
     read_text,
     require_known,
 )
@@ -137,27 +143,22 @@ def _find_gone(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
 
 
 def _read_devices(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
-    vendors = {
-        slot: read_line(reader, f"{DEVICES}/{slot}/vendor") for slot in names_in(reader, DEVICES)
-    }
-    found = {
-        slot: _VENDORS[vendor]
-        for slot, vendor in vendors.items()
-        if isinstance(vendor, str) and vendor in _VENDORS
-    }
+    vendors = {slot: read_pci(reader, slot, "vendor") for slot in names_in(reader, DEVICES)}
+    found = {slot: _VENDORS[vendor] for slot, vendor in vendors.items() if vendor in _VENDORS}
     return tuple(
-        _read_gpu(reader, facts, slot, vendor, str(vendors[slot]))
+        _read_gpu(reader, facts, slot, vendor, vendors[slot])
         for slot, vendor in found.items()
-        if _is_gpu(reader, slot, str(vendors[slot]))
+        if _is_gpu(reader, slot, vendors[slot])
     )
 
 
 def _is_gpu(reader: Reader, slot: str, vendor_id: str) -> bool:
-    kind = str(read_line(reader, f"{DEVICES}/{slot}/class"))
+    kind = read_pci(reader, slot, "class")
     is_known = kind.startswith((*_DISPLAY, _3D, _ACCELERATOR))
+    # A virtual function is a part of a GPU that this host lends; the whole one is listed already.
     if not is_known or isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str):
         return False
-    if kind.startswith(_3D) or read_line(reader, f"{DEVICES}/{slot}/device") in _MODELS:
+    if kind.startswith(_3D) or read_pci(reader, slot, "device") in _MODELS:
         return True
     if kind.startswith(_ACCELERATOR):
         return vendor_id != _INTEL
@@ -166,7 +167,7 @@ def _is_gpu(reader: Reader, slot: str, vendor_id: str) -> bool:
 
 
 def _read_gpu(reader: Reader, facts: Facts, slot: str, vendor: str, vendor_id: str) -> OtherGpu:
-    device = str(read_line(reader, f"{DEVICES}/{slot}/device"))
+    device = read_pci(reader, slot, "device")
     errors = make_shared(_read_errors, reader, slot)
     return OtherGpu(
         slot=slot,
@@ -205,4 +206,4 @@ def _find_title(reader: Reader, vendor: str, vendor_id: str, device: str) -> str
         lists = (attempt(if_absent, reader.read(path), b"") for path in NAME_LISTS)
         known = next((content for content in lists if isinstance(content, bytes) and content), b"")
         name = name_in(known, device.removeprefix("0x"), vendor_id.removeprefix("0x"))
-    return f"{vendor} {name}" if name else f"{vendor} GPU {device}"
+    return f"{vendor} {name}" if name else f"{vendor} GPU {device}".rstrip()

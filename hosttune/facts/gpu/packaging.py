@@ -147,6 +147,7 @@ def parse_show(shown: str, devices: Mapping[str, str]) -> Mapping[str, BranchPac
             version=fields.get("Version", ""),
             component=section if section in _COMPONENTS else "main",
             support=support if support in _SUPPORTS else "",
+            # A package that names GPUs brings a driver itself, even if it has a single dependency.
             leads_to="" if aliases else _step(fields.get("Depends", "")),
             tells=bool(aliases),
             drives=match_devices(aliases, devices),

@@ -69,6 +69,7 @@ class Parameters(Subject):
     def options(self) -> tuple[ModuleOption, ...]:
         """In the order in which modprobe reads them."""
         options = [one for one in self.facts.module_options.lines if _OURS.fullmatch(one.module)]
+        # modprobe hands all lines on, and the kernel takes the last value of a parameter.
         last = {(one.module, one.key): number for number, one in enumerate(options)}
         return tuple(
             ModuleOption(

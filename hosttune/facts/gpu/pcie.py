@@ -138,6 +138,8 @@ class Pcie(Subject):
         devices = self.devices
         firsts: dict[str, PcieDevice] = {}  # by the device that they are functions of
         for device in known_items(devices):
+            # A virtual function has no link of its own: its registers read as zeros (SR-IOV), which
+            # is no narrow link.
             if device.kind == "gpu" or not isinstance(
                 self.reader.link(f"{DEVICES}/{device.slot}/physfn"), str
             ):
@@ -245,6 +247,7 @@ def _find_beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice])
     widths = [width_of(read_pci(reader, slot, "current_link_width")) for slot in links.values()]
     return (
         tuple(device.slot for device in others)
+        # 0 is an unknown width, with which no sum proves a split.
         if others and all(widths) and sum(widths) <= whole
         else ()
     )

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Final
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 FABRIC_MANAGER: Final = "nvidia-fabricmanager.service"
 IMEX: Final = "nvidia-imex.service"
@@ -93,6 +94,7 @@ _MORE_GRACE: Final = frozenset({"0x2345", "0x2348", "0x31c3"})
 # GB100 and GB110 (PCI ID Project): B200, B300 and their kin, which come with NVSwitches. Also those
 # of no row yet.
 _SWITCHED: Final = ((0x2900, 0x29FF), (0x3180, 0x31FF))
+_DEVICE: Final = regex(r"0x[0-9A-Fa-f]{1,8}")
 
 
 def platform_of(device_id: str) -> Platform | None:
@@ -112,7 +114,7 @@ def is_switched(device_id: str) -> bool:
     """Whether a GPU of this PCI device id (0x2901) comes with NVSwitches that do not show on the
     PCI bus as such.
     """
-    number = int(device_id, 16) if device_id.startswith("0x") and device_id[2:].isalnum() else -1
+    number = int(device_id, 16) if _DEVICE.fullmatch(device_id) else -1
     return any(first <= number <= last for first, last in _SWITCHED)
 
 

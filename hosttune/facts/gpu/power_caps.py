@@ -85,6 +85,7 @@ def _find(reader: Reader, facts: Facts) -> Iterator[PowerCap]:
 def _started_units(facts: Facts) -> frozenset[str]:
     """The services that a boot starts, by themselves or by a timer of their name."""
     enabled = attempt(lambda: facts.units.enabled)
+    # What cannot be read is left out: a place that was not found only makes advice less exact.
     names = enabled if isinstance(enabled, frozenset) else frozenset[str]()
     return names | {
         f"{name.removesuffix('.timer')}.service" for name in names if name.endswith(".timer")

@@ -49,6 +49,8 @@ def word_of(spelled: str) -> SmiWord:
     """What a cell of nvidia-smi holds."""
     bare = spelled.strip()
     is_in_brackets = bare.startswith("[") and bare.endswith("]")
+    # CSV output puts the words of an error in brackets, other output does not: one table serves
+    # both.
     words = " ".join(bare.strip("[]").lower().split()).rstrip(".")
     if words in _ABSENT:
         return SmiWord.ABSENT

@@ -186,6 +186,8 @@ def _list_members(facts: Facts) -> tuple[DriverMember, ...]:
                     one.name, one.version, maker_of(one.name, one.version, origin), one.is_held
                 )
             )
+    # Revisions of two archives differ, so the same version to the last character has the same
+    # maker.
     known = {one.version: one.maker for one in found if one.maker}
     return tuple(
         DriverMember(one.name, one.version, one.maker or known.get(one.version, ""), one.is_held)
@@ -202,6 +204,7 @@ def _find_commonest(members: Iterable[DriverMember], facts: Facts) -> str:
     )
     if len(counts) > 1:
         counts.update(one for one in evidence_of(facts).values() if one in counts)
+    # Of versions with as many packages the newest counts: max() keeps the first of equals.
     return max(reversed(sorted_versions(counts)), key=lambda version: counts[version], default="")
 
 
@@ -230,6 +233,7 @@ def _find_home(members: Iterable[DriverMember]) -> str:
     ] or known
     counts = Counter(one.maker for one in of_driver)
     modules = Counter(one.maker for one in of_driver if role_of(one.name) in _BESIDE_MODULE)
+    # Sorted, so that a tie has the same answer in each run.
     return max(sorted(counts), key=lambda maker: (counts[maker], modules[maker]), default="")
 
 

@@ -128,6 +128,8 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
         has_dcgm=bool(_know_or(lambda: facts.dcgm.version, "")),
         monitors=monitors,
         displays=running(_DISPLAYS),
+        # A service that is stopped, or a pod that is taken away, has its own step, and is the
+        # process that was seen.
         contained=() if monitors or is_kubernetes else contained,
         is_persistence_kept=is_kept and not is_contained,
         driver_root=ROOT if is_contained else BESIDE if is_beside else "",
@@ -153,10 +155,12 @@ def _is_running(facts: Facts, name: str) -> bool:
 
 
 def _kubernetes_name(host: str) -> str:
+    # The kubelet registers a node by its host name in small letters.
     return quote(host.lower() or "NODE")
 
 
 def _slurm_name(host: str) -> str:
+    # Without NodeHostname a NodeName is the short name of a host (slurm.conf(5)).
     return quote(host.partition(".")[0] or "NODE")
 
 
@@ -290,6 +294,7 @@ def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
     if place.driver_root:
         reboot = "reboot, because Fabric Manager runs in the container of the driver: sudo reboot"
         return [*_drain(place, slot), *list_report(place), reboot, SUPPORT]
+    # Fabric Manager drives the NVSwitches, and a reset is refused while it has them open.
     before, after = _let_go(place, "")
     return [
         *_drain(place, slot), *list_report(place), *before,

@@ -88,6 +88,8 @@ class Confines(Subject):
     def _room(self) -> tuple[float, str]:
         allowed = find_allowed(self.reader, "self")
         quota: Quota | None = find_quota(self.reader, "self")
+        # Both bounds hold at once: a quota of 8 CPUs is worth no more than the 4 that affinity
+        # leaves.
         return (quota.cpus, quota.path) if quota and quota.cpus < allowed else (float(allowed), "")
 
     @fact
@@ -105,6 +107,8 @@ class Confines(Subject):
         limits = [
             (parse_digits(word, _ENDLESS), folder) for word, folder in words if word is not ABSENT
         ]
+        # A group can have a lower limit than this process's own: the tightest one above it is in
+        # force.
         limit, folder = min(limits, default=(_ENDLESS, ""), key=lambda one: one[0])
         if limit >= _ENDLESS:
             return 0, 0

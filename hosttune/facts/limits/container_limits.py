@@ -75,6 +75,7 @@ def _find_limits(facts: Facts) -> Iterator[ContainerLimits]:
         else:
             yield _read_inherited("Docker", services[unit], facts, way_out)
     kubernetes = sorted(DAEMONS.keys() & services.keys())
+    # k3s and its likes start containers from a containerd below their own unit.
     own = next((one for one in kubernetes if DAEMONS[one] not in {"kubelet", "kubelite"}), "")
     if own or (kubernetes and _CONTAINERD in services):
         yield _read_inherited("Kubernetes", services[own or _CONTAINERD], facts)
@@ -102,6 +103,8 @@ def _read_inherited(
     engine: str, service: ServiceLimits, facts: Facts, way_out: str = ""
 ) -> ContainerLimits:
     soft, hard = service.nofile, service.nofile_hard
+    # Equal limits may be what Go made of them (see above). The file is believed only if its hard
+    # limit is the one that is seen: a running service may be older than its file.
     if soft == hard and (declared := _read_declared(service.unit, facts)) and declared[1] == hard:
         soft = declared[0]
     edit = f"sudo systemctl edit {quote(service.unit)}"

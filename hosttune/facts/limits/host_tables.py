@@ -125,6 +125,8 @@ class HostTables(Subject):
         for unit in _STARTS_JOBS:
             setting = self.facts.unit_settings[f"{unit}/Service/LimitNPROC"]
             if setting.exists and not setting.is_masked:
+                # A service without the key has the default of all services, so that a low default
+                # counts as well.
                 given = (setting.standing or self.facts.unit_settings[_OF_ALL_SERVICES].standing)[
                     -1:
                 ]
@@ -169,6 +171,7 @@ def may_be_own(statistics: str) -> bool:
     head, *rows = [row.split() for row in statistics.splitlines()] or [[]]
     if "drop" not in head or not rows:
         return True
+    # Kernels have moved the columns of this file, so the head names the one that counts.
     column = head.index("drop")
     return any(row[column].strip("0") for row in rows if len(row) > column)
 
@@ -180,6 +183,7 @@ def _limit_of_sessions(facts: Facts, item: str) -> tuple[str, str]:
     kept: dict[str, tuple[float, str, str]] = {}
     for one in facts.session_limits[item].lines:
         number = parse_amount(one.given.value)
+        # A line that pam_limits would not take leaves the limit of the line before it.
         if one.domain == "*" and number is not None:
             kept[one.kind] = (number, one.given.value, f"{one.given.path}:{one.given.line}")
     _, value, place = min(kept.values(), default=(0.0, "", ""))

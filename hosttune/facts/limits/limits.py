@@ -124,6 +124,8 @@ def _find_daemon(reader: Reader, unit: str, name: str) -> int:
         for pid in sorted(pid for word in pids if (pid := parse_digits(word, 0))):
             status = attempt(read_text, reader, f"/proc/{pid}/status")  # not kept in records
             is_of_user = isinstance(status, str) and user_of(status) > 0
+            # A user's program may carry the daemon's name and limits of its own: only root's
+            # process is the daemon.
             if not is_of_user and hint(reader, f"/proc/{pid}/comm").strip() == name:
                 return pid
     return 0

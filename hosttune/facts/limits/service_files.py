@@ -87,9 +87,14 @@ def _find_full(reader: Reader) -> Iterator[FullService]:
     )
     for process, service in islice(of_services, _MOST):
         files = _count_files(reader, f"/proc/{process.pid}/fd")
+        # Few processes have that many files open, so the limits of all others are never read.
         most = _read_limit(reader, process.pid) if files >= _FEW else UNLIMITED
         other = found.get(service[1])
-        if files >= _NEAR * most and (other is None or files / most > other.files / other.most):
+        # A process with more open than the limit has lowered it itself, as daemons do that give up
+        # a right: no limit of the unit stops it.
+        if _NEAR * most <= files <= most and (
+            other is None or files / most > other.files / other.most
+        ):
             found[service[1]] = FullService(service[1], process.pid, files, most)
     return iter(found.values())
 

@@ -176,9 +176,11 @@ def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
     """
     hard = {one.domain: one for one in nofile.lines if one.kind == "hard"}
     amounts = {domain: parse_amount(one.given.value) for domain, one in hard.items()}
+    # fs.nr_open is never below this, so that smaller limits need no look at it.
     if not any((value or 0) > _LEAST_NR_OPEN for value in amounts.values()):
         return
     live = None if facts.reader.persistent_only else attempt(lambda: facts.limits.nr_open)
+    # Of an image the live value is not known, so the one that the kernel starts with stands for it.
     most = live if isinstance(live, int) else KERNEL_NR_OPEN
     version = facts.packages["libpam-modules"].version if math.inf in amounts.values() else ""
     is_old = bool(version) and compare_versions(version, _TAKES_UNLIMITED) < 0

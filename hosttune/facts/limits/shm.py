@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.reading import if_absent, make_unknown, names_in, read_text
+from hosttune.facts.storage.fstab_options import tmpfs_bytes
 from hosttune.facts.storage.ways import ways_of
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 SHM = "/dev/shm"
 _LEFT = regex(r"nccl-[A-Za-z0-9]{6,}|torch_\d+_.*")
-_SIZE = regex(r"size=(\d+)([kmg]?)")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 # segments, and mount namespaces of GPU processes; more are not read
 _MOST_FILES, _MOST_VIEWS = 2000, 64
 
@@ -84,6 +83,8 @@ class Shm(Subject):
         views: dict[str | int, GpuProcess] = {}  # those of one container see the same
         for process in self.facts.work.gpu_processes:
             view = self.reader.link(f"/proc/{process.pid}/ns/mnt")
+            # Where the namespace is hidden each process counts by itself: one too many is read, and
+            # none is missed.
             views.setdefault(view if isinstance(view, str) else process.pid, process)
         if len(views) > _MOST_VIEWS:
             raise UnknownFact(f"GPU processes see more than {_MOST_VIEWS} different trees of files")
@@ -115,13 +116,12 @@ class Shm(Subject):
 
 
 def size_of(options: tuple[str, ...]) -> int | None:
-    """The size that the options of a tmpfs say, in bytes; None without one (tmpfs(5): half of
-    RAM).
+    """The size that the options of a tmpfs say, in bytes; None without one (tmpfs(5): half of RAM),
+    for a share of memory, and for what the kernel rejects.
     """
-    for option in options:
-        if match := _SIZE.fullmatch(option.lower()):
-            return int(match[1]) * _UNITS[match[2]]
-    return None
+    sizes = [option.removeprefix("size=") for option in options if option.startswith("size=")]
+    # Of several the last counts. A share of memory is not a size that can be compared.
+    return None if not sizes or sizes[-1].endswith("%") else tmpfs_bytes(sizes[-1])
 
 
 def _mount(reader: Reader, facts: Facts) -> Mount:
@@ -150,6 +150,7 @@ def _read_files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
         )
     found = []
     for name in names:
+        # A user may put a link there: what it leads to would be counted as left in memory.
         stat = reader.stat(f"{SHM}/{name}", follow=False)
         if isinstance(stat, Stat) and stat.type == "file":
             age = max(0.0, reader.now() - stat.mtime_ns / 1e9) / 3600
@@ -197,6 +198,8 @@ def _find_small(
         if is_long
         else _parse_mounted(if_absent(read_text(reader, f"/proc/{process.pid}/mountinfo"), ""))
     )
+    # A container with the host's /dev/shm (--ipc=host) has the same device number, and no small one
+    # of its own.
     if seen is None or seen[1] is None or (host and seen[0] == host[0]):
         return None
     return SmallShm(process.pid, process.name, seen[1])

@@ -35,7 +35,7 @@ _SERVICES = (
     *DAEMONS,
     "ssh.service",
 )
-_MOST_USERS = 40
+_MOST_USERS = 1000
 _MOST_SERVICES = 400
 _USER = regex(r"user-\d+\.slice")
 _REFUSED = regex(r"max (\d+)")
@@ -120,14 +120,15 @@ def _read_groups(reader: Reader) -> Iterator[TaskGroup]:
     for root in _ROOTS:
         services = names_in(reader, f"{root}/system.slice")
         users = [name for name in names_in(reader, f"{root}/user.slice") if _USER.fullmatch(name)]
-        paths = (
-            [f"{root}/user.slice", *(f"{root}/user.slice/{name}" for name in users[:_MOST_USERS])]
-            if users
-            else []
-        )
+        # Any of them may be the one that is full, so a part of them proves nothing.
+        if len(users) > _MOST_USERS:
+            raise UnknownFact(f"more than {_MOST_USERS:,} users are logged in")
+        inner = [f"{root}/user.slice/{name}" for name in users]
+        paths = [f"{root}/user.slice", *inner] if users else []
         named = [name for name in _SERVICES if name in services]
         for path in (*paths, *(f"{root}/system.slice/{name}" for name in named)):
             bound = read_line(reader, f"{path}/pids.max")
+            # Without the controller there is no such file, and `max` bounds nothing.
             if bound is not ABSENT and bound != "max":
                 yield _read_group(reader, path)
         # A scope is what a program asks for: docker-ID.scope has the bound of --pids-limit.

@@ -45,6 +45,8 @@ class Clock(Subject):
         if "systemd-timesyncd" in self.daemons:
             return is_there(self.reader, SYNCHRONIZED)
         if self.daemons:
+            # ntpq speaks to its daemon over a socket of the network, which hosttune does not open:
+            # not known is not wrong.
             raise UnknownFact(f"{self.daemons[0]} sets the clock; ask it: ntpq -p, or the like")
         return False
 
@@ -70,6 +72,7 @@ class Clock(Subject):
     @fact
     def daemons(self) -> tuple[str, ...]:
         """The services that run and set it: chrony, systemd-timesyncd."""
+        # An installed unit proves nothing: only what runs has a control group.
         running = {name for folder in _GROUPS for name in names_in(self.reader, folder)}
         return tuple(name.removesuffix(".service") for name in DAEMONS if name in running)
 

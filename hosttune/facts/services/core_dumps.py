@@ -74,12 +74,15 @@ def _find_unbounded(facts: Facts) -> Iterator[str]:
     yield from (one.unit for one in facts.limits.job_services if one.core > _SMALL_BYTES)
     core = facts.session_limits["core"]  # in KiB
     default = ((parse_amount(core.soft), "the default of new sessions"),)
-    given = (
-        (parse_amount(one.given.value), one.given.place) for one in core.lines if one.kind == "soft"
-    )
+    # Of several lines for a domain pam_limits keeps the last that it understands.
+    last = {
+        one.domain: (size, one.given.place)
+        for one in core.lines
+        if one.kind == "soft" and (size := parse_amount(one.given.value)) is not None
+    }
     yield from (
         place
-        for size, place in (*given, *default)
+        for size, place in (*last.values(), *default)
         if size is not None and size * 1024 > _SMALL_BYTES
     )
 
@@ -87,6 +90,8 @@ def _find_unbounded(facts: Facts) -> Iterator[str]:
 def _find_kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:
     ways = Ways(reader, facts)
     for path in _FOLDERS:
+        # A folder behind a link or mount that may lead to a share is not looked at: a dead server
+        # would not answer.
         if ways.way(path)[1] or not is_there(reader, path):
             continue
         usage, mount = require_sure(reader.usage(path)), mount_of(facts.mounts.visible, path)

@@ -213,6 +213,7 @@ def _list_folders(
             yield from ((service, unit, path, place) for path, place in look(reader, facts))
     if "docker.service" in units:
         root = next(path for path, _ in _of_docker(reader, facts))
+        # Volumes below Docker's own folder are counted with that folder already.
         binds = (path for path in docker_binds(reader, facts) if not is_within(path, root))
         yield from (("a container of Docker", "docker.service", path, "") for path in binds)
     for unit in sorted(DAEMONS.keys() & units):
@@ -327,6 +328,7 @@ def _read_value(reader: Reader, file: str, key: str) -> str:
     found = ""
     for row in _read_or_empty(reader, file).splitlines():
         name, mark, value = row.strip().replace(":", "=", 1).partition("=")
+        # The last line with a path counts, as these programs read their files from top to bottom.
         if mark and name.strip() == key:
             word = value.strip().partition("#")[0].strip().strip("\"'")
             found = word if word.startswith("/") else found
@@ -354,6 +356,8 @@ def _texts_of_unit(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[st
     except UnknownFact:
         return
     for file in tuple(dict.fromkeys(files))[:_MOST_FILES]:
+        # A file elsewhere may be on a share whose server does not answer. Specifiers and patterns
+        # of systemd are not put in here.
         if file.startswith("/etc/") and "%" not in file and "*" not in file:
             rows = (
                 row
@@ -378,6 +382,8 @@ class FolderIndex:
             raise UnknownFact("units that run name more paths than are looked at")
 
     def add(self, folder: DataFolder) -> None:
+        # Each folder above is an entry, so the work is bounded by length: a unit may name thousands
+        # of deep paths.
         above = folder.path.rstrip("/")
         while above:
             self.spend(len(above))
@@ -437,9 +443,9 @@ def waits_for_mount(facts: Facts, unit: str, target: str, mount_unit: str) -> bo
     for section, keys in _GUARDS_BY_PATH.items():
         for key in keys:
             values = (one.value for one in settings[f"{unit}/{section}/{key}"].standing)
-            if any(
-                is_within(word.lstrip("-"), target) for value in values for word in value.split()
-            ):
+            # `WorkingDirectory=-/data` requires no mount: the service starts without the folder
+            # (systemd.exec(5)).
+            if any(is_within(word, target) for value in values for word in value.split()):
                 return True
     for key, top in _GUARDS_BY_FOLDER.items():
         values = (one.value for one in settings[f"{unit}/Service/{key}"].standing)

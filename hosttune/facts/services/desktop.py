@@ -13,14 +13,15 @@ from hosttune.facts.services.systemd_config import read_settings
 from hosttune.facts.subject import Subject, fact
 from hosttune.facts.work import is_display
 from hosttune.frozen import frozen
-from hosttune.host.known.unit_folders import ADMIN, LASTING
+from hosttune.host.known.unit_folders import ADMIN, LASTING, target_of
 from hosttune.values import ABSENT
 
 _NO_SERVERS = frozenset({"sddm", "gdm-x-session", "gdm-wayland-ses", "lightdm"})  # they start one
 _NEVER = frozenset({"no", "false", "off", "0", "n", "f"})  # systemd.syntax(7), booleans
-_IDLE_ACTIONS = frozenset(
-    {"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate", "poweroff", "halt"}
-)
+# logind.conf(5), HandlePowerKey=: words of IdleAction= after which no program runs. sleep.conf
+# forbids only those that sleep.
+_SLEEPS = frozenset({"sleep", "suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate"})
+_ENDS = frozenset({"poweroff", "reboot", "halt", "kexec", "soft-reboot", "factory-reset"})
 
 
 @frozen
@@ -33,7 +34,7 @@ class Desktop(Subject):
         for folder in LASTING:
             target = require_sure(self.reader.link(f"{folder}/default.target"))
             if target is not ABSENT:
-                return target.rpartition("/")[2]
+                return target_of(target)
         return "graphical.target"  # systemd.special(7): what an installation without a link has
 
     @fact
@@ -42,6 +43,7 @@ class Desktop(Subject):
         if self.reader.persistent_only:
             return ()
         found = require_known(self.reader.processes(), "the list of processes")
+        # Without root an empty list would claim that no display server holds a GPU.
         if not self.reader.is_privileged:
             raise UnknownFact("needs root: the open devices of other users' processes are hidden")
         return tuple(
@@ -70,10 +72,21 @@ class Desktop(Subject):
 
     @fact
     def idle_action(self) -> str:
-        """What logind does when everybody is idle: "suspend (/etc/systemd/logind.conf)"; empty for
-        nothing.
+        """How logind sends the machine to sleep when no one uses it: "suspend
+        (/etc/systemd/logind.conf)"; empty for nothing.
         """
+        return self._idle_action if self._idle_action.partition(" ")[0] in _SLEEPS else ""
+
+    @fact
+    def idle_end(self) -> str:
+        """How logind stops the machine when no one uses it: "poweroff (/etc/systemd/logind.conf)";
+        empty for nothing.
+        """
+        return self._idle_action if self._idle_action.partition(" ")[0] in _ENDS else ""
+
+    @fact
+    def _idle_action(self) -> str:
         action, path = read_settings(self.reader, "logind.conf", "Login").get(
             "IdleAction", ("ignore", "")
         )
-        return f"{action} ({path})" if action in _IDLE_ACTIONS else ""
+        return f"{action} ({path})"

@@ -41,6 +41,8 @@ def docker_binds(reader: Reader, facts: Facts) -> Iterator[str]:
     found: dict[str, None] = {}
     for group in _list_groups(reader)[:_MOST] if mounts else ():
         content = reader.read(f"{group}/cgroup.procs")
+        # Any process of the container has its mounts; the first is read, as one that the container
+        # has just started may end meanwhile.
         pid = (
             parse_digits(content.split(b"\n")[0].decode("ascii", "replace"), 0)
             if isinstance(content, bytes)
@@ -57,6 +59,8 @@ def docker_binds(reader: Reader, facts: Facts) -> Iterator[str]:
 
 
 def _find_bind(line: MountLine, mount: Mount, missing: frozenset[str]) -> str:
+    # The place in the container says nothing about the host: the folder is found by its file system
+    # and the root of the mount.
     path = _find_path(mount, line.root)
     is_asked = not is_system(mount.target) or (not line.is_read_only and _is_below(path, missing))
     return path if is_asked else ""

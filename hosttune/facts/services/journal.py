@@ -38,6 +38,7 @@ class SystemdJournal(Subject):
     @fact
     def is_kept(self) -> bool:
         """It outlives a boot, also without what hosttune wrote."""
+        # hosttune's own file is left out: because of it the rule would have nothing to do.
         storage = _get_last(one for one in self._values if one.file_name != _OURS)
         return storage == "persistent" or (storage not in {"volatile", "none"} and self.has_folder)
 

@@ -73,6 +73,8 @@ def _read_settings(reader: Reader) -> tuple[NeedrestartSetting, ...]:
 
 def settings_in(content: str, file: str) -> tuple[NeedrestartSetting, ...]:
     """What one file says of restarts, in its order."""
+    # The packaged file has its defaults as comments (`#$nrconf{restart} = 'i';`), which would read
+    # as settings.
     plain = _COMMENT.sub("", content)
     heads = list(_HEAD.finditer(plain))
     found: list[NeedrestartSetting] = []

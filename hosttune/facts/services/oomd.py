@@ -84,6 +84,8 @@ class Oomd(Subject):
         """Unit -> its properties, of those that may be watched; nothing where no one watches."""
         if not self.is_active:
             return {}
+        # What is watched is worth an answer also where the processes of GPU work are hidden from
+        # this user.
         held = read_or_default(lambda: self._processes, tuple["Process", ...]())
         units = {
             *SLICES,
@@ -136,6 +138,7 @@ def units_of(cgroup: str) -> tuple[str, ...]:
         if not _UNIT.fullmatch(part):
             break
         found.append(part)
+        # Below it are units of the user's manager, of which systemctl of the system says nothing.
         if part.startswith("user@"):
             break
     return tuple(found)

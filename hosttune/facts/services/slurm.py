@@ -121,6 +121,8 @@ class Slurm(Subject):
         """Of RealMemory that is enough: node_reg_mem_percent."""
         if percent := _REG_MEM.search(self._setting("SlurmctldParameters")):
             return float(percent[1])
+        # Of a node with State=CLOUD 90 % is enough unless this is set (slurm.conf(5),
+        # node_reg_mem_percent).
         return _CLOUD_PERCENT if "CLOUD" in self._value_of("state").upper() else 100.0
 
     @fact
@@ -235,6 +237,8 @@ class Slurm(Subject):
             )
             in_force = {key for key, value in cgroup.items() if value.lower() == "yes"}
         memory = "constrainramspace" in in_force or "constrainswapspace" in in_force
+        # Without CR_..._Memory jobs ask for no amount of memory, and cgroup.conf has nothing to
+        # hold them to.
         memory = memory and "memory" in self._setting("SelectTypeParameters").lower()
         is_there = {
             "ConstrainDevices": "constraindevices" in in_force, "ConstrainRAMSpace": memory,
@@ -270,6 +274,7 @@ class Slurm(Subject):
         """
         if not self.health_program:
             return 0
+        # A program that is not a script may have many megabytes, and names no bound.
         script = self._read_content(self.health_program)[: 1 << 16]
         bounds = _BOUND.findall("\n".join(_ASIDE.sub("", row) for row in script.splitlines()))
         return max((int(number) * (60 if unit == "m" else 1) for number, unit in bounds), default=0)
@@ -281,6 +286,8 @@ class Slurm(Subject):
         excepted = (
             self._setting("PropagateResourceLimitsExcept").upper().replace(" ", "").split(",")
         )
+        # Only one of the two keys can be set, so the exceptions decide where there are any
+        # (slurm.conf(5)).
         if excepted != [""]:
             return tuple(name for name in names if name not in excepted and "ALL" not in excepted)
         listed = self._setting("PropagateResourceLimits", "ALL").upper().replace(" ", "").split(",")
@@ -313,6 +320,8 @@ class Slurm(Subject):
     @fact
     def _found_conf(self) -> str:
         """Empty where there is none."""
+        # A path that cannot be looked at is taken: to pass on to the next would judge this node by
+        # another cluster's file.
         return next((path for path in self._places if self.reader.stat(path) is not ABSENT), "")
 
     @fact
@@ -397,6 +406,7 @@ def gpus_of(gres: str) -> tuple[int, bool]:
         words = part.partition("(")[0].strip().split(":")
         if words[0].lower() != "gpu":
             continue
+        # gpu:a100 has a type and no number, which means one.
         amount = _AMOUNT.fullmatch(words[-1]) if len(words) > 1 else None
         count += int(amount[1]) * _UNITS[amount[2].lower()] if amount else 1
         is_mig = is_mig or any(_MIG.search(word.lower()) for word in words[1:])

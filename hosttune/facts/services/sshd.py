@@ -80,11 +80,14 @@ def _read_settings(reader: Reader, path: str, seen: _Includes) -> Iterator[tuple
         if not words or words[0].startswith("#"):
             continue
         key = words[0].lower()
+        # What follows holds for some connections only, and a limit of all sessions must not be
+        # judged by it.
         if key == "match":
             return
         if key == "include":
             for pattern in words[1:]:
                 for file in _list_included(reader, pattern.strip('"'), seen):
+                    # A file that includes itself would go on without end.
                     if file not in seen.files:
                         yield from _read_settings(reader, file, seen)
                         seen.require_few()

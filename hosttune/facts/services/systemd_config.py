@@ -45,6 +45,7 @@ def files_of(reader: Reader, name: str) -> tuple[str, ...]:
     """
     roots = [root for root in _ROOTS if not (reader.persistent_only and root.startswith("/run/"))]
     files: dict[str, str] = {}
+    # The folder of the highest rank comes last, and its file replaces one of the same name.
     for root in reversed(roots):
         files |= {one: f"{root}/{name}.d/{one}" for one in names_in(reader, f"{root}/{name}.d")}
     main = next((path for path, _ in read_texts(reader, (f"{root}/{name}" for root in roots))), "")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # 2.23 moved the profiles into folders of their own; an administrator's come first.
 _FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 _SEPARATORS = regex(r"[\s,;]+")
+# Also behind a value, unlike in files of systemd (TuneD, profiles/loader.py).
+_ASIDE = regex(r"(?:^|\s)#.*")
 # plugin -> option -> the files below /sys that it sets, as a pattern (TuneD's plugins cpu, disk and
 # vm)
 _CPUFREQ = "/sys/devices/system/cpu/cpu*/cpufreq"
@@ -65,10 +67,11 @@ def parse_profile(content: str) -> TunedProfile:
     """Sections are named by plugin; `type=` lets a section have a name of its own."""
     sections: dict[str, dict[str, str]] = {}
     section: dict[str, str] = {}
-    for row in map(str.strip, content.splitlines()):
+    for line in content.splitlines():
+        row = _ASIDE.sub("", line).strip()
         if row.startswith("[") and row.endswith("]"):
             section = sections.setdefault(row[1:-1].strip(), {})
-        elif row and not row.startswith(("#", ";")):
+        elif row and not row.startswith(";"):
             key, equals, value = row.partition("=")
             if equals:
                 section[key.strip()] = value.strip().strip("\"'")
@@ -111,7 +114,10 @@ def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[
     seen: set[str] = set()
     waiting = names.split()
     while waiting:
+        # A stack: the last profile that is named goes first, and each before what it includes. The
+        # first word on a key stays, so it has the last one in TuneD.
         name = waiting.pop()
+        # Profiles that include each other would go on without end.
         if name in seen:
             continue
         seen.add(name)

@@ -28,6 +28,7 @@ def is_mask(reader: Reader, path: str) -> bool:
     """Whether a unit file is a mask: a link to /dev/null, or empty (systemd.unit(5)). One in /etc
     is a decision of an administrator, who reads of it and is never asked to undo it.
     """
+    # The link is read and not followed: of an image /dev has no null.
     if reader.link(path) == "/dev/null":
         return True
     stat = reader.stat(path)
@@ -154,6 +155,8 @@ class UnitFiles:
         """
         chosen: dict[str, str] = {}
         for part in drop_in_folders(name):
+            # `systemctl set-property` writes to system.control, which goes before
+            # /etc/systemd/system.
             for folder in (CONTROL, *self.folders):
                 if self._has(folder, part):
                     for base in self.names(f"{folder}/{part}"):
@@ -169,6 +172,7 @@ class UnitFiles:
         """
         if self._presets is None:
             self._presets = self._read_presets()
+        # Without any line systemd enables a unit (systemd.preset(5)).
         word = next((rule.word for rule in self._presets if rule.fits(name)), "enable")
         return {"enable": "enabled", "disable": "disabled"}.get(word, "unknown")
 
@@ -204,6 +208,8 @@ def parse_assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
             continue
         parts = [row]
         while parts[-1].endswith("\\"):
+            # systemd passes over comments between the parts of a continued line
+            # (systemd.syntax(7)).
             following = next(
                 (one for _, one in rows if not one.lstrip().startswith(("#", ";"))), ""
             )

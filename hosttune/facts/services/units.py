@@ -218,6 +218,8 @@ def read_failures(reader: Reader, names: Iterable[str]) -> Mapping[str, Mapping[
         )
 
     answer = ask_for(FAILURE)
+    # A record holds the answers to the questions of its release, and another question would find
+    # none.
     answer = ask_for(_OLD_FAILURE) if is_unrecorded(answer) else answer
     units = answer.text.split("\n\n") if isinstance(answer, Completed) else []
     rows = [dict(row.partition("=")[::2] for row in one.splitlines()) for one in units]

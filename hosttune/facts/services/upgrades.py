@@ -14,6 +14,7 @@ from hosttune.numbers import parse_digits
 _KEY = "Unattended-Upgrade::Automatic-Reboot"
 # StringToBool of apt (apt-pkg/contrib/strutl.cc)
 _TRUE = frozenset({"yes", "true", "with", "on", "enable"})
+_FALSE = frozenset({"no", "false", "without", "off", "disable"})
 
 
 @frozen
@@ -34,7 +35,7 @@ class Upgrades(Subject):
     @fact
     def reboots_with_users(self) -> bool:
         """Also while people are logged in."""
-        return is_true(self._last(f"{_KEY}-WithUsers") or "true")
+        return is_true(self._last(f"{_KEY}-WithUsers"), otherwise=True)
 
     @fact
     def reboot_time(self) -> str:
@@ -46,8 +47,12 @@ class Upgrades(Subject):
         return found.value if found else ""
 
 
-def is_true(value: str) -> bool:
-    """As apt reads a boolean; what it does not know is false here, which is the default of
-    these.
+def is_true(value: str, *, otherwise: bool = False) -> bool:
+    """As apt reads a boolean; `otherwise`, the default of the setting, where apt does not know the
+    word.
     """
-    return value.lower() in _TRUE or parse_digits(value, 0) != 0
+    word = value.lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    number = parse_digits(word, -1)
+    return number == 1 if number in {0, 1} else otherwise

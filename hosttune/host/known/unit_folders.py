@@ -17,3 +17,16 @@ VENDOR = (LOCAL, PACKAGES)
 LASTING = (ADMIN, *VENDOR, SPLIT)  # what a boot keeps
 OF_ADMINISTRATORS = (CONTROL, _CONTROL_RUNTIME, _TRANSIENT, ADMIN, RUNTIME)
 LOAD_PATH = (*OF_ADMINISTRATORS, *VENDOR, SPLIT)
+# Names of before systemd, to which links of old instructions lead (systemd.special(7)).
+_RUNLEVELS = {
+    **dict.fromkeys(
+        ("runlevel2.target", "runlevel3.target", "runlevel4.target"), "multi-user.target"
+    ),
+    "runlevel5.target": "graphical.target",
+}
+
+
+def target_of(link: str) -> str:
+    """The target that a link such as default.target leads to: graphical.target."""
+    name = link.rpartition("/")[2]
+    return _RUNLEVELS.get(name, name)
