@@ -61,6 +61,7 @@ def find_lacking_kernel(facts: Facts, fstype: str) -> str:
         return ""
     release, built_in, modules = read_modules(facts)
     there = built_in | modules
+    # Without both lists nothing is known of the kernel, and nothing counts as missing.
     if not there or any(name in there for one in kinds for name in _MODULES[one]):
         return ""
     return (
@@ -90,6 +91,7 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
     needed = names & modules
     if any(one not in _MODULES for one in kinds) or not needed or names & built_in:
         return None
+    # A module that is loaded by then stays, whatever forbids loading it later.
     if not names.isdisjoint(_loaded_before(facts)):
         return None
     kept_out = attempt(kept_out_at_boot, facts)
@@ -162,6 +164,7 @@ def read_modules(facts: Facts) -> tuple[str, frozenset[str], frozenset[str]]:
             attempt(read_text, facts.reader, f"{folder}/{release}/{name}") for folder in _MODULES_IN
         )
         content = next((one for one in answers if isinstance(one, str)), "")
+        # An empty list is a package that is half installed, not a kernel without modules.
         if not content.strip():
             return release, frozenset(), frozenset()
         found.append(frozenset(match[1].replace("-", "_") for match in _MODULE.finditer(content)))

@@ -196,6 +196,8 @@ def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
             for _, section, key, value in rows
             if (section, key) == ("Unit", "DefaultDependencies")
         ]
+        # By default a service comes after basic.target, and so after local-fs.target: that closes
+        # the circle.
         if values[-1:] == [] or values[-1].lower() not in _NO:
             return name
     return ""
@@ -258,6 +260,8 @@ class _Unit:
         is_ordered = (
             self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0].lower() not in _NO
         )
+        # With nofail in Options= systemd does not put the mount before local-fs.target
+        # (src/core/mount.c, mount_add_default_ordering_dependencies).
         is_awaited = is_started and is_ordered and not is_far and "nofail" not in options
         needing = pulls.needing(self.name) if is_started else ()
         return MountUnit(
@@ -319,6 +323,8 @@ class _Pulls:
         done, waiting = {name}, [name]
         while waiting and len(done) < _MOST_NEEDING:
             unit = waiting.pop()
+            # What needs a target of each boot is half of the system, and would hide the few units
+            # that need this mount.
             if unit in _REACHED and unit != name:
                 continue
             new = {*self._requiring.get(unit, ())} - done
@@ -427,6 +433,8 @@ class _Pulls:
                 if f"{dot}{suffix}" not in _LINKS:
                     continue
                 for name in self._files.names(f"{folder}/{entry}"):
+                    # An administrator takes the link of a package away by a link of the same name
+                    # to /dev/null in an earlier folder.
                     if (entry, name) not in seen and self._files.reader.link(
                         f"{folder}/{entry}/{name}"
                     ) != "/dev/null":
