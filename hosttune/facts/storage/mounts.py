@@ -565,8 +565,8 @@ def is_network(fstype: str, source: str) -> bool:
     return (
         kind in NETWORK_TYPES
         or source.startswith("//")
-        # A path at the front makes it local: `/disk1:/disk2` is a source of mergerfs, and holds `:/` as
-        # well.
+        # A path at the front makes it local: `/disk1:/disk2` is a source of mergerfs, and holds
+        # `:/` as well.
         or (":/" in source and not source.startswith("/"))
     )
 

@@ -238,6 +238,7 @@ def _mount(reader: Reader, facts: Facts, mount: Mount) -> NfsMount:
         read_ahead_kib=lazy(lambda: require_known(read_integer(reader, path), path)),
         is_soft=not options.keys().isdisjoint(("soft", "softerr")),
         is_read_only=mount.is_read_only,
+        # tcp6 and udp6 are the same protocols over IPv6 (nfs(5), proto=).
         protocol=options.get("proto", "").removesuffix("6"),
         connections=_parse_number(options.get("nconnect", ""), 1),
         speed_mbps=lazy(lambda: _read_speed(reader, options.get("addr", ""))),

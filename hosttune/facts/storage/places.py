@@ -175,6 +175,7 @@ def _find_growth(facts: Facts, mount: Mount) -> str:
         return ""
     command = f"sudo lvextend -r -l +100%FREE {quote(disk.path)}"
     below = [one for one in known.values() if one.name in disk.parents]
+    # A volume that is on a second device as well does not show how much of it is on this one.
     made = [
         one for one in known.values() if one.kind == "dm" and set(one.parents) & set(disk.parents)
     ]

@@ -236,6 +236,7 @@ def data_errors_in(status: str) -> int:
     if not found:
         message = "zpool status tells nothing of data errors"
         raise ValueError(message)
+    # `Permanent errors` comes with names of files in place of a count.
     return 0 if found[1] else int(found[2] or 1)
 
 

@@ -156,6 +156,7 @@ def _make_spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
     plain = [
         one for one in held if one.fstype in LOCAL_TYPES and one.uuid and uuids.count(one.uuid) == 1
     ]
+    # With a second partition the disk has a use that one file system does not show.
     is_plain = len(held) == len(plain) == 1 and len(family) <= 2
     return SpareDisk(
         name=disk.name,

@@ -280,6 +280,7 @@ def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
         if sentence.startswith(_MOUNTED):
             found = {key: one for key, one in found.items() if one.name != name}
         elif _FAILED_MOUNT.match(words):
+            # Taken out first, so that an error that came again is at the end, as the newest.
             found.pop((name, sentence), None)
             found[name, sentence] = MountError(name, sentence)
     return tuple(found.values())

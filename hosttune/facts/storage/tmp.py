@@ -173,6 +173,8 @@ def _find_home(
     if is_masked:
         return "masked", f"{fragment} masks {UNIT}"
     is_admin = fragment.startswith(tuple(f"{folder}/" for folder in OF_ADMINISTRATORS))
+    # A drop-in also changes the unit that systemd makes of a line of fstab. The unit of a package
+    # counts only where there is no such line.
     if other := _no_tmpfs(reader, fragment if is_admin else "", drop_ins):
         return other
     foreign = [path for path in drop_ins if not path.rpartition("/")[2].startswith(OWN)]

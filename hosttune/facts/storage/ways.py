@@ -57,6 +57,8 @@ class Ways:
             if here in self._far or walked > PATH_MAX:
                 return posixpath.normpath(posixpath.join(here, *reversed(waiting))), True
             target = self._reader.link(here)
+            # The kernel gives up at a link beyond this limit (ELOOP), so nothing is mounted or read
+            # behind it.
             if isinstance(target, str) and hops < _MOST_LINKS:
                 hops += 1
                 here = "/" if target.startswith("/") else posixpath.dirname(here)

@@ -96,6 +96,8 @@ class DataMountAddress(AddressKind):
         device = _choose(writer, tag, change)
         if device is None:
             raise Refused(f"no device is {tag} any more", hint="see: hosttune disks")
+        # The line was written just before, by the same run. If it differs now, someone else edits
+        # the file.
         if _options_of(writer, target) != options:
             raise Conflict(
                 f"{PATH}: the options of {target} are no longer {options}",
@@ -104,6 +106,8 @@ class DataMountAddress(AddressKind):
         writer.mount(device.path, target, device.fstype, options)
 
     def same(self, one: Value, other: Value) -> bool:
+        # The kernel adds words of its own to the options of a live mount, so only type and UUID are
+        # compared.
         if isinstance(one, str) and isinstance(other, str):
             return one.split(" ")[:2] == other.split(" ")[:2]
         return one == other

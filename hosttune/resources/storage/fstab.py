@@ -127,12 +127,16 @@ def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> No
     if new == document.data:
         return
     after = parse(new)
+    # The overlay of a plan hands this to the host below it, so the proof has run before anyone says
+    # yes.
     rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
     problem = (
         find_complaint(rehearsal, document, after, target)
         if isinstance(rehearsal, Rehearsal)
         else ""
     )
+    # A program that is missing does not stop an edit that both parsers prove; the log keeps that it
+    # was not tried.
     if isinstance(rehearsal, Unreadable):
         sentence = (
             f"{PATH}: the edit for {target} was checked only with hosttune's own two parsers: "

@@ -49,6 +49,7 @@ def _verify(before: FstabReading, after: FstabReading, target: str) -> str:
 
 
 def _has_answered(done: Completed | None) -> bool:
+    # A program that a signal ended has a negative status here, or one of 128 and more from a shell.
     return done is not None and 0 <= done.status < 128
 
 

@@ -166,6 +166,8 @@ class MountCauses:
         entry = unit.entry if unit else self._entries.get((file, number))
         if entry is None:
             return MountCause()
+        # From what is certain to what is likely: text and devices first, words of programs last, as
+        # they may be of a mount by hand.
         checks = (
             self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users,
             self._of_failed_check, self._of_timeout, self._of_log, self._of_doubts, self._of_helper,

@@ -56,6 +56,7 @@ def remount(target: str, atime: str) -> str:
     stand in no line there.
     """
     place = quoting.quote(target)
+    # findmnt prints each mount at this place: the last one is on top.
     flags = f"findmnt -nro VFS-OPTIONS --mountpoint {place} | sed -E '$!d; s/,(no|rel)atime//'"
     return f'mount --options-source disable -o "remount,bind,$({flags}),{atime}" {place}'
 
@@ -216,6 +217,7 @@ def find_obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
     """Why this difference is left alone, and the way out; an empty hold where it is ours to
     change.
     """
+    # First what would lose data, whatever the file system and its owner are.
     purged = find_aged(view.target, wish, context.facts)
     if purged.by:
         return Hold(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _OF_FSTAB = frozenset(
     {"auto", "noauto", "nofail", "fail", "x-systemd.automount", "comment=systemd.automount"}
 )
+# A blank in a value would be a separator in a line of fstab, and a # at its beginning a comment.
 _BLANKS = str.maketrans({"\\": r"\134", " ": r"\040", "\t": r"\011", "\n": r"\012", "#": r"\043"})
 
 
