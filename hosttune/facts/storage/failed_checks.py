@@ -15,7 +15,7 @@ from hosttune.facts.base import attempt
 from hosttune.facts.signs import failed_by_itself
 from hosttune.facts.storage.mount_units import device_path
 from hosttune.facts.storage.mounts import unit_name
-from hosttune.facts.storage.sources import plain_source, sources_of
+from hosttune.facts.storage.sources import sources_of
 from hosttune.quoting import quote
 from hosttune.values import join_steps
 
@@ -38,7 +38,7 @@ def find_failed_check(facts: Facts, entry: FstabEntry) -> tuple[str, str]:
     """
     found = sources_of(facts).find(entry.source)
     failed = attempt(failed_by_itself, facts.reader) if found else {}
-    name = f"systemd-fsck@{unit_name(device_path(plain_source(entry.source)), 'service')}"
+    name = f"systemd-fsck@{unit_name(device_path(entry.source), 'service')}"
     if not found or not isinstance(failed, Mapping) or name not in failed:
         return "", ""
     path = sources_of(facts).describe(found[0]).partition(" ")[0]

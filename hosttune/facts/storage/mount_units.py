@@ -23,6 +23,7 @@ from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.fstab_options import is_automount, mask_options
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_network, target_of, unit_name
+from hosttune.facts.storage.sources import plain_source
 from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
@@ -58,6 +59,7 @@ _WANTING = _REQUIRING | {"Wants", "Upholds", "WantsMountsFor"}
 _LINKS = {".requires": "Requires", ".wants": "Wants", ".upholds": "Upholds"}
 _MOST_NEEDING = 256  # units that do not start without one
 _SPECIFIER = regex(r"%[^%]")
+_ENCODED = regex(r"[^\w#+.:=@\x80-\U0010ffff-]")  # in the name of a link below /dev/disk
 
 
 @frozen
@@ -144,11 +146,14 @@ def mount_command(entry: FstabEntry) -> str:
 
 
 def device_path(source: str) -> str:
-    """`UUID=0a11-22` -> /dev/disk/by-uuid/0a11-22, of which systemd makes the names of units; a
-    path as it is.
+    r"""`LABEL=my data` -> /dev/disk/by-label/my\x20data, as udev names the link and systemd makes
+    the names of units of it (encode_devnode_name() of both); a path as it is.
     """
-    tag, equals, value = source.partition("=")
-    return f"/dev/disk/by-{tag.lower()}/{value}" if equals and not tag.startswith("/") else source
+    tag, equals, value = plain_source(source).partition("=")
+    if not equals or tag.startswith("/"):
+        return source
+    encoded = _ENCODED.sub(lambda match: f"\\x{ord(match[0]):02x}", value)
+    return f"/dev/disk/by-{tag.lower()}/{encoded}"
 
 
 def device_wait(facts: Facts, source: str) -> str:
@@ -217,7 +222,8 @@ class _Unit:
                 if section in {"Unit", "Install"}:
                     words = self.listed.setdefault(key, [])
                     words += value.split()
-                    if not value:
+                    # An empty value takes back what a list has, but not an order (systemd.unit(5)).
+                    if not value and key != "After":
                         words.clear()
 
     def value(self, key: str) -> str:

@@ -60,7 +60,7 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
     )
     if not isinstance(failed, Mapping) or not failed:
         return
-    for name in _WAITS.keys() & failed.keys():
+    for name in sorted(_WAITS.keys() & failed.keys()):
         look, leave_out = _WAITS[name]
         note = (
             f"{name} failed in this boot: each boot waits for the network until its time limit (2 "

@@ -390,7 +390,7 @@ class MountCauses:
             (look for kinds, one, look in _REFUSALS if entry.fstype in kinds and one.search(said)),
             "",
         ):
-            todo = join_steps((look.format(quote(_server_of(entry))), todo))
+            todo = join_steps((look.format(quote(server_of(entry))), todo))
         elif _UNCLEAN in said and (check := _CHECKS.get(entry.fstype[:3])):
             todo = join_steps(
                 (
@@ -410,7 +410,7 @@ class MountCauses:
 
     def _todo_of_server(self, entry: FstabEntry, look: str) -> str:
         later = (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
-        return join_steps((look.format(quote(_server_of(entry))), later))
+        return join_steps((look.format(quote(server_of(entry))), later))
 
     def _of_log(self, entry: FstabEntry) -> MountCause:
         """What the kernel logged of the device, or of an option that this line has."""
@@ -486,7 +486,7 @@ class MountCauses:
         """A volume that this host serves itself."""
         kind = name_effective_type(entry.fstype, entry.source).removeprefix("fuse.")
         is_failed = unit_name(entry.path or entry.target) in self._failed
-        if kind != "glusterfs" or _server_of(entry) not in _HERE or not is_failed:
+        if kind != "glusterfs" or server_of(entry) not in _HERE or not is_failed:
             return MountCause()
         todo = (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
         return MountCause(
@@ -547,8 +547,18 @@ class MountCauses:
         return _find_todo(entry, words, path)
 
 
-def _server_of(entry: FstabEntry) -> str:
-    return entry.source.removeprefix("//").partition(":/")[0].partition("/")[0].strip("[]")
+def server_of(entry: FstabEntry) -> str:
+    """The name or address of the first server in `//nas/share`, `nas:/data`, `nas:volume`,
+    `https://nas/dav`, `me@nas:/data` and `sshfs#me@nas:/data`.
+    """
+    _, mark, behind = entry.source.partition("#")
+    source = behind if mark and entry.fstype == "fuse" else entry.source
+    host = (source.partition("://")[2] or source.removeprefix("//")).partition("/")[0]
+    # Lustre names the network behind the address, 10.0.0.1@tcp; others the user before it.
+    host = host.partition("@")[0] if entry.fstype == "lustre" else host.rpartition("@")[2]
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(",")[0].partition(":")[0]
 
 
 def _find_todo(entry: FstabEntry, words: str, path: str) -> str:
