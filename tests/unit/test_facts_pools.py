@@ -209,3 +209,18 @@ def test_thin_pool_of_a_users_image_is_no_fault_of_the_host():
     }
     found, _ = pools({**DM, **sizes, "/sys/block/dm-0/slaves/loop3/dev": ""})
     assert found == ()
+
+
+@pytest.mark.parametrize(
+    ("scan", "is_rebuilt"),
+    [
+        ("resilver in progress since Mon Nov 30 01:00:00 2026", True),
+        ("resilver (mirror-0) in progress since Mon Nov 30 01:00:00 2026", True),
+        ("resilver (mirror-0) canceled on Mon Nov 30 01:00:00 2026", False),
+        ("scrub in progress since Mon Nov 30 01:00:00 2026", False),
+    ],
+)
+def test_pool_is_rebuilt_also_while_it_is_copied_in_sequence(scan, is_rebuilt):
+    status = SOUND.replace("config:", f"  scan: {scan}\nconfig:", 1)
+    (pool,), _ = pools({STATE: "DEGRADED\n"}, {STATUS: status})
+    assert pool.is_rebuilt is is_rebuilt

@@ -600,7 +600,7 @@ def plan_mounts(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
             options=entry.options,
             super_options=(),
             atime=atime_of(entry.options),
-            is_read_only="ro" in entry.options,
+            is_read_only=asks_read_only(entry.options),
             is_topmost=True,
             is_bind=bool({"bind", "rbind"} & set(entry.options)),
             disks=unread,

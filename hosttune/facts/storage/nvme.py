@@ -273,7 +273,8 @@ def _ask_drive(reader: Reader, name: str) -> DriveLog | None:
             continue
         try:
             return read(require_known(answer, program).stdout)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        # int() of a JSON number such as 1e999 raises OverflowError: a record may hold any text.
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             lines = require_known(answer, program).errors.strip().splitlines() or [
                 "it printed something else"
             ]

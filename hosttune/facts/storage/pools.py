@@ -67,7 +67,8 @@ DEVICE = regex(  # indent, name, state and counts of a row of `zpool status`
     rf"|OFFLINE)(?:{_COUNT}{_COUNT}{_COUNT})?(?: .*)?"
 )
 _FAILED = frozenset({"FAULTED", "UNAVAIL", "REMOVED"})
-_REBUILT = regex(r"^ *scan: resilver in progress", re.MULTILINE)
+# `resilver (mirror-0) in progress` of zpool replace -s (print_rebuild_status() of OpenZFS)
+_REBUILT = regex(r"^ *scan: resilver (?:\(\S+\) )?in progress", re.MULTILINE)
 _THIN_LINE = regex(
     r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))", re.DOTALL
 )

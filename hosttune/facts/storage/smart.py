@@ -143,7 +143,7 @@ def _answer(reader: Reader, name: str) -> tuple[bool, str, int] | None:
             (*health_in(answer.stdout), unreadable_in(answer.stdout)),
             no_answer_in(answer.stdout),
         )
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         health, problem = (
             None,
             (answer.errors.strip().splitlines() or ["it printed something else"])[0],

@@ -126,7 +126,11 @@ def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
     if any(names_in(reader, f"{folder}/holders") for folder in folders):
         return True
     names = {one.name for one in family}
-    return any(names & set(_list_names(reader, f"/sys/fs/{fstype}")) for fstype in LOCAL_TYPES)
+    # While it is mounted anywhere, btrfs has a folder by UUID there, all others one by device.
+    folders = [f"/sys/fs/{fstype}" for fstype in LOCAL_TYPES] + [
+        f"/sys/fs/btrfs/{pool}/devices" for pool in _list_names(reader, "/sys/fs/btrfs")
+    ]
+    return any(names & set(_list_names(reader, folder)) for folder in folders)
 
 
 def _is_claimed(facts: Facts, disk: Disk, names: frozenset[str]) -> bool:

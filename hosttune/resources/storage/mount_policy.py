@@ -10,7 +10,7 @@ from hosttune import quoting
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
 from hosttune.facts.storage.fstab_words import USER_WORDS
-from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
+from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, asks_read_only, atime_of
 from hosttune.frozen import frozen
 from hosttune.host.reading.mountinfo import folders_above
 from hosttune.resources.storage.fstab_document import PATH, clean_path
@@ -311,7 +311,9 @@ def _why_senseless(view: View) -> str:
     ):
         return "a bind mount shows a file system that is mounted elsewhere, with a flag of its own"
     if fstype in LOCAL_TYPES:
-        if (view.mount and view.mount.is_read_only) or (view.entry and "ro" in view.entry.options):
+        if (view.mount and view.mount.is_read_only) or (
+            view.entry and asks_read_only(view.entry.options)
+        ):
             return "it is mounted read-only: no access times are written"
         return ""
     if fstype in _NO_EFFECT:
