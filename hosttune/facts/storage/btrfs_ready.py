@@ -37,6 +37,8 @@ def find_incomplete(
     """
     found = sources.find(entry.source) or ()
     held = [one for name in found if (one := sources.holds(name))]
+    # What is not seen on the disks is unknown, and a device of another type is the finding of
+    # `find_fault`.
     if not held or any(one.fstype != "btrfs" for one in held):
         return None
     # rootflags= reaches only the first mount of /. All other mounts wait for a device that udev

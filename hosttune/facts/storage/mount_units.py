@@ -315,6 +315,8 @@ class _Pulls:
     def __init__(self, files: UnitFiles, units: list[_Unit], facts: Facts) -> None:
         self._files = files
         self._lines = {unit_name(one.path): one for one in facts.fstab.at_boot}
+        # A mount above this one may be a unit file or a line of fstab: both are in one tree of
+        # folders.
         names = {one.name for one in units if one.name.endswith(".mount")} | {*self._lines}
         self._mounts = {target_of(one): one for one in sorted(names)}
 
@@ -405,6 +407,7 @@ class _Pulls:
             is_far = is_network(line.fstype, line.source) or is_remote_to_systemd(
                 line.fstype, frozenset(line.options)
             )
+            # An automount makes the mount wait for its first use, so no boot requires it.
             is_wanted = words[-1:] == ["nofail"] or is_automount(line.options)
             yield (
                 "remote-fs.target" if is_far else LOCAL,

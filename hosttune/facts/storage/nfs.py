@@ -169,6 +169,8 @@ def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Ite
     served = [one.target for one in facts.mounts.all if is_served(one)]
     for mount in [one for one in mounts if not one.is_of_pods][:_MOST_ASKED]:
         above = posixpath.dirname(mount.target)
+        # Behind another server the way itself could hang, and a folder that a user may write could
+        # lead anywhere.
         if any(f"{above}/".startswith(f"{one}/") for one in served) or not _is_way_of_root(
             reader, above
         ):

@@ -162,6 +162,7 @@ def _find_growth(facts: Facts, mount: Mount) -> str:
     grow = {"ext4": "sudo resize2fs {device}", "xfs": "sudo xfs_growfs {target}"}.get(mount.fstype)
     if isinstance(known, Unreadable) or disk is None or grow is None:
         return ""
+    # statvfs(3) does not count the tables of the file system, so a small difference says nothing.
     unused = disk.size_bytes - mount.total_bytes
     if unused > max(_LEAST_ROOM, disk.size_bytes * _OF_TABLES):  # ext4 and XFS keep tables there
         command = grow.format(device=quote(disk.path), target=quote(mount.target))

@@ -196,6 +196,7 @@ def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:
         indent, name = len(row[1]), row[2]
         while groups and groups[-1][0] >= indent:
             groups.pop()
+        # A spare or a cache that cannot be opened has no counts in its row.
         errors = [number for number in row.groups()[3:] if number]
         if any(number != "0" for number in errors):
             found[name] = "{} ({} read, {} write, {} checksum)".format(name, *errors)

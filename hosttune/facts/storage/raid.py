@@ -163,6 +163,7 @@ def _is_unlisted(reader: Reader, array: Array, arrays: tuple[Array, ...]) -> boo
     another host, and counts down from md127. A line may have another name of an array, so there
     have to be fewer lines than arrays, too.
     """
+    # People call an array md0 to md99; from md127 down is what a boot calls one without a line.
     content = (
         read_text(reader, _CONF) if array.is_active and _BY_HAND.fullmatch(array.name) else ABSENT
     )

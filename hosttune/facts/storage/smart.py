@@ -76,6 +76,8 @@ class Smart(Subject):
         """The disks that are asked, and what each answers, which is asked for at first need."""
         if self.reader.persistent_only:
             return ()
+        # A stick or a card reader of a user may answer whatever it likes, and a disk of a
+        # hypervisor has no health of its own.
         own = (
             disk
             for disk in self.facts.disks.physical

@@ -218,6 +218,7 @@ class Sources:
 
     def _find_tag(self, tag: str, value: str) -> tuple[str, ...]:
         """The devices with exactly this value: util-linux/util-linux#1014."""
+        # The index folds capitals to find what people mistyped; a boot finds only the exact value.
         words = {"UUID": "uuid", "PARTUUID": "part_uuid"}
         named = self._tagged.get((tag, _fold(tag, value)), ())
         return tuple(
@@ -251,6 +252,7 @@ class Sources:
             return (self._names[canonical],) if canonical in self._names else None
         if path.count("/") == 2:  # the kernel's own names are all in /sys/block
             return () if _SURE.match(path) else None
+        # A name deeper below /dev may come from a program that starts later in the boot.
         is_link = _SURE.match(path) or path.count("/") == 3  # /dev/VG/LV
         return () if canonical is ABSENT and is_link and self._is_proof(path) else None
 

@@ -99,6 +99,7 @@ def _is_local(reader: Reader, name: str) -> bool:
     )
     files = [f"{folder}/{one}/transport" for one in controllers] or [f"{folder}/transport"]
     transports = [read_line(reader, file) for file in files]
+    # A disk of another host may look the same from here, and nothing may be mounted or made on it.
     if ABSENT in transports:
         raise UnknownFact(f"{name} does not say how it is attached")
     return all(transport == "pcie" for transport in transports)

@@ -152,6 +152,7 @@ def _mount(reader: Reader, facts: Facts) -> Mount | None:
     if reader.persistent_only:
         return None
     mounts = facts.mounts.at
+    # Without a mount of its own /tmp is a folder of /.
     return mounts.get("/tmp") or mounts.get("/")
 
 

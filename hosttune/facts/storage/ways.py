@@ -78,6 +78,8 @@ class Ways:
     @cached_property
     def _far(self) -> frozenset[str]:
         """Where those that wait for a server are."""
+        # Asked of the mount table alone: a stat(2) of a mount whose server is gone does not come
+        # back.
         return frozenset(mount.target for mount in self.mounts if is_served(mount))
 
 

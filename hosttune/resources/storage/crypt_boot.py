@@ -92,6 +92,8 @@ def _look_at_line(
     if found and found.kind in {SourceKind.MISSING, SourceKind.HIDDEN}:
         end = _tell_end(facts, entry, line, needing, is_open=is_open)
         todo = found.way_out
+        # The disk is open now, by another name than the line has: that name is the way out, not a
+        # search for the disk.
         if below := sources.encrypted_below(f"{MAPPER}{line.name}"):
             named = sources.name_like(line.source if "=" in line.source else "UUID=", below[0])
             todo = f"write {named} there, which is open as {line.name} now\n{REBUILD}"

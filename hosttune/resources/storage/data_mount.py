@@ -348,6 +348,7 @@ class _DataMountComparison:
                 f"the file system on {device.path} has no UUID",
                 "give it one, or write the line by hand",
             )
+        # XFS refuses a second mount of one UUID; of other types a boot may mount the copy.
         same = [one for one in filesystems.all if one.uuid == device.uuid]
         if len(same) > 1 and (
             device.path in attached
@@ -454,6 +455,8 @@ class _DataMountComparison:
             raise _refuse(detail, "run it in the host's namespace: nsenter -t 1 -m hosttune")
         if is_mounted:
             return
+        # A service that writes there now would go on below the mount, out of sight, and miss its
+        # data after the next start.
         if self.running and (writers := find_writers(self.facts, (target,))):
             step = "run this again"
             raise _refuse(
