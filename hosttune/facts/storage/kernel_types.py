@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
+from hosttune.facts.kernel.module_options import normalize_module
 from hosttune.facts.kernel.modules_at_boot import kept_out_at_boot, modules_at_boot
 from hosttune.facts.reading import hint, read_text
 from hosttune.frozen import frozen
@@ -102,7 +103,9 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
         path = kept_out[name]
         why = f"a module, and {path} keeps it from being loaded ({name})"
         lock = Lock(path, why, f"take {name} out of {path}")
-        return None if is_mounted and is_older_than_boot(facts, path) else lock
+        # A boot that had this file and the mount has shown nothing about kernel.modules_disabled.
+        if not (is_mounted and is_older_than_boot(facts, path)):
+            return lock
     return find_shut(facts, works=is_mounted)
 
 
@@ -131,8 +134,12 @@ def is_loaded_first(facts: Facts, module: str) -> bool:
 def _loaded_before(facts: Facts) -> set[str]:
     """What the initial RAM disk loads for /, and what is loaded by name before systemd-sysctl."""
     listed = hint(facts.reader, "/etc/initramfs-tools/modules").splitlines()
+    kept_out = attempt(kept_out_at_boot, facts)
+    barred = kept_out.keys() if isinstance(kept_out, Mapping) else frozenset()
+    # systemd-modules-load.service leaves out what modprobe.d keeps from being loaded.
+    named = (one.value for one in modules_at_boot(facts.reader))
     names = [
-        *(one.value for one in modules_at_boot(facts.reader)),
+        *(name for name in named if normalize_module(name) not in barred),
         *(line.partition("#")[0] for line in listed),
     ]
     mounts = attempt(lambda: facts.mounts.all)
