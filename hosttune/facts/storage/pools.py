@@ -244,7 +244,11 @@ def data_errors_in(status: str) -> int:
 
 def percent_of(printed: str) -> float:
     """`62%` or 62. Raises ValueError for anything else."""
-    return float(printed.strip().rstrip("%"))
+    percent = float(printed.strip().rstrip("%"))
+    # float() also takes `nan`, which no bound of a rule would catch.
+    if not 0 <= percent <= 100:
+        raise ValueError(f"zpool printed {printed.strip()[:40]!r}, which is not a percentage")
+    return percent
 
 
 def _of_thin(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
