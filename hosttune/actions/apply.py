@@ -40,6 +40,8 @@ def check_expected(plan: Plan, digest: str, words: str = "plan") -> None:
     """Refuse unless the plan made now is the one that was shown. `digest` may be its first twelve
     digits or more; `words` show it again.
     """
+    # Twelve digits are 48 bits. Fewer, or an empty word, would also match a plan that no one has
+    # seen.
     if len(digest) >= 12 and plan.digest.startswith(digest):
         return
     message = (
@@ -87,6 +89,7 @@ class Execution:
         is in the outcome). What would break GPU work that was not shown with the change is not
         begun.
         """
+        # The plan was shown minutes ago: a job that has started since is not covered by the yes.
         if not superseded and (running := list_unannounced(change, Facts(self.writer))):
             self.leave(
                 change,
@@ -94,6 +97,8 @@ class Execution:
                 f"{'; '.join(running)}",
             )
             return None
+        # Synced before the act. After a power cut the journal then names every place that may have
+        # changed.
         step = self.recorder.intent(change, undoes, superseded=superseded)
         on_paper = f"{describe_place(change.address)} already has its old value: recorded as undone"
         self.on_progress(
@@ -104,12 +109,16 @@ class Execution:
                 kind = kind_of(change.address)
                 kind.prepare(self.writer, change, self.on_progress, is_undo=undoes is not None)
                 kind.write(self.writer, change)
+                # The kernel can take a value and set less, without an error (vm.nr_hugepages when
+                # memory is fragmented). So only what reads back counts as made.
                 if not is_at(change.address, change.after, self.writer):
                     message = (
                         f"{describe_place(change.address)} reads differently after it was written"
                     )
                     raise Refused(message)
         except HosttuneError as error:
+            # A program that the signal ended says nothing about the change, so its rule is not
+            # rolled back for it.
             if stopping.get_signal() and is_at(change.address, change.before, self.writer):
                 self.recorder.record_failure(step, NOT_MADE)
                 self.not_made.append(change)
@@ -167,8 +176,12 @@ class Execution:
         """
         kind = kind_of(change.address)
         present = kind.read(self.writer, change.address.name)
+        # A conflict means that someone else wrote there first. What is there now is theirs, and no
+        # undo may touch it.
         if isinstance(error, Conflict) or kind.same(present, change.before):
             self.recorder.record_failure(step, error.message)
+        # No result is written, so the intent stays open: it counts as in force until recovery can
+        # read the place.
         elif isinstance(present, Unreadable):
             self.on_progress(
                 f"{describe_place(change.address)} cannot be read after it failed: {present.reason}"
@@ -176,6 +189,8 @@ class Execution:
         elif is_undo:
             self.recorder.record_failure(step, error.message, replace(change, after=present))
         else:
+            # Booked with the value that is there. With the planned one, undo would take the place
+            # for edited by someone else.
             made = replace(change, after=present)
             self.recorder.done(step, error.message, made)
             self.standing.setdefault(change.rule, []).append((step, made))
@@ -201,6 +216,8 @@ class Execution:
             elif self.make(inverse, step) is None:
                 kept.append((step, change))
                 break
+        # What could not be undone stays listed, because the receipt still has to ask for its
+        # reboot.
         self.standing[rule] = [*steps, *reversed(kept)]
 
     def fire(self, triggers: Iterable[Trigger]) -> None:
@@ -209,6 +226,8 @@ class Execution:
         for trigger in in_order(triggers):
             # what runs now, not before a long installation
             reason = must_wait(trigger, Facts(self.writer)) or comes_after(trigger, stuck)
+            # Between two triggers nothing is half done, and the journal hands those that are left
+            # to the next run.
             if not reason and stopping.get_signal():
                 reason, self.has_left_triggers = "the run was stopped", True
             if not reason:
@@ -324,6 +343,8 @@ def apply(
             return Receipt(
                 run, plan.digest, outcomes, waiting, why, reboot_obstacles=obstacles, faults=faults
             )
+    # Only here: a run that changes nothing works as `check` does, without a journal that can be
+    # read.
     session.journal.require_known()
     with stopping.between_changes():
         recorder = JournalWriter.start(
@@ -332,6 +353,8 @@ def apply(
         execution = Execution(writer, recorder, on_progress)
         execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
         receipt = _make_plan(session, execution, plan, pending)
+    # After the last line of the journal: a crash in between loses a copy, and nothing that undo
+    # needs.
     keep_receipt(writer, receipt)
     return receipt
 
@@ -344,12 +367,16 @@ def _make_plan(
     failed: set[str] = set()
     for number, stage in enumerate(plan.stages):
         triggers = _make_stage(execution, stage.changes, failed)
+        # What earlier runs left goes with the first stage, where a trigger of both is run only
+        # once.
         execution.fire([*(pending if number == 0 else ()), *triggers])
         if stopping.get_signal():
             break
     if not plan.stages:
         execution.fire(pending)
     done = (outcome.change for outcome in execution.outcomes if outcome.phase is Phase.DONE)
+    # A later change, or a reload, can set an earlier value back. Each was read when it was made, so
+    # all are read once more.
     verified = execution.is_verified and still_there(done, writer)
     tried = {outcome.change for outcome in execution.outcomes}
     is_stopped = bool(stopping.get_signal())
@@ -359,6 +386,8 @@ def _make_plan(
     execution.finish(left)
     outcomes = (*session.resumed, *execution.outcomes)
     boots = changed_reboots((*session.resumed, *execution.left_standing))
+    # Every fact is read anew for it, which takes seconds on a host with many GPUs. Without a boot
+    # or a fault the answer changes nothing.
     faults = faults_of(session, writer) if boots or standing_faults(plan.findings) else ()
     if why := boots + reboot_reasons(after_run(plan.findings, faults)):
         keep_standing(session, writer, execution.on_progress)
@@ -389,6 +418,8 @@ def _make_stage(
         if stopping.get_signal():
             break
         if (
+            # The other rules go on: a package that cannot be installed must not keep a host from
+            # its sysctls.
             change.rule not in failed
             and execution.make(change) is None
             and change not in execution.not_made
@@ -404,6 +435,8 @@ def still_there(changes: Iterable[Change], reader: Reader) -> bool:
     """Read every place again at the end: what was written to it last must stand."""
     last: dict[tuple[str, str], Change] = {}
     for change in changes:
+        # A key that is set again keeps its old place in a dictionary. Taken out first, the order is
+        # that of the last writes.
         last.pop(locate_address(change.address), None)
         last[locate_address(change.address)] = change
     return all(kind.stand(some, reader) for kind, some in by_kind(last.values()))

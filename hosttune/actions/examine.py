@@ -76,12 +76,15 @@ class Session:
             *findings,
             *find_unended(self.journal, self.reader, self.catalog, self.selected),
         )
+        # `--only` must not lead into a boot that a rule it left out knows to fail. So that rule is
+        # asked too, whenever a boot may follow.
         findings = (*findings, *boot_losses(self, self.reader))
         if leads_to_boot(findings, changes_in(findings)) and (
             guards := reboot_guards(self, self.reader)
         ):
             findings = add_reboot_notes((*findings, *guards))
         return Plan(
+            # Over all stages: the yes also covers what becomes possible only after the first one.
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
             machine=_describe_machine(self.facts),
@@ -121,6 +124,7 @@ def plan_without_users(session: Session) -> Plan:
     reader = Overlay(session.reader)
     for place in list_places_of_users(session.reader):
         reader.files[place] = ABSENT
+        # Without this a listing would still show what the host below has in the folder.
         reader.uncovered.add(place)
     facts = Facts(reader, session.facts.asked)
     return replace(session, reader=reader, facts=facts, journal=read_journal(reader)).plan()
@@ -174,7 +178,10 @@ def _standing_faults(
 
 def _ask(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
     """What these rules say now."""
+    # A field is read only once, so the facts of the session still show the host as it was before
+    # the run.
     facts = Facts(reader, session.facts.asked)
+    # With `sole` the passes report no leftovers of other rules, which the plan has listed already.
     policy = replace(session.policy, sole=tuple(rule.id for rule in rules))
     again = replace(
         session,
@@ -292,4 +299,6 @@ def examine_everything(reader: Reader, catalog: Catalog, policy: Policy) -> None
     for subject in SUBJECTS:
         complete(getattr(session.facts, subject))
     session.plan(prove=False)
+    # Once more as the host runs it: a rule that is selected by name can have other defaults, and
+    # with them asks for other files.
     examine(reader, catalog, policy).plan(prove=False)

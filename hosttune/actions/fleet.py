@@ -125,6 +125,8 @@ def survey_hosts(
             paths.append(path)
     paths = pair_paths(paths, wants_records=ask.is_new)
     looks: LookCollector[tuple[int, int]] = LookCollector(frozenset(map(stem_of, paths)))
+    # On disk and compressed: the looks at a large fleet do not fit into memory, and only those that
+    # count are unpacked.
     with closing(SpoolFile()) as scratch:
         for done, found in enumerate(_look_at_paths(paths, ask, jobs), 1):
             for one in found:
@@ -199,12 +201,15 @@ def _changes_of(ask: Ask, one: PlanClass) -> tuple[Change, ...]:
         if is_record(data):
             plan = _open_session(RecordReader(data, one.source), ask).plan()
             changes = (
+                # The file may have been replaced since the report. Changes of another plan must not
+                # be shown under its digest.
                 plan.changes if digest_content(map(in_common, plan.changes)) == one.content else ()
             )
         else:
             changes = changes_in(data, one.content)
     except HosttuneError:
         return ()
+    # Names of devices and old values of one host would be read as those of all.
     return changes if one.is_uniform else tuple(map(in_common, changes))
 
 
@@ -216,6 +221,7 @@ def _load_checked_catalog(ask: Ask) -> Catalog:
     if ask.policy is not None:
         name, text = read_trusted(no_host, ask.policy, is_local=True, is_required=True)
         policy = build_policy(load_document(text or "", name), catalog, "", "")
+    # For its errors only: the policy of each host is overridden when that host is read.
     policy.overridden(catalog, profile=ask.profile, select=ask.select, ignore=ask.ignore)
     return catalog
 
@@ -228,6 +234,7 @@ def _look_at_paths(paths: list[str], ask: Ask, jobs: int) -> Iterator[list[_Work
 
 
 def _list_looks(ask: Ask, path: str) -> list[_WorkerLook | Unread]:
+    # A list, because a worker process cannot hand a generator over.
     return [*_looks_of(path, ask)]
 
 
@@ -260,6 +267,7 @@ def _look_at_file(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
         yield Unread(path, content)
         return
     try:
+        # By its first bytes: a record has megabytes, and its own reader parses it again.
         if RECORD.encode() in content[:_HEAD] or is_support_file(content):
             yield _evaluate_content(content, path, ask)
             return
@@ -297,6 +305,7 @@ def _evaluate_content(content: bytes, path: str, ask: Ask) -> HostLook:
     reader = reader_of(content, path)
     session = _open_session(reader, ask)
     plan = session.plan()
+    # What only repeats the profile would be a remark on each of a thousand hosts.
     idle = without_effect(session.policy, session.catalog, plan.findings, everything=False)
     return seen_of_plan(
         plan,

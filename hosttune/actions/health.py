@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.baseline import Learned
 
+LONGEST_S = 600.0  # that `--within` takes
 BASELINE = "host-baseline"  # the rule that holds a host against what was learned
 
 
@@ -50,6 +51,8 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
     finding: unknown, or a fault where it hangs in the kernel.
     """
     if session.reader.kind != "live":
+        # A record answers from memory. Nothing in it can hang, so it needs no child that can be
+        # left behind.
         return tuple(_pointing_on(session, one) for one in session.look(session.facts))
     answers = in_time(
         {rule.id: partial(_answer, session, rule) for rule in session.selected}, seconds
@@ -69,6 +72,7 @@ def name_gpus(session: Session, seconds: float) -> dict[str, tuple[str, str]]:
     """The NVIDIA GPUs on the PCI bus by slot: the name, and what holds it for virtual machines, if
     anything does; none where that is not known within `seconds`.
     """
+    # The names are only for a title, and even they may wait for a driver that hangs.
     answer = (
         in_time({"": partial(_list_gpus, session)}, seconds)[""]
         if session.reader.kind == "live"
@@ -124,6 +128,7 @@ def _answer(session: Session, rule: Rule) -> bytes:
         reason = f"hosttune itself failed here: {type(error).__name__}: {error}"
         todo = f"please report it with the output of: hosttune check --only {rule.id} --debug"
         findings = (Finding(rule.id, "", Verdict.UNKNOWN, reason=reason, todo=todo),)
+    # As text, because the answer comes out of a child through a pipe.
     return json.dumps([finding_to_json(finding) for finding in findings]).encode()
 
 
@@ -147,6 +152,7 @@ def _find_late_rule(
     rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float
 ) -> Finding:
     """A rule that has not answered; one that waits for what another asks for names that."""
+    # Several rules wait for one dead disk, and only the first that asked can name it.
     first = next((one for one in (waiting, *everybody) if one.what), waiting)
     what = first.what or "what it asks"
     if first.is_of_user:  # no fault of this host, but what is behind it was not seen
@@ -164,10 +170,7 @@ def _find_late_rule(
         todo = "look into the kernel log for the disk or the driver; only a reboot ends that wait"
         return Finding(rule, "", Verdict.DIFFERS, reason=reason, todo=todo, is_fault=True)
     reason = f"{what} has not answered within {seconds:g} s"
-    return Finding(
-        rule,
-        "",
-        Verdict.UNKNOWN,
-        reason=reason,
-        todo=f"give it longer: --within {min(600, 2 * seconds):g}s",
-    )
+    todo = "look into the kernel log for a slow disk or driver: sudo dmesg --level=err,warn"
+    if seconds < LONGEST_S:
+        todo = f"give it longer: --within {min(LONGEST_S, 2 * seconds):g}s"
+    return Finding(rule, "", Verdict.UNKNOWN, reason=reason, todo=todo)

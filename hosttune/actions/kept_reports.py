@@ -27,6 +27,7 @@ def keep(document: str, created_at: str, days: int, where: str = "") -> None:
     cannot be written.
     """
     folder = where or state.name_folder(PART)
+    # Names from the host may hold lone surrogates, for which UTF-8 has no bytes.
     content = document.encode("utf-8", "backslashreplace")
     if days and len(content) > state.LIMIT:
         message = f"the report is not kept: it is larger than {state.LIMIT >> 20} MiB"
@@ -36,6 +37,7 @@ def keep(document: str, created_at: str, days: int, where: str = "") -> None:
     state.sweep_drafts(folder)
     left = MOST_BYTES
     for number, day in enumerate(reversed(kept_days(folder))):
+        # Newest first: where the bytes do not suffice it is the oldest days that go.
         left -= state.read_size(f"{day}.json", folder)
         if number >= days or left < 0:
             state.remove(f"{day}.json", folder)
@@ -53,6 +55,8 @@ def day_of(word: str, now: float) -> str | None:
         return (
             datetime.fromtimestamp(now, timezone.utc).date() - timedelta(_BACK[word])
         ).isoformat()
+    # Since Python 3.11 fromisoformat also takes 20261122 and weeks. One form of a day names one
+    # file.
     if not _DAY.fullmatch(word):
         return None
     try:

@@ -62,6 +62,8 @@ def _is_python_of_system(reader: Reader) -> bool:
 def is_installed(reader: Reader) -> bool:
     """Whether another hosttune than the one that a play left is found by its name."""
     names = [f"{folder}/hosttune" for folder in SECURE_PATH]
+    # What cannot be looked at counts as installed: no program is put in the way of one that may be
+    # there.
     return any(
         reader.stat(name, follow=False) != ABSENT
         for name in names
@@ -76,8 +78,11 @@ def remove_idle_program() -> None:
         return
     with suppress(HosttuneError), hold_lock():
         journal = read_journal(writer)
+        # A journal that cannot be read may hold changes, and this program may be the only one here
+        # that can undo them.
         if journal.in_force or journal.interrupted or journal.problem:
             return
+        # The name goes first: a link that leads nowhere would be found by sudo and fail.
         writer.remove_link(LINK, expected=COPY)
         if isinstance(present := writer.read(COPY), bytes):
             writer.remove(COPY, expected=present)

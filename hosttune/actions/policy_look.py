@@ -60,13 +60,18 @@ def list_remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
                 found.setdefault(fault.where, fault)
     if len(placed) > 1:
         hosts = [one.policy.host for one in placed]
-        for number, section in enumerate(placed[0].policy.sections):
-            if not any(one.policy.sections[number].fits for one in placed):
+        # Each host may have a policy of its own, so sections go by their place, not by a number.
+        every = [section for one in placed for section in one.policy.sections]
+        fitting = {section.where for section in every if section.fits}
+        for section in every:
+            if section.where not in fitting:
                 near = next((host for host in hosts if find_likeliest(host, [section.pattern])), "")
                 hint = f"{near} is nearly called so" if near else ""
                 found[section.where] = Fault(
                     section.where, f"{section.pattern} fits none of these hosts", hint
                 )
+        # Each host has its own fault for that, and what was just added says it of all hosts
+        # together.
         found = {
             where: fault
             for where, fault in found.items()

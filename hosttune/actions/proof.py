@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hosttune.engine.decide.passes import Reason
     from hosttune.values import Address, Change, Finding, Stage
 
+# A driver and then its settings take two stages. The bound ends rules that answer each other's
+# changes without end.
 MAX_STAGES = 4
 
 
@@ -55,6 +57,7 @@ def prove_changes(
     if changes and (refused := Overlay(session.reader).refused_write(f"{FOLDER}/new.jsonl")):
         held = {one.rule: (refused.message, refused.hint) for one in changes}
         return session.look(session.facts, held=held), ()
+    # It ends: each turn holds at least one rule more, and a held rule has no changes.
     while changes := changes_in(findings):
         try:
             return findings, _try_changes(session, changes, held)
@@ -70,6 +73,8 @@ def _list_hold_reasons(
     """Of the rule that failed, and of each that it fails beside but not without."""
     error, rule = failed.error, failed.rule
     own = {rule: (error.message, error.hint or f"correct the rule, or ignore it: ignore: [{rule}]")}
+    # A refusal is about this host (a file that cannot be written), so no other rule has to be tried
+    # beside it.
     if isinstance(error, Refused) and not isinstance(error, Conflict):
         return own
     rules = {change.rule for change in changes}
@@ -117,6 +122,8 @@ def _try_changes(
                     return stages[:-1]  # the plan after this one will say why not
                 raise _Failed(change.rule, change.address, error) from None
             ledger[change.address] = Applied("(this plan)", change.rule, change.after)
+        # The facts of the overlay share what no change can alter, so that hardware is not read once
+        # more for each stage.
         left = changes_in(wishing.look(session.facts.through(overlay), ledger, held))
         made = {change.address: change.rule for one in stages for change in one.changes}
         growing = {change.rule for change in left if change.address not in made}

@@ -69,10 +69,13 @@ def open_for_change(
     else:
         opened = partial(open_session, reader=writer, **options)
     with nullcontext() if is_locked else hold_lock(wait_s=RETURN_S if for_return else wait_s):
+        # Under the lock, so that no other run begins while this one waits for cloud-init.
         if waits:
             wait_for_first_boot(writer, on_progress)
         session = opened()
         if session.journal.interrupted:
+            # What an earlier run left open is booked before a plan is made: the plan rests on what
+            # is in force.
             recover(writer, on_progress=on_progress)
             session = opened()
         if is_left_over(writer):
@@ -104,6 +107,8 @@ def wait_for_first_boot(reader: Reader, on_progress: Callable[[str], None]) -> N
         return
     on_progress("waiting for cloud-init to end its first boot")
     answer = reader.query(("cloud-init", "status", "--wait"), timeout_s=CLOUD_INIT_S)
+    # Only a timeout keeps the run out. A cloud-init that failed has ended as well, and writes
+    # nothing any more.
     if isinstance(answer, Unreadable):
         message = f"cloud-init is still at work on this host after {CLOUD_INIT_S:.0f} s"
         raise Refused(message, hint="see what it waits for: cloud-init status --long")

@@ -47,6 +47,8 @@ def _daemon_reload_waits(facts: Facts) -> str:
     if not _has_manager(reader):
         return ""
     state = reader.query(("systemctl", "is-system-running"))
+    # A reload is not urgent, and one that comes while the manager starts can hang it. So an unknown
+    # state waits.
     if isinstance(state, Unreadable):
         return f"cannot find out whether the service manager is still starting ({state.reason})"
     if isinstance(state, Completed) and state.text.strip() in {"initializing", "starting"}:
@@ -85,6 +87,7 @@ _TRIGGERS: dict[str, tuple[Callable[[Writer, str], None], Callable[[Facts], str]
 
 def in_order(triggers: Iterable[Trigger]) -> tuple[Trigger, ...]:
     """Each once; a service is restarted after the manager has read its new settings."""
+    # The sort is stable, so all others keep the order of the plan.
     return tuple(sorted(dict.fromkeys(triggers), key=lambda trigger: trigger.kind == "restart"))
 
 

@@ -114,6 +114,8 @@ def plan_undo(
     stuck = _built_upon(steps, journal)  # rule -> why it is left
     edited: dict[str, Hold] = {}  # the same, of what the kernel holds not
     returns, findings = [], []
+    # The newest first, because a later step may rest on an earlier one (a mount on its line of
+    # fstab).
     for step in reversed(steps):
         held = stuck.get(step.change.rule)
         if not kind_of(step.change.address).is_live:
@@ -130,6 +132,8 @@ def plan_undo(
         else:
             findings.append(answer)
             why = f"{describe_place(step.change.address)}, which came after it, is left"
+            # On a return no one can be asked. A file that someone edited must not keep the kernel
+            # at a value that locks people out.
             holds = edited if is_return and answer.hold.kind is HoldKind.EDITED else stuck
             holds.setdefault(step.change.rule, Hold(HoldKind.REFUSED, why))
     changes = tuple(one.change for one in returns if not one.on_paper)
@@ -240,6 +244,7 @@ def _return(
     change = step.change
     chosen = {one.id for one in together}
     value = find_original(step, journal)
+    # A later run has set the value since. To write the old one now would take that back too.
     if any(
         one.id not in chosen and one.change.address == change.address for one in journal.after(step)
     ):
@@ -248,6 +253,8 @@ def _return(
     present = kind.read(overlay, change.address.name)
     if isinstance(present, Unreadable):
         return _make_refused_finding(step, Hold(HoldKind.REFUSED, present.reason))
+    # A live setting goes with its module or its device, and then nothing of ours is left to take
+    # back.
     is_gone = present is ABSENT and kind.is_live
     if is_gone or kind.same(present, value):
         return Return(step.id, _make_return_change(change, present, value), on_paper=True)
@@ -260,6 +267,8 @@ def _return(
             step, Hold(HoldKind.EDITED, f"{describe_place(change.address)} since run {step.id.run}")
         )
     try:
+        # Tried on the overlay, so that the plan refuses what the undo could not write, and the next
+        # step sees what this one leaves.
         back = kind.way_back(overlay, _make_return_change(change, present, value))
         kind.write(overlay, back)
     except HosttuneError as error:
@@ -356,6 +365,8 @@ def _take_plan_back(
     made: list[Change] = []
     stuck: set[str] = set()
     for change, reason in given_up.items():
+        # Failed steps of a return tell the next plan which values not to set again
+        # (`Journal.came_back`).
         recorder.record_failure(recorder.intent(change), reason)
     left: tuple[Change, ...] = ()
     for number, one in enumerate(undo_plan.returns):

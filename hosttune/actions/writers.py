@@ -47,6 +47,7 @@ def name_writers(
         path = found[1]
         if found.string.startswith(" of ", found.end()):  # the finding has named the owner itself
             return found[0]
+        # Twenty findings may name one drop-in, and each question to dpkg takes some 20 ms.
         if (path, asks) not in known:
             known[path, asks] = writer_of(reader, path, ask=asks)
         return f"{found[0]} of {known[path, asks]}" if known[path, asks] else found[0]

@@ -8,10 +8,9 @@ from typing import Any
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact
 from hosttune.facts.storage.mounts import NETWORK_TYPES, mount_of
+from hosttune.facts.storage.places import find_renamer
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
 from hosttune.host.known.file_systems import IN_MEMORY
-from hosttune.quoting import quote
 from hosttune.regex import regex
 
 _PATH = regex(r"(/[\w.-]+)+")  # it goes into a shell script that every session reads
@@ -54,29 +53,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
             f"{folder} is on a noexec mount ({mount.target}): no compiled code can be loaded there",
         )
     chosen = ScratchFolder(folder, "")
+    reader = facts.reader
     problem = next(
-        (why for path in chosen.above.split() if (why := _find_stranger(facts, path))), ""
+        (why for path in chosen.above.split() if (why := find_renamer(reader, path))), ""
     )
     return ScratchFolder("", problem) if problem else chosen
-
-
-def _find_stranger(facts: Facts, path: str) -> str:
-    """Why others could put a folder of theirs in the place of a user's; empty where none could, or
-    nothing tells.
-    """
-    status = facts.reader.stat(path, follow=False)
-    if not isinstance(status, Stat):
-        return ""
-    if status.type == "link":
-        return f"{path} is a link: name the folder that it leads to"
-    if status.uid != 0:
-        return (
-            f"{path} belongs to uid {status.uid}, who can rename what is in it: sudo chown root: "
-            f"{quote(path)}"
-        )
-    if status.mode & 0o022 and not status.mode & 0o1000:
-        return (
-            f"{path} is not sticky: other users can rename what is in it: sudo chmod +t "
-            f"{quote(path)}"
-        )
-    return ""

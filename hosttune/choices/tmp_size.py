@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw
+from hosttune.facts.storage.places import find_renamer
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.frozen import frozen
 from hosttune.numbers import say_gib
@@ -80,6 +81,7 @@ class TmpSize(Fact):
     evidence: tuple[str, ...] = ()
     advice: str = ""  # which disk is the better place for temporary files
     disk: str = ""  # the folder where that disk is mounted
+    way_out: str = ""  # what to do before, as other users can rename what is in that folder
 
 
 def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
@@ -278,7 +280,8 @@ def _choose_size_or_reason(facts: Facts, limits: TmpLimits) -> TmpSize:
         case = _with_reasons(case, facts)
     if not case.has_tmpfs:
         case = replace(case, notes=_list_notes(facts, case))
-    return decide(case, limits)
+    found = decide(case, limits)
+    return replace(found, way_out=find_renamer(facts.reader, found.disk)) if found.disk else found
 
 
 def _with_reasons(case: TmpCase, facts: Facts) -> TmpCase:

@@ -15,7 +15,7 @@ from hosttune.facts.base import Fact, lazy
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import hint, require_known
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
+from hosttune.host.door import Stat, source_of
 
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
@@ -57,6 +57,7 @@ class ContainmentMarks(Fact):
     shares_init_mounts: bool | None = None  # None: not known
     marks: tuple[tuple[str, str], ...] = ()  # (what says so, the container manager it names)
     is_wsl: bool = False
+    program: str = ""  # that made the support file in which all that was concluded
 
 
 @frozen
@@ -75,6 +76,7 @@ def look(reader: Reader) -> ContainmentMarks:
         shares_init_mounts=lazy(_shares_init_mounts, reader),
         marks=lazy(_find_marks, reader),
         is_wsl=lazy(_is_wsl, reader),
+        program=source_of(reader),
     )
 
 
@@ -113,8 +115,10 @@ def decide(seen: ContainmentMarks) -> ContainmentDecision:
     if own:
         reason = " and ".join(f"the {name} namespace ({seen.namespaces[name]})" for name in own)
         sentence = (
-            f"{reason} is not the host's first one ({', '.join(INITIAL[name] for name in own)}): a "
-            "container"
+            f"{seen.program} ran in a container, by what it could read there"
+            if seen.program
+            else f"{reason} is not the host's first one "
+            f"({', '.join(INITIAL[name] for name in own)}): a container"
         )
     else:
         sentence = (
@@ -141,6 +145,8 @@ def _shares_only_processes(seen: ContainmentMarks) -> bool:
 
 
 def _host_sentence(seen: ContainmentMarks) -> str:
+    if seen.program:
+        return f"{seen.program} ran on a host, by what it could read there"
     return (
         f"pid and user namespaces are the first ones ({seen.namespaces['pid']}, "
         f"{seen.namespaces['user']}): a host"

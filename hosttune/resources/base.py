@@ -35,8 +35,6 @@ class Operator(str, Enum):
     EXACTLY = "exactly"
     AT_LEAST = "at_least"
     AT_MOST = "at_most"
-    INCLUDES = "includes"
-    EXCLUDES = "excludes"
 
     def __str__(self) -> str:
         return str(self.value)

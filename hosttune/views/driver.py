@@ -16,6 +16,7 @@ from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, get_raw, known_items, read_or_default
 from hosttune.facts.gpu.gpus import is_vfio
+from hosttune.facts.gpu.nvidia_tables import GENERATIONS
 from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
@@ -425,7 +426,7 @@ def _render_verdict(
 def _first_ways(table: DriverTable, page: Page) -> list[str]:
     """What to type about the state that leads."""
     if table.action in CHANGES:
-        ways = [f"{page.look_as_root('plan --only gpu-driver')} shows what would be changed"]
+        ways = [f"{page.look_as_root('plan --only gpu-driver')} shows what apply would do"]
         return [
             *ways,
             *([f"{page.act('apply --yes --only gpu-driver')} does it"] if page.can_apply else []),
@@ -446,11 +447,15 @@ def _make_sentence(state: StateRow) -> str:
     return f"FAULT, {says}" if state.is_dead else says
 
 
+def _say_generation(row: DriverRow) -> str:
+    return f"{row.generation} or older" if row.generation == GENERATIONS[0] else row.generation
+
+
 def _row_lines(row: DriverRow, page: Page) -> list[str]:
     screen = page.screen
     lines = [
         screen.paint(line, "bold")
-        for line in wrap_text(f"{clean(row.title)} ({row.generation})", screen.columns)
+        for line in wrap_text(f"{clean(row.title)} ({_say_generation(row)})", screen.columns)
     ]
     if page.is_verbose:
         lines += wrap_text(" ".join(map(clean, row.slots)), screen.columns, first="  ", rest="  ")
@@ -465,9 +470,11 @@ def _wrap_paragraph(text: str, page: Page, *styles: str) -> list[str]:
 
 
 def _way_out(text: str, page: Page) -> list[str]:
-    columns = page.screen.columns
+    """The steps as `check` has them: numbered where there are several."""
+    steps = page.steps(text)
+    marks = [f"{at}." for at in range(1, len(steps) + 1)] if len(steps) > 1 else ["->"]
     return [
         line
-        for step in page.steps(text)
-        for line in wrap_step(step, columns, first="  -> ", rest="     ")
+        for mark, step in zip(marks, steps, strict=False)
+        for line in wrap_step(step, page.screen.columns, first=f"  {mark} ", rest="     ")
     ]

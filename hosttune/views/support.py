@@ -12,7 +12,7 @@ from hosttune.numbers import say_count
 from hosttune.views.terminal import join_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from hosttune.host.support.sos import SosReport
 
@@ -60,16 +60,34 @@ def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterat
             "it has these twice, so that neither counts, because a user can have written one: "
             f"{names}"
         )
+    yield from _quiet_lines(report)
     if report.logged_xids:
-        most = sorted(report.logged_xids.items(), key=_weigh_xid)
-        named = [
-            f"Xid {number} ({say_count(count, 'line')})" for number, count in most[:_MOST_NAMED]
-        ]
-        more = [f"{len(most) - _MOST_NAMED} more"] if len(most) > _MOST_NAMED else []
         yield (
-            f"other logs there name {join_words([*named, *more])}: no proof, as any user there can "
-            "write such lines"
+            f"other logs there name {_name_xids(report.logged_xids)}: no proof, as any user there "
+            "can write such lines"
         )
+
+
+def _quiet_lines(report: BugReport | SosReport) -> Iterator[str]:
+    """What no rule reports, and who asks for help may ask about."""
+    rows = read_table().rows
+    quiet = {
+        number: count
+        for number, count in report.xids.items()
+        if (row := rows.get(("xid", number))) and row.weight == "quiet"
+    }
+    if quiet:
+        yield (
+            f"its kernel log names {_name_xids(quiet)}: by NVIDIA's catalogue a program's fault, "
+            "or nothing to act on"
+        )
+
+
+def _name_xids(counts: Mapping[int, int]) -> str:
+    most = sorted(counts.items(), key=_weigh_xid)
+    named = [f"Xid {number} ({say_count(count, 'line')})" for number, count in most[:_MOST_NAMED]]
+    more = [f"{len(most) - _MOST_NAMED} more"] if len(most) > _MOST_NAMED else []
+    return join_words([*named, *more])
 
 
 def _weigh_xid(counted: tuple[int, int]) -> tuple[bool, int]:
@@ -108,6 +126,7 @@ def _sos_lines(report: SosReport) -> Iterator[str]:
         yield "the kernel log in it does not count: there is none that is whole"
     if report.doubled:
         yield f"it has these twice, so that neither counts: {_name_some(report.doubled)}"
+    yield from _quiet_lines(report)
 
 
 def _name_some(names: tuple[str, ...]) -> str:

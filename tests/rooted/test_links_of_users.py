@@ -12,15 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.actions.examine import examine
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
 from hosttune.host.door import Stat
 from hosttune.host.reading import late_mounts, tree
 from hosttune.host.reading.gathered import content_of, list_files
 from hosttune.host.reading.tree import FileTree
+from hosttune.host.record.record import read_record
 from hosttune.host.support.reader import read_support_folder
 from hosttune.measure.dataset.probe import probe_file
 from hosttune.measure.dataset.walk import Walk
 from hosttune.values import Unreadable
+from tests.hosts.built import HOSTS
 
 EVE, BOB = 1001, 1002
 LIVE = FileTree("/")
@@ -226,3 +231,22 @@ def test_folders_of_a_report_are_listed_by_one_child(folder, monkeypatch):
     monkeypatch.setattr(os, "fork", lambda: forks.append(1) or own_fork())
     assert list(list_files([str(folder)])) == [(str(below / "x.json"), "")]
     assert len(forks) <= 2  # one asks whether the word is a folder
+
+
+def test_command_that_is_printed_for_root_follows_no_link_of_a_user(folder):
+    """The step of a rule makes a folder in one in which all users may write."""
+    data, other = folder / "data", folder / "etc"
+    data.mkdir()
+    data.chmod(0o777)
+    other.mkdir(0o755)
+    words = ("ln", "--symbolic", other, data / "tmp")
+    subprocess.run(words, check=True, user=EVE, group=EVE, extra_groups=[])
+    reader = read_record(str(HOSTS / "h100-8x-2socket.json"))
+    policy = Policy(today="2026-11-01").only("storage-tmp-tmpfs")
+    asked = examine(reader, builtin_catalog(), policy, collect=False)
+    (found,) = asked.look(asked.facts)
+    step = next(one for one in found.todo.split("\n") if "make a folder" in one)
+    command = step.partition("sudo ")[2].replace("/data", str(data))
+    assert command.endswith(f"{data}/tmp")
+    done = subprocess.run(("sh", "-c", command), check=False, capture_output=True, text=True)
+    assert (done.returncode, oct(other.stat().st_mode & 0o7777)) == (1, "0o755")

@@ -122,6 +122,7 @@ def is_copied(line: str) -> bool:
     """A diff, a value, a digest, a command or a line of a policy; or a name that no line is long
     enough for.
     """
+    line = re.sub(r"^ *\d+\. ", "", line)  # the number of a step
     start = line.split(maxsplit=1)[0] if line.split() else ""
     words = len(line.split())
     return (

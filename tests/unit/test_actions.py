@@ -1,5 +1,6 @@
 """Apply, recovery and undo where something goes wrong half-way."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -440,6 +441,20 @@ def test_trigger_that_waited_in_an_earlier_boot_waits_no_more():
     journal = read_journal(host)
     assert journal.pending_triggers("boot") == (Trigger("daemon-reload"),)
     assert journal.pending_triggers("next boot") == ()
+
+
+def test_initial_ram_disk_that_was_not_built_waits_over_the_boot():
+    """A power cut came between the option and the disk that holds it; no boot builds that."""
+    host = Host({"/proc/sys/vm/a": "10"})
+    build, reload = Trigger("rebuild-initramfs"), Trigger("daemon-reload")
+    interrupted(host, change(SWAPPINESS, "60", "10", triggers=(build, reload)))
+    recover(host)
+    journal = read_journal(host)
+    assert journal.pending_triggers("next boot") == (build,)
+    of_image = Journal(tuple(replace(run, boot_id="") for run in journal.runs))
+    assert of_image.pending_triggers("next boot") == ()
+    later = replace(journal.runs[0], id="later", boot_id="next boot", waiting=(), ran=(build,))
+    assert Journal((*journal.runs, later)).pending_triggers("next boot") == ()
 
 
 def test_value_counts_as_set_again_only_where_it_is_the_one_that_was_set_last():

@@ -199,6 +199,35 @@ def test_old_errors_in_logs_are_named_and_accuse_nothing():
     )
 
 
+def test_errors_of_programs_in_that_boot_are_named_and_accuse_nothing():
+    """Who asks for help saw them, and no rule reports them."""
+    line = "[ 10.0] NVRM: Xid (PCI:0000:65:00): 13, pid=7, name=python, Graphics Exception\n"
+    content = report(dmesg=LOG + 2 * line)
+    assert faults(content) == set()
+    assert said(content)[-1] == (
+        "its kernel log names Xid 13 (2 lines): by NVIDIA's catalogue a program's fault, or "
+        "nothing to act on"
+    )
+
+
+def test_no_gpu_is_reset_that_nvidia_smi_does_not_find():
+    line = "[ 10.0] NVRM: Xid (PCI:0000:65:00): 143, RmInitAdapter failed\n"
+    content = report(dmesg=LOG + line, smi="No devices were found\n")
+    (found,) = (
+        one for one in findings(reader(content)) if one.rule == "gpu-errors" and one.is_fault
+    )
+    assert "Xid 143" in found.reason
+    assert "reboot: sudo reboot" in found.todo
+    assert "nvidia-smi -r" not in found.todo
+
+
+def test_what_no_report_shows_is_not_told_as_seen():
+    """That it is a host is concluded of what the program could read, not of namespaces."""
+    (evidence,) = Facts(reader(report())).host.container_evidence
+    assert evidence.startswith("nvidia-bug-report.sh ")
+    assert evidence.endswith(" ran on a host, by what it could read there")
+
+
 def test_faults_are_named_before_errors_of_programs():
     lines = [
         f"Nov  1 10:00:00 gpu7 kernel: NVRM: Xid (PCI:0000:65:00): {one}, pid=1, x\n"
@@ -629,7 +658,7 @@ LINKS = {
     "no answer of its registers": (ports() + function(SLOTS[0], b"\xff" * 256), False, "not in this record: "),
     "its port is shown without registers": (
         "0000:00:01.0 PCI bridge [0604]: Intel Root Port [8086:3420]\n\n" + gpus(first=8), False,
-        "/sys/bus/pci/devices/0000:17:00.0: which bridges are above it is not shown",
+        "/sys/bus/pci/devices/0000:17:00.0: the registers of the bridges above it are not shown",
     ),
     "a card of plain PCI beside it": (
         ports() + gpus(first=8) + function("0000:02:00.0", registers(has_link=False)).replace("[0302]", "[0200]"),

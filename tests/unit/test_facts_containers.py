@@ -7,7 +7,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containers.containers import driver_of, mode_of, root_of
 from hosttune.facts.containers.docker import parse_daemon_json
-from hosttune.host.door import Space
+from hosttune.host.door import Space, Stat
 from tests.hosts.container_files import CDI_SPEC, CONTAINERD_TOML, DOCKER_UNIT, RUNTIME_TOML
 from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import ROOT, disk, make_facts
@@ -193,7 +193,15 @@ def test_stores_docker_28_keeps_images_itself():
 
 
 def better_than_root(
-    *, free=201, is_slower=False, target="/data", more=(), files=None, cloud="", root=ROOT
+    *,
+    free=201,
+    is_slower=False,
+    target="/data",
+    more=(),
+    files=None,
+    cloud="",
+    root=ROOT,
+    top=(0o755, 0),
 ):
     """Where the images on / had better lie, beside one data disk."""
     mounts = f"{root}\n30 20 8:17 / {target} rw - ext4 /dev/sdb1 rw\n"
@@ -211,7 +219,9 @@ def better_than_root(
         disk("sda", "8:0"), disk("sda2", "8:2"), disk("sdb", "8:16", ("sdb",)),
         disk("sdb1", "8:17", ("sdb",), is_rotational=is_slower), *more,
     )  # fmt: skip
-    (store,) = make_facts(FakeReader(content, spaces=spaces), disks=disks, cloud=cloud).stores.all
+    stats = {target: Stat("directory", *top, 0, 0, 0, 1, 1, 2)}
+    reader = FakeReader(content, spaces=spaces, stats=stats)
+    (store,) = make_facts(reader, disks=disks, cloud=cloud).stores.all
     return store.better
 
 
@@ -220,6 +230,12 @@ def better_than_root(
 )
 def test_better_is_a_data_disk_no_slower_with_more_than_twice_the_space(free, is_slower, better):
     assert better_than_root(free=free, is_slower=is_slower) == better
+
+
+@pytest.mark.parametrize("top", [(0o755, 1001), (0o775, 0), (0o777, 0), (0o1777, 0)])
+def test_disk_in_whose_folder_a_user_may_write_is_no_place_for_images(top):
+    """Who makes an engine's folder first, or puts another one in its place, is root."""
+    assert better_than_root(top=top) == ""
 
 
 def test_better_than_the_disk_of_var_is_a_data_disk_too():

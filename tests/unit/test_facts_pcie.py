@@ -65,7 +65,7 @@ def test_links_of_other_kinds_are_known_where_the_way_to_one_device_is_not():
     }
     links = {f"{PCI}/0000:17:00.0": f"../../..{disk[4:]}"}
     facts = facts_of(files, links)
-    why = "which bridges are above it is not shown"
+    why = "the registers of the bridges above it are not shown"
     resolve = facts.reader.resolve
     facts.reader.resolve = lambda path: (
         Unreadable(why) if path.endswith("0000:16:00.0") else resolve(path)

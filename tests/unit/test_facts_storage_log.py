@@ -322,6 +322,11 @@ EVE = Process(77, "a", "eve", ("a",), 0, 0, (), "", 0.0, uid=1001)
         ("1001 1001", "rpc_wait_bit_killable", [], 0, ROOTS, False),
         ("1001 1001", "", [], 0, ROOTS, False),
         ("0 0", "copy_net_ns", [], 0, ROOTS, False),
+        # a lock of hers that is in no list
+        ("0 0", "copy_net_ns", [], 0, PRIVATE, True),
+        ("0 0", "copy_net_ns", [SDA_FAILS], 0, PRIVATE, False),
+        ("0 0", "super_lock", [], 0, ROOTS, True),  # sync(1), beside a mount that she does not end
+        ("0 0", "ep_show_fdinfo", [], 0, ROOTS, True),  # lsof(8)
         ("0 0", "ext4_buffered_write_iter", [], 1001, PRIVATE, True),
         ("0 0", "path_openat", [], 1001, PRIVATE, True),
         ("0 0", "do_lock_mount.part.0", [], 0, PRIVATE, True),

@@ -99,3 +99,13 @@ def test_export_that_the_kernel_does_not_list_is_unknown():
 def test_shares_of_a_kubernetes_node_may_be_those_of_pods():
     files = {"/var/lib/kubelet/config.yaml": ""}
     assert [one.target for one in writeback(**files).slow] == ["/home"]
+
+
+def test_server_that_a_user_chose_is_no_target():
+    """Who looks at /net/SERVER has autofs mount what that server exports (auto.master(5))."""
+    more = (
+        "80 1 0:60 / /net rw - autofs -hosts rw,fd=6\n"
+        "95 80 0:61 / /net/evil/x rw - nfs4 evil:/x rw\n"
+    )
+    seen = writeback(**{"/proc/self/mountinfo": MOUNTS + more}).slow
+    assert [one.target for one in seen] == ["/home", "/more"]

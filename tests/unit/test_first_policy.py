@@ -26,9 +26,17 @@ def disk(name: str, tag: str, *, is_ephemeral: bool = False) -> SpareDisk:
 
 
 def made(
-    *disks: SpareDisk, found: Proposal | None = None, findings: tuple[Finding, ...] = ()
+    *disks: SpareDisk,
+    found: Proposal | None = None,
+    findings: tuple[Finding, ...] = (),
+    mounted: tuple[str, ...] = (),
+    lines: tuple[str, ...] = (),
 ) -> str:
-    facts = SimpleNamespace(spare=SimpleNamespace(all=disks))
+    facts = SimpleNamespace(
+        spare=SimpleNamespace(all=disks),
+        mounts=SimpleNamespace(at=dict.fromkeys(mounted)),
+        fstab=SimpleNamespace(by_path=dict.fromkeys(lines)),
+    )
     return first_policy(
         "h\x1b[1m", facts, found, findings, {"memory-swappiness": "Swapping: of memory"}, NOW
     )
@@ -64,6 +72,14 @@ def test_profile_that_fits_is_in_force_and_all_else_is_offered():
     assert [(one.rule, str(one.until)) for one in offered.waivers] == [
         ("memory-swappiness", "2027-05-17")
     ]
+
+
+def test_target_that_is_taken_is_not_offered():
+    text = made(
+        disk("sdb", "UUID=b"), disk("sdc", "UUID=c"), mounted=("/", "/data1"), lines=("/data3",)
+    )
+    assert '#  - {source: "UUID=b", target: /data2}' in text
+    assert '#  - {source: "UUID=c", target: /data4}' in text
 
 
 def test_host_that_fits_no_other_profile_gets_the_default():

@@ -196,6 +196,8 @@ def test_fault_of_one_host_leaves_the_others():
         (b"", "f", "is empty"),
         (b" \n", "f", "is empty"),
         (b'{\n"hosts": [\n', "f:3", "is not JSON: ends in the middle"),
+        ('{"a": "é", "hosts": ['.encode(), "f:1", "is not JSON: ends in the middle"),
+        (b'{"hosts": ["gpu-0', "f:1", "is not JSON: ends in the middle"),
         (b"{\n\n nope}", "f:3", "is not JSON: Expecting property name"),
         (b"[]", "f", "is not a document of hosttune"),
         (b"\xff\xfe{", "f", "is not JSON"),

@@ -6,6 +6,7 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
+from hosttune.host.door import Stat
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines, next_kernel
 from tests.unit.fake_reader import FakeReader
 
@@ -111,6 +112,17 @@ def test_lines_that_wait_for_each_other_count():
 )
 def test_error_with_which_a_boot_goes_on_as_before_is_no_fault(lines):
     assert faults(*lines) == []
+
+
+@pytest.mark.parametrize(("uid", "mode", "way_out"), [
+    (0, 0o600, ""), (0, 0o644, "chmod 600 /swap.img"), (1001, 0o600, "swapoff /swap.img"),
+])  # fmt: skip
+def test_swap_file_whose_owner_may_read_memory_is_named(uid, mode, way_out):
+    stats = {"/swap.img": Stat("file", mode, uid, 0, 1 << 30, 0, 1, 5, 1)}
+    lines = look_at_boot_lines(facts("/swap.img none swap sw 0 0", stats=stats))
+    (found,) = [one.way_out for one in lines if one.note] or [""]
+    assert way_out in found
+    assert bool(found) is bool(way_out)
 
 
 def test_file_that_is_missing_has_no_lines_and_one_that_cannot_be_read_is_unknown():

@@ -83,6 +83,16 @@ def test_nothing_is_left_where_it_cannot_be_arranged():
         unit_word("a\nb")
 
 
+def test_systemctl_that_does_not_answer_leaves_neither_unit_nor_an_older_yes():
+    host = Host()
+    arrange_going_on(host, ("ready",), "policy old", ["a"], 1)
+    host.refuses = {"systemctl"}
+    with pytest.raises(Refused, match="systemctl ended with status 3"):
+        arrange_going_on(host, ("ready",), "policy new", ["a"], 2)
+    assert not isinstance(host.read(UNIT), bytes)
+    assert read_state(host) is None
+
+
 def test_what_somebody_does_by_hand_ends_what_would_have_gone_on():
     host = Host()
     assert not give_up(host, "an undo came after it")

@@ -20,8 +20,9 @@ import jsonschema
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.actions.health import ask, health_rules, name_gpus
+from hosttune.actions.health import LONGEST_S, ask, health_rules, name_gpus
 from hosttune.cli import app
+from hosttune.cli import health as health_command
 from hosttune.engine.decide.health import Fitness, judge
 from hosttune.engine.decide.passes import merge_findings
 from hosttune.engine.policy.policy import Drains, Policy
@@ -283,6 +284,14 @@ def test_what_another_thread_is_importing_is_imported_anew(tmp_path, monkeypatch
     assert answers == {"imports": b"imported"}
 
 
+def test_status_names_no_rule_where_none_can_judge(capsys):
+    options = [
+        word for rule in health_rules(builtin_catalog(), Policy()) for word in ("--ignore", rule)
+    ]
+    assert app.run(["health", "--host", str(HOSTS / "a100-cloud-vm.json"), *options]) == 1
+    assert "Exit status 1: UNKNOWN.\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -353,6 +362,18 @@ def test_output_that_is_the_input_too_is_let_go(monkeypatch):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         ours.close()
+
+
+@pytest.mark.parametrize(("seconds", "way_out"), [(20, "--within 40s"), (600, "sudo dmesg")])
+def test_no_longer_time_is_advised_than_may_be_given(monkeypatch, seconds, way_out):
+    late = Waiting("nvidia-smi", stuck=False)
+    monkeypatch.setattr(
+        "hosttune.actions.health.in_time", lambda work, _: dict.fromkeys(work, late)
+    )
+    one = session()
+    found = ask(examine(Live(one.reader, ""), one.catalog, one.policy, collect=False), seconds)
+    assert all(way_out in finding.todo for finding in found)
+    assert LONGEST_S == health_command.LONGEST_S
 
 
 def test_waiver_covers_what_is_stuck(monkeypatch):
@@ -536,10 +557,10 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
     ],
 )
 def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, reason, acts):
-    """The script of docs/health.md, with programs of ours in the place of hosttune, hostname and
-    scontrol.
+    """The script of docs/how-to/health.md, with programs of ours in the place of hosttune, hostname
+    and scontrol.
     """
-    text = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "health.md").read_text(encoding="utf-8")
     script = next(block for block in text.split("```") if block.startswith("sh\n"))[3:]
     says = {
         "unfit": "echo hosttune: a GPU is lost; exit 1",

@@ -5,6 +5,7 @@ and grows linearly.
 from __future__ import annotations
 
 import os
+import stat
 import tracemalloc
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from hosttune.host.processes import proc, proc_fields
 from hosttune.host.reading import bounded
 from hosttune.host.reading.bounded import CUT, PROCESS_FILE
+from hosttune.host.reading.filestatus import FileStatus
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.process import COMMAND_BYTES, WatchedProcess
 from hosttune.measure.watch.target import find
@@ -185,6 +187,15 @@ def test_files_that_are_only_pointed_at_count_more(table, monkeypatch):
     make_process(table, 7, devices=["/dev/nvidia0"] * 20)
     (found,) = proc.list_processes(str(table))
     assert (len(seen), found.devices) == (2, (CUT,))
+
+
+@pytest.mark.parametrize(("path", "is_asked"), [("/dev/net/tun", False), ("/dev/rfkill", True)])
+def test_nothing_is_asked_of_a_tunnel(path, is_asked, monkeypatch):
+    """Its fdinfo waits for the kernel's lock of networks, where no signal ends that, once for each
+    process of a user that has it open."""
+    node = FileStatus(stat.S_IFCHR | 0o666, 0, 5, (10, 200), (0, 5))
+    monkeypatch.setattr(proc, "_status_on_host", lambda *_: node)
+    assert bool(proc._name_device(path, node, {})) is is_asked
 
 
 def test_process_that_clears_its_command_line_is_listed(table):

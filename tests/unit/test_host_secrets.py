@@ -243,6 +243,17 @@ _MASKERS = {
 }  # fmt: skip
 
 
+def test_form_feed_in_settings_of_systemd_moves_no_variable():
+    """It breaks a line for the readers of systemd's files here, as a line break does."""
+    kept = shared_text(
+        "/etc/systemd/system.conf.d/a.conf",
+        "[Manager]\f\nDefaultEnvironment=NCCL_ALGO=Ring SITE=x\nLogLevel=debug\n\f\n",
+    )
+    assert kept is not None
+    rows = [row for row in kept.splitlines() if row]
+    assert rows == ["[Manager]", 'DefaultEnvironment="NCCL_ALGO=Ring"', "LogLevel=debug"]
+
+
 def _seconds(mask, text: str) -> float:
     before = process_time()
     mask(text)

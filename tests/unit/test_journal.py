@@ -2,11 +2,14 @@
 called, where a line is broken.
 """
 
+import json
+
 import pytest
 
 from hosttune.actions.apply import new_run
 from hosttune.actions.journal.journal import FOLDER, Journal, JournalWriter, boot_id, read_journal
 from hosttune.actions.journal.lines import parse_run
+from hosttune.codec import change_to_json
 from hosttune.errors import HosttuneError
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Phase, Trigger, Unreadable
@@ -122,6 +125,36 @@ def test_line_of_the_journal_is_ascii_and_says_when_it_was_written():
 def test_broken_line_is_named_with_file_and_number(data, line):
     run = parse_run(data, "/x/run.jsonl")
     assert (run.id, run.unread) == ("run", f"/x/run.jsonl is damaged ({line})")
+
+
+HEAD = {
+    "format_version": 1, "id": "run", "command": "apply", "who": "root", "boot_id": "boot",
+    "started_at": "2026-01-01T00:00:00.000000+00:00", "digest": "d", "tool_version": "0.1.0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2026-01-01T00:00:00"])
+def test_start_of_a_run_that_no_later_one_can_be_put_behind_is_damaged(text):
+    run = parse_run(json.dumps({**HEAD, "started_at": text}).encode() + b"\n", "/x/run.jsonl")
+    assert run.unread == "/x/run.jsonl is damaged (line 1)"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"trigger": ["a"], "phase": "waiting"},
+        {"trigger": "restart", "name": ["a"], "phase": "done"},
+        {"seq": 2, "phase": "intent", "undoes": [["a"], 1]},
+        {"seq": 1, "phase": "failed", "error": ["a"]},
+    ],
+)
+def test_list_in_place_of_a_word_stops_no_look(entry):
+    intent = {"seq": 1, "phase": "intent", "change": change_to_json(change())}
+    entry = {"change": intent["change"], **entry}
+    lines = (json.dumps(one).encode() + b"\n" for one in (HEAD, intent, entry))
+    run = parse_run(b"".join(lines), "/x/run.jsonl")
+    assert "line 3" in run.unread
+    assert Journal((run,)).pending_triggers("boot") == ()
 
 
 def test_journal_that_may_not_be_read_is_empty_and_says_why():

@@ -15,7 +15,7 @@ def record(writer, number, *, after="10", undoes=None, is_done=True):
     run = Run(
         f"run-{number:03d}",
         "undo" if undoes else "apply",
-        f"2026-01-01T00:00:{number:02d}",
+        f"2026-01-01T00:00:{number:02d}+00:00",
         "me",
         "b",
         "d",
@@ -67,7 +67,7 @@ def test_prune_drops_what_was_undone_together_with_its_undo():
 
 def test_prune_keeps_the_undo_of_a_step_whose_run_is_kept():
     writer = Overlay(FakeReader())
-    run = Run("run-000", "apply", "2026-01-01T00:00:00", "me", "b", "d", "0")
+    run = Run("run-000", "apply", "2026-01-01T00:00:00+00:00", "me", "b", "d", "0")
     recorder = JournalWriter.start(writer, run)
     for number in (1, 2):
         change = Change(Address("sysctl", f"vm.y{number}"), Action.UPDATE, "60", "10", "rule")
@@ -82,7 +82,7 @@ def test_prune_keeps_the_undo_of_a_step_whose_run_is_kept():
 def test_prune_keeps_the_undo_that_stopped_half_way_of_a_step_in_force():
     writer = Overlay(FakeReader())
     step = record(writer, 0)
-    run = Run("run-001", "undo", "2026-01-01T00:00:01", "me", "b", "d", "0")
+    run = Run("run-001", "undo", "2026-01-01T00:00:01+00:00", "me", "b", "d", "0")
     recorder = JournalWriter.start(writer, run)
     back = Change(Address("sysctl", "vm.x0"), Action.UPDATE, "10", "60", "rule")
     recorder.record_failure(recorder.intent(back, step), "stopped", replace(back, after="33"))
@@ -117,7 +117,7 @@ def step_of(writer, number, change, undoes=None, *, superseded=False):
     run = Run(
         f"run-{number:03d}",
         "undo" if undoes else "apply",
-        f"2026-01-01T00:00:{number:02d}",
+        f"2026-01-01T00:00:{number:02d}+00:00",
         "me",
         "b",
         "d",

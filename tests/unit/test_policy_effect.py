@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -178,6 +179,25 @@ def test_policy_command_keeps_silent_about_what_works_on_one_of_the_hosts(run, p
     file = policy("ignore:\n  - {rule: storage-noatime, subject: /data, reason: r}\n")
     status, out, _ = run("policy", file, "--host", H100, "--host", GH200)
     assert (status, "Nothing comes of" in out) == (0, False)
+
+
+def test_policy_command_takes_hosts_with_policies_of_their_own(run, tmp_path):
+    """Two hosts whose policies have not the same number of sections."""
+    hosts = []
+    for number, text in enumerate(
+        ("hosts:\n  h100-*: {max_risk: low}\n  nobody-*: {max_risk: low}\n", "profile: base\n")
+    ):
+        for source in (H100, GH200)[number : number + 1]:
+            data = json.loads(Path(source).read_text())
+            data["files"]["/etc/hosttune/policy.yaml"] = text
+            data["listings"]["/etc/hosttune"] = ["policy.yaml"]
+            path = tmp_path / f"{number}.json"
+            path.write_text(json.dumps(data))
+            hosts += ["--host", path]
+    for words in (hosts, [*hosts[2:], *hosts[:2]]):
+        status, out, err = run("policy", *words)
+        assert (status, err) == (1, "")
+        assert "nobody-* fits none of these hosts" in out
 
 
 def test_policy_command_tells_what_is_said_for_nothing_too(run, policy):

@@ -113,6 +113,15 @@ socat - PROXY:h:80,proxyauth=bob:{}
 transmission-remote h -n bob:{} -l
 transmission-remote h --auth bob:{} -l
 ttyd -c bob:{} bash
+htpasswd -nb bob {}
+radtest bob {} h 0 x
+vercel -t {} deploy
+netlify deploy --auth {}
+wsgidav --auth bob:{}
+openai api -k {} models.list
+bw login bob {}
+bw unlock {}
+snyk auth {}
 gotty -c bob:{} bash
 p4 -P {} info
 ipmiutil power -P {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import lzma
 import os
@@ -16,10 +17,12 @@ import zlib
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from time import process_time
 
 import pytest
 
+from hosttune import facts as facts_of_hosts
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
 from hosttune.engine.policy.policy import Policy
@@ -32,7 +35,8 @@ from hosttune.host.support import archive, is_support_file
 from hosttune.host.support.archive import read_archive
 from hosttune.host.support.bug_report import is_bug_report
 from hosttune.host.support.reader import read_support_folder
-from hosttune.host.support.sos import read_sosreport
+from hosttune.host.support.sos import FILES_OF_GROUPS, read_sosreport
+from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable, Verdict
 from hosttune.views.support import source_lines
 from tests.unit import sos_reports
@@ -115,6 +119,17 @@ def test_mounts_are_those_of_the_first_process_where_sos_ran_on_the_host_itself(
     for other in (sosreport(answers=in_a_container, files=files), sosreport(files=files | cleaned)):
         with pytest.raises(UnknownFact, match="not in this record: /proc/self/mountinfo"):
             _ = Facts(reader(other)).mounts.all
+
+
+def test_archive_of_a_container_is_judged_as_one():
+    """What belongs to its host is asked of that host, and unknown is not the answer."""
+    words = HOSTNAMECTL.replace("server", "container") + "  Virtualization: lxc\n"
+    content = sosreport(answers={("host", "hostnamectl status"): words})
+    host = Facts(reader(content)).host
+    assert (host.is_container, host.container) == (True, "lxc")
+    assert host.container_evidence[0] == "sos 4.9.1 ran in a container, by what it could read there"
+    assert verdicts(content, "gpu-pcie-link") == {Verdict.NOT_APPLICABLE}
+    assert faults(content) == set()
 
 
 def test_healthy_archive_accuses_nothing_and_is_never_fit():
@@ -593,7 +608,7 @@ def test_folder_is_looked_through_as_deep_as_any_is(tmp_path):
         below.mkdir(parents=True)
         (below / "file").write_text("text")
     (tmp_path / "sign").touch()
-    found = archive.read_folder(str(tmp_path), lambda _: True, "sign")
+    found = archive.read_folder(str(tmp_path), lambda _: archive.ArchivePart.WHOLE, "sign")
     assert [place for place in found.files if place != "sign"] == [f"top8/{'/'.join('a' * 8)}/file"]
 
 
@@ -611,7 +626,7 @@ def test_each_folder_is_opened_once_however_many_files_are_in_it(monkeypatch, tm
         "open_folder_of_mount",
         lambda name, fd: opened.append(name) or paths.open_folder_of_mount(name, fd),
     )
-    found = archive.read_folder(str(tmp_path), lambda _: True, "sign")
+    found = archive.read_folder(str(tmp_path), lambda _: archive.ArchivePart.WHOLE, "sign")
     assert found.files == {one: one.encode() for one in ("a/b/1", "a/b/2", "a/b/3", "sign")}
     assert opened == [".", "a", "b"]
 
@@ -627,8 +642,29 @@ def test_what_is_no_file_in_a_folder_is_not_opened(monkeypatch, tmp_path):
     monkeypatch.setattr(
         archive.os, "stat", lambda one, **how: file if one == "pipe" else look(one, **how)
     )
-    found = archive.read_folder(str(tmp_path), lambda _: True, "sign")
+    found = archive.read_folder(str(tmp_path), lambda _: archive.ArchivePart.WHOLE, "sign")
     assert found.files == {"later": b"text", "sign": b""}
+
+
+def test_files_of_control_groups_that_nothing_asks_for_are_not_read_and_not_absent(tmp_path):
+    """A host with containers has hundreds of control groups with hundreds of files each."""
+    folder = "/sys/fs/cgroup/system.slice/docker.service"
+    place = folder.removeprefix("/")
+    files = {f"{place}/cgroup.procs": "7\n", f"{place}/memory.stat": "anon 5\n"}
+    packed = sosreport(files=files)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as whole:
+        whole.extractall(tmp_path, filter="data")
+    for door in (reader(packed), read_support_folder(str(tmp_path / TOP))):
+        assert door.read(f"{folder}/cgroup.procs") == b"7\n"
+        assert isinstance(door.read(f"{folder}/memory.stat"), Unreadable)
+
+
+def test_files_of_control_groups_that_facts_name_are_read():
+    named = regex(r"\b(?:cgroup|cpu|io|memory|pids)\.(?:[a-z]+_)*[a-z]+(?=[\"'])")
+    places = [*Path(facts_of_hosts.__file__).parent.rglob("*.py")]
+    found = {one for place in places for one in named.findall(place.read_text(encoding="utf-8"))}
+    of_others = {"memory.used", "cgroup.conf"}  # of nvidia-smi and of Slurm
+    assert found - of_others <= FILES_OF_GROUPS
 
 
 def test_folder_whose_file_system_gives_no_answer_is_given_up(monkeypatch, tmp_path):
@@ -647,7 +683,7 @@ def test_too_many_bytes_that_count_are_refused(monkeypatch):
     with pytest.raises(BadInput, match="more than any"):
         reader(sosreport(files={"etc/x": "x" * 10_000}))
     monkeypatch.setattr(archive, "MOST_OF_ONE", 20)
-    found = read_archive(sosreport(), "x", lambda _place: True)
+    found = read_archive(sosreport(), "x", lambda _place: archive.ArchivePart.WHOLE)
     assert "proc/meminfo" in found.left_out
 
 

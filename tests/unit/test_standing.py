@@ -4,6 +4,7 @@ is as before.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -26,7 +27,7 @@ from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, find
 from hosttune.facts.network import reached
 from hosttune.facts.services.units import FAILED
 from hosttune.host.door import Completed
-from hosttune.host.record.record import read_record
+from hosttune.host.record.record import RecordReader, read_record
 from hosttune.values import Action, Address, Change, NeverAsked, Unreadable
 from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
@@ -89,6 +90,27 @@ def test_a_host_is_read_in_all_aspects_and_what_cannot_be_told_is_unseen():
         Aspect.BANNER,
         Aspect.ADDRESS,
     } <= unseen  # older records were not asked for these
+
+
+def full(**spaces):
+    """The h100 with file systems that are filled like these."""
+    record = json.loads((HOSTS / "h100-8x-2socket.json").read_text())
+    record["spaces"] |= spaces
+    return session(RecordReader(record, "full.json"))
+
+
+def test_disk_that_a_user_fills_is_no_loss(monkeypatch):
+    """Else each user could have a run on trial rolled back, and the host rebooted."""
+    before, after = session(), full(**{"/data": [3758096384000, 1000, 100000000, 90000000, 0]})
+    assert find_losses(read_standing(before), read_standing(after)) == ()
+    monkeypatch.setattr(standing, "FILLED_BY_USERS", frozenset())
+    found = find_losses(read_standing(before), read_standing(after))
+    assert [(one.aspect, one.name) for one in found] == [(Aspect.HEALTH, "storage-scratch")]
+
+
+def test_rules_whose_findings_any_user_brings_about_are_there():
+    rules = builtin_catalog().rules
+    assert {*rules} >= standing.FILLED_BY_USERS
 
 
 def test_nvidia_smi_that_does_not_end_is_stuck_and_nothing_else_asks_it():

@@ -1,6 +1,7 @@
 """`hosttune driver`: one table of what is installed, loaded, offered, recommended and chosen."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_new_server_shows_what_would_be_installed_and_why():
     text = driver_text(table_of("a100-cloud-vm"), Page())
     assert text.startswith(
         "FAULT, absent: no driver for 1 x NVIDIA A100 80GB PCIe\n"
-        "  -> hosttune plan --only gpu-driver shows what would be changed\n"
+        "  -> hosttune plan --only gpu-driver shows what apply would do\n"
         "  -> hosttune apply --yes --only gpu-driver does it\n"
         "\n"
         "1 x NVIDIA A100 80GB PCIe (ampere)\n"
@@ -55,6 +56,13 @@ def test_new_server_shows_what_would_be_installed_and_why():
         "  branch offered; open kernel module, prebuilt and signed\n"
     )
     assert text.count("no driver for") == 1
+
+
+def test_generation_that_has_the_older_ones_in_it_is_called_so():
+    """Ours ends at Fermi: a GT218 is older, and is no Fermi."""
+    table = table_of("a100-cloud-vm")
+    older = replace(table, rows=tuple(replace(row, generation="fermi") for row in table.rows))
+    assert "1 x NVIDIA A100 80GB PCIe (fermi or older)\n" in driver_text(older, Page())
 
 
 def test_container_is_offered_no_package_for_the_driver_of_its_host():
@@ -127,8 +135,8 @@ def test_mismatch_says_what_to_do():
         text.split()
     )
     assert text.startswith("FAULT, mismatch: ")
-    assert "\n  -> drain the host and reboot" in text
-    assert text.index("->") < text.index("8 x NVIDIA H100")
+    assert ". drain the host and reboot" in text
+    assert text.index("1. ") < text.index("8 x NVIDIA H100")
 
 
 def test_gpus_that_differ_have_rows_of_their_own():
@@ -220,7 +228,7 @@ def test_steps_that_a_state_shows_are_not_shown_again():
     table = DriverTable((), "refuse", (), (), f"{command}\nsudo dpkg -a", (state,), ())
     text = driver_text(table, Page(screen=Screen(80)))
     assert text.count("sudo dpkg -a") == 1
-    assert f"\n  -> {command}\n     (if apt has them)\n" in text
+    assert f"\n  1. {command}\n     (if apt has them)\n" in text
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ _MOST_S = 60.0  # a dead disk or driver holds no run up
 
 def keep_standing(session: Session, writer: Writer, on_progress: Callable[[str], None]) -> None:
     """Keep it, where this host runs; what cannot be kept is reported, and no run fails for it."""
+    # A record or an image is not what boots, and its signs would be held against another machine.
     if writer.kind != "live":
         return
     facts = Facts(writer, session.facts.asked)
@@ -42,6 +43,8 @@ def keep_standing(session: Session, writer: Writer, on_progress: Callable[[str],
         before = None
         with suppress(UnknownFact):  # what cannot be understood is written anew
             before = kept_before(writer)
+        # A loss that is not solved is carried on. Else the second boot after it would take the host
+        # without its GPU for normal.
         standing = with_lost(read_signs(writer, facts), before)
         kept = KeptStanding(FORMAT_VERSION, boot_id(writer), int(writer.now()), standing)
         return dump_json(to_json(kept)).encode()

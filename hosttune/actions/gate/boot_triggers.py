@@ -31,6 +31,8 @@ def update_grub(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interf
         _foretell_menu(writer)
     else:
         writer.run(("update-grub",), timeout_s=GRUB_TIMEOUT_S)
+    # A status of 0 does not mean that our argument is in the menu: a file that is read later can
+    # assign the variable afresh.
     if reason := describe_unproven(writer):
         raise Refused(f"update-grub ran, and {reason}")
 
@@ -44,6 +46,7 @@ def _foretell_menu(overlay: Overlay) -> None:
         raise Refused(
             f"what update-grub makes of these settings is not known: {unknown.reason}"
         ) from None
+    # Titles in the menu may hold bytes that are not UTF-8. They have to come back as they were.
     text = grub.regenerate(menu.decode("utf-8", "surrogateescape"), before, after)
     overlay.files[grub.MENU] = FileValue(text.encode("utf-8", "surrogateescape"), 0o600)
 
@@ -72,6 +75,8 @@ def rebuild_initramfs(writer: Writer, name: str) -> None:  # noqa: ARG001 - the 
         releases = list_images(writer)
     except UnknownFact as unknown:
         raise Refused(unknown.reason) from unknown
+    # On Ubuntu 26.04, which builds with dracut, initramfs-tools may still be installed. Its images
+    # would not be those that boot.
     if find_generator(writer) == DRACUT:
         for release in releases:
             writer.run(

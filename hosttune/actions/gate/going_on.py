@@ -74,14 +74,20 @@ def arrange_going_on(
         run=run,
     )
     try:
+        # The file that runs now may be in a folder that the boot empties, or others may replace it
+        # until then.
         if carried := find_archive():
             put(writer, CARRIED, load_bytes(carried), 0o600)
         put(writer, PATH, text.encode(), 0o644)
         # --no-reload: this boot needs nothing of it
         writer.run(("systemctl", "--no-reload", "enable", CONTINUE), timeout_s=_SYSTEMCTL_S)
+        # Last: the note promises that something goes on, which holds only with the unit in place.
         keep_state(writer, state)
     except HosttuneError:
-        remove(writer)
+        with suppress(HosttuneError):  # the first error is the one to solve
+            remove(writer)
+        # What the boot gate noted outlives a failed attempt. An older yes does not: it would
+        # approve a boot that no one asked for now.
         if last is not None and not last.goes_on:
             keep_state(writer, last)
         else:
@@ -91,11 +97,16 @@ def arrange_going_on(
 
 def remove(writer: Writer) -> None:
     """Take the unit away again, where it is."""
-    if isinstance(writer.read(PATH), bytes):
-        writer.run(("systemctl", "--no-reload", "disable", CONTINUE), timeout_s=_SYSTEMCTL_S)
-    for path in (PATH, CARRIED):
-        if isinstance(present := writer.read(path), bytes):
-            writer.remove(path, expected=present)
+    try:
+        # systemctl fails to disable a unit whose file is not there.
+        if isinstance(writer.read(PATH), bytes):
+            writer.run(("systemctl", "--no-reload", "disable", CONTINUE), timeout_s=_SYSTEMCTL_S)
+    finally:
+        # Also where systemctl does not answer: a link without its unit starts nothing, and a unit
+        # that stays would go on after the boot.
+        for path in (PATH, CARRIED):
+            if isinstance(present := writer.read(path), bytes):
+                writer.remove(path, expected=present)
 
 
 def give_up(writer: Writer, why: str) -> bool:

@@ -66,6 +66,8 @@ STATE = "/var/lib/hosttune/ready.json"
 MOTD = "/run/motd.d/60-hosttune"  # pam_motd(8) shows the files there at each login
 HOOKS = "/etc/hosttune/ready.d"
 METRICS = "/var/lib/prometheus/node-exporter/hosttune-ready.prom"
+# A hook asks a scheduler, which may be down. slurmd and the kubelet wait for the gate, so a hook
+# must not hold it.
 HOOK_S = 30.0
 LOCK_S = 600.0  # for another run to end
 QUIET_S = 600.0  # for what a boot would cut off to end
@@ -149,6 +151,8 @@ def _is_part_of_approved(session: Session, plan: Plan, approvals: Approvals) -> 
     out of its work.
     """
     whole = plan_without_users(session)
+    # Whole changes are compared: a user may hold one back by a crontab, and must not be able to
+    # alter what root makes.
     return approvals.covers(whole) and all(change in whole.changes for change in plan.changes)
 
 
@@ -207,6 +211,8 @@ def bring_up(
     )
     # they brought what they were for: the next change may have its own
     state = replace(state, reboots=())
+    # A known fault comes before what is unknown: it is the better sentence for the person who logs
+    # in.
     if why := why_not_fit(findings, session.policy.drains):
         return no(f"it does not do its work: {why}")
     if why := why_not_known(findings, session.selected, session.policy.drains):
@@ -223,6 +229,7 @@ def await_late(session: Session, on_progress: Callable[[str], None]) -> Session:
     is_announced = False
     while True:
         try:
+            # A field is read when it is touched, and raises while the boot is too young to decide.
             _ = session.facts.after_boot.lost, session.facts.after_boot.failed
         except UnknownFact as unknown:
             if not is_young(session.reader):
@@ -231,6 +238,7 @@ def await_late(session: Session, on_progress: Callable[[str], None]) -> Session:
                 on_progress(f"waiting, because {unknown.reason}")
                 is_announced = True
             time.sleep(_LOOK_AGAIN_S)
+            # A fact keeps its first answer, also the one that it is unknown.
             session = replace(session, facts=Facts(session.reader, session.facts.asked))
         else:
             return session
@@ -258,6 +266,8 @@ def _why_no_reboot(
             volatile=why_nothing_lasts(session.facts),
         )
 
+    # The wait of up to ten minutes comes last: where a reboot is refused anyway, nothing has to end
+    # for it.
     if not why():
         obstacles += await_quiet(reader, on_progress)
     return why()
@@ -333,8 +343,11 @@ def gate_units(reader: Reader) -> GateUnits:
             hint="try it: systemctl status hosttune-ready",
         )
     gate, goes_on = units[GATE], units[CONTINUE]
+    # ConditionResult is `no` also for a unit that was never started in this boot. Only its time
+    # differs.
     is_asked = gate.get("ConditionTimestampMonotonic", "0") != "0"
     return GateUnits(
+        # A unit that is not enabled holds work too, where a drop-in of slurmd requires it.
         holds=gate.get("UnitFileState", "").startswith("enabled") or bool(gate.get("RequiredBy")),
         is_open=gate.get("ActiveState") == "active",
         has_failed=gate.get("ActiveState") == "failed",
@@ -378,6 +391,7 @@ def tell_hooks(writer: Writer, state: ReadyState, on_progress: Callable[[str], N
         stat = writer.stat(path)
         if not isinstance(stat, Stat) or not _is_hook(name, stat):
             continue
+        # Root runs it, so neither the file nor a folder above it may be one that others can write.
         if stranger := (
             "others can write it" if stat.uid or stat.mode & 0o022 else stranger_of(writer, path)
         ):
@@ -430,5 +444,7 @@ def put(writer: Writer, path: str, content: bytes, mode: int) -> None:
         raise HosttuneError(
             f"{path} cannot be read: {present.reason}", hint="look at its folder as root"
         )
+    # An equal file is left in place: a replacement is synced, which takes its time on a disk that
+    # is just starting up.
     if present != content:
         writer.replace(path, FileValue(content, mode), expected=present)

@@ -43,6 +43,7 @@ def describe_interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
         yield "cloud-init is at work on the first boot: `hosttune apply --yes` waits for its end"
     if sentence := _describe_undecided(reader):
         yield sentence
+    # A run that was cut off may have a set that stopped half-way. It is named once.
     unfinished = {run.id for run in journal.interrupted}
     for run in journal.interrupted:
         began, steps = (

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 FOLDER = "/var/lib/hosttune/runs"
 KEEP = 20
+# A boot reads units anew, so a daemon-reload is no longer due. What it starts from it does not
+# write: without these an option would wait for one boot after the other.
+_OUTLIVE_BOOT = frozenset({"update-grub", "rebuild-initramfs"})
 
 
 @frozen
@@ -85,6 +88,7 @@ class Journal:
         for step in (step for run in self.runs for step in run.steps):
             of = step.undoes or step.id
             if of in in_force and (step.undoes is None or step.left or step.phase is Phase.INTENT):
+                # The last attempt decides: a later one may have finished what an earlier one left.
                 last[of] = step
         return {
             of: step
@@ -137,6 +141,8 @@ class Journal:
         for step in () if self.problem else self.in_force:
             change = step.change
             last = ledger.get(change.address)
+            # A second run has the same change only if someone set the value back in between. Two in
+            # a row are taken for a decision (REVERTED_TWICE).
             times = last.times + 1 if last and last.after == change.after else 1
             stopped = unended.get(step.id)
             goes_on = goes_on_with(stopped.id, stopped.undoes) if stopped else ""
@@ -159,6 +165,7 @@ class Journal:
                 if run.is_return:
                     at = run.started_at[:16].replace("T", " ")
                     found[address] = CameBack(tried.change.after, f"at {at} UTC: {reason}")
+                # Someone has asked for the value again since, and it did not go back.
                 elif step.undoes is None and step.phase in {Phase.DONE, Phase.INTENT}:
                     found.pop(address, None)
         return found
@@ -242,6 +249,8 @@ class Journal:
             return known
         first = self.first_of(last)
         boots = {one.boot_id for one in self.parts_from(first)}
+        # Only a boot that the plan needed continues the intention. Otherwise one undo would take
+        # back what two answers had allowed.
         comes_after_boot = run.boot_id not in boots and len(boots) < first.boots
         changed = set(addresses)
         goes_on = comes_after_boot or not changed or changed & self.unmade(first)
@@ -280,6 +289,7 @@ class Journal:
 
     def run(self, name: str) -> Run:
         """The run with this id, or the only one that it begins."""
+        # A whole id is never ambiguous, also where it begins a longer one.
         found = [run for run in self.runs if run.id == name] or [
             run for run in self.runs if run.id.startswith(name)
         ]
@@ -289,13 +299,19 @@ class Journal:
         return found[0]
 
     def pending_triggers(self, boot_id: str) -> tuple[Trigger, ...]:
-        """Triggers that had to wait in this boot and that no later run has run."""
+        """Triggers that had to wait and that no later run has run: all of this boot, and of earlier
+        ones those whose work no boot does.
+        """
         pending: list[Trigger] = []
-        for run in self.runs:
-            if run.boot_id == boot_id and not self.problem:
-                pending = [trigger for trigger in pending if trigger not in run.ran] + list(
-                    run.waiting
-                )
+        for run in () if self.problem else self.runs:
+            pending = [trigger for trigger in pending if trigger not in run.ran]
+            # An image (no boot id) runs in many machines, and who builds it also builds its RAM
+            # disks: what waited there is not due in each of them.
+            pending += [
+                trigger
+                for trigger in run.waiting
+                if run.boot_id == boot_id or (run.boot_id and trigger.kind in _OUTLIVE_BOOT)
+            ]
         return tuple(dict.fromkeys(pending))
 
 
@@ -325,6 +341,8 @@ def read_journal(reader: Reader) -> Journal:
     for name in names if isinstance(names, tuple) else ():
         if name.endswith(".jsonl"):
             data = read_own(reader, f"{FOLDER}/{name}")
+            # One run that cannot be read makes all unknown, since what is in force follows from
+            # every run together.
             if isinstance(data, Unreadable):
                 return Journal((), data.reason)
             # else it ended before its first line, and nothing was done
@@ -406,6 +424,8 @@ class JournalWriter:
         self._append({"finished": True, "at": self._writer.now(), **more})
 
     def _append(self, entry: dict[str, Any]) -> None:
+        # ASCII with escapes: no line break and no broken character in a value can end the line
+        # early.
         line = json.dumps(entry, sort_keys=False, ensure_ascii=True, separators=(",", ":"))
         self._writer.append(_path_of_run(self.run), line.encode() + b"\n")
 
@@ -427,6 +447,7 @@ def still_back(journal: Journal, reader: Reader) -> dict[StepId, bool]:
     at = max(
         (number for number, run in enumerate(journal.runs) if run.command == "undo"), default=None
     )
+    # Nothing is claimed about a way back whose later runs cannot be read.
     if at is None or journal.problem:
         return {}
     later = {

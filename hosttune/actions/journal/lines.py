@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hosttune import __version__
@@ -117,6 +118,8 @@ def parse_run(data: bytes, path: str) -> Run:
                 run = _read_header_line(run, entry)
                 collector.run = run.id
                 if entry["format_version"] > FORMAT_VERSION:
+                    # Nothing more of it is read: even a key that is known may mean something else
+                    # there.
                     return _needs_newer(run, f"format {entry['format_version']}")
                 here += entry.keys() - _FIELDS
             else:
@@ -131,6 +134,8 @@ def parse_run(data: bytes, path: str) -> Run:
             RecursionError,
             HosttuneError,
         ) as error:
+            # Whole JSON that is not understood is likely a newer version's. Half a line, or zeros,
+            # is damage by the disk.
             is_json = not isinstance(
                 error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
             )
@@ -177,6 +182,10 @@ def _read_header_line(run: Run, entry: Any) -> Run:
     fields = {name: entry[name] for name in HEADER if isinstance(entry.get(name), str)}
     if entry["format_version"] <= FORMAT_VERSION and len(fields) < len(HEADER):
         raise KeyError(next(name for name in HEADER if name not in fields))
+    # Runs are ordered by it, and the next one is put behind it (`new_run`): one without a time
+    # zone could not be compared then.
+    if entry["format_version"] <= FORMAT_VERSION and not _has_zone(fields["started_at"]):
+        raise ValueError("started_at")
     more: dict[str, Any] = {}
     if isinstance(part_of := entry.get("part_of"), str):
         more["part_of"] = part_of
@@ -185,6 +194,18 @@ def _read_header_line(run: Run, entry: Any) -> Run:
     if isinstance(boots := entry.get("boots"), int):
         more["boots"] = boots
     return replace(run, **fields, **more)
+
+
+def _has_zone(text: str) -> bool:
+    """Whether an ISO 8601 time says its zone. Raises ValueError for what is no time."""
+    return datetime.fromisoformat(text).tzinfo is not None
+
+
+def _require_text(value: Any) -> str:
+    """Raises TypeError for what is no text, which could be no key of a table."""
+    if not isinstance(value, str):
+        raise TypeError(type(value).__name__)
+    return value
 
 
 class _StepCollector:
@@ -200,7 +221,7 @@ class _StepCollector:
 
     def add(self, entry: dict[str, Any], unknown: list[str]) -> None:
         if "trigger" in entry:
-            trigger = Trigger(entry["trigger"], entry.get("name", ""))
+            trigger = Trigger(_require_text(entry["trigger"]), _require_text(entry.get("name", "")))
             (self.waiting if entry["phase"] == "waiting" else self.ran).append(trigger)
         elif "finished" in entry:
             self.is_finished = True
@@ -208,9 +229,13 @@ class _StepCollector:
         elif entry["phase"] == Phase.INTENT.value:
             number = int(entry["seq"])
             if number in self.steps:
+                # An undo names a step by its number, so it would take back one of the two, and not
+                # know which.
                 raise ValueError(f"step {number} begins twice")
             undoes = (
-                StepId(entry["undoes"][0], int(entry["undoes"][1])) if entry.get("undoes") else None
+                StepId(_require_text(entry["undoes"][0]), int(entry["undoes"][1]))
+                if entry.get("undoes")
+                else None
             )
             change = change_from_json(entry["change"], unknown=unknown)
             superseded = bool(entry.get("superseded"))
@@ -228,7 +253,7 @@ def _book_outcome(step: JournalStep, entry: dict[str, Any], unknown: list[str]) 
     """
     left = change_from_json(entry["left"], unknown=unknown) if "left" in entry else None
     phase = Phase(entry["phase"])
-    error = entry.get("error", "")
+    error = _require_text(entry.get("error", ""))
     if not left or phase is not Phase.DONE:
         return replace(step, phase=phase, error=error, left=left)
     # without an error it was gone on with, to the end

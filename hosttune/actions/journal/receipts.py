@@ -34,6 +34,8 @@ def keep_receipt(writer: Writer, receipt: Receipt) -> None:
     """Keep it for `history`, and for the next login. Never raises: the journal holds all that
     counts.
     """
+    # The journal needs values as they are, for the undo. A receipt is for people, so secrets are
+    # masked in it.
     content = dump_json(mask_data(receipt_to_json(receipt))).encode()
     with suppress(HosttuneError):
         if writer.read(path_of(receipt.run_id)) is ABSENT:

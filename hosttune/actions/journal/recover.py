@@ -46,6 +46,8 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
     recorder = JournalWriter.again(writer, run)
     for step in run.steps:
         if file := kind_of(step.change.address).file_of(step.change.address.name):
+            # A new content is written beside the file and then renamed. A run that was cut off
+            # leaves this draft in the folder, where a daemon may read it as a file of settings.
             writer.discard_leftovers(file)
         if step.phase is Phase.INTENT:
             _close(step, recorder, writer, on_progress)
@@ -68,10 +70,13 @@ def _close(
     kind = kind_of(step.change.address)
     if kind.settle(writer, on_progress):
         facts = Facts(writer)
+        # A repair of packages stops and starts the driver as the change itself does, so GPU work
+        # holds it up in the same way.
         if not list_unannounced(kind.as_of_now(step.change, facts), facts):
             kind.mend(writer, step.change)
     present = kind.read(writer, step.change.address.name)
     left = replace(step.change, after=present)
+    # An undo on paper writes nothing, so there is no value to look for.
     if step.superseded or kind.same(present, step.change.after):
         recorder.done(step.id)
     elif kind.same(present, step.change.before):
@@ -92,6 +97,7 @@ def prune(writer: Writer, journal: Journal) -> None:
     journal a run cannot be undone, and `history` no longer lists it. All are kept where it is not
     known what is in force.
     """
+    # What is in force is unknown then, and a run that is removed can never be undone.
     if journal.problem:
         return
     in_force = journal.in_force

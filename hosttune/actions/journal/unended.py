@@ -72,6 +72,7 @@ def find_half_done(journal: Journal, reader: Reader) -> tuple[Half, ...]:
         present = _SET.read(reader, name)
         if isinstance(present, Unreadable) or _SET.same(present, planned.after):
             continue
+        # An intent was written, and apt may not have been started by then.
         is_begun = bool(half_of(present)) or not _SET.same(present, planned.before)
         if is_begun and _SET.is_between(present, planned):
             found.append(Half(step, planned))
@@ -123,6 +124,8 @@ def resume(
     last = ""
     for half in find_half_done(journal, writer):
         run = half.step.id.run
+        # A rule that is off or waived by now does not want the rest. Its set is made whole and goes
+        # no further.
         goes_on = not half.is_undo and half.planned.rule in rules
         if not goes_on and not is_half(half.planned, writer) and not was_interrupted(writer):
             continue
@@ -163,6 +166,8 @@ def _wait_for_work(planned: Change, writer: Writer, on_progress: Callable[[str],
 def _repair_half(half: Half, writer: Writer, journal: Journal) -> Outcome:
     """Make whole what is not gone on with, and book where it is then."""
     step, name = half.step, half.planned.address.name
+    # Kept for the outcome: a repair shows what it has moved, which is less than the change that was
+    # planned.
     found = _SET.read(writer, name)
     error = mend(writer, names_of(name))
     present = _SET.read(writer, name)

@@ -56,14 +56,19 @@ OPTIONS: Final = {
     ),
     "nvidia-persistenced": _PERSISTENCED,
 }
+# Every pattern has a bound: users write the lines that these are tried on, and a record must not
+# take minutes for one of them.
 _VALUE = regex(r"[\w./:@%,+=${}-]{1,200}")
 _PATH = regex(r"/(?:etc|opt|usr|root|lib|srv|var|bin|sbin|run|home|dev|proc|sys)/[\w./@+-]{1,4000}")
 _LIMIT = regex(r"(--within|\btimeout)(?:[ =]| -\S{1,40} )(\d{1,9}[sm]?)\b")
 _KERNEL_VALUE = regex(r"[\w.,:+-]{1,64}")
+# slurmstepd writes the job and step into its title, and facts know a job by that.
 _TITLE = regex(r"slurmstepd: \[[\d.+]{1,40}(?:batch|extern|interactive)?\]")
 _PROGRAM = regex(r"[\w./@+:-]{1,4000}")
 _VARIABLE = regex(r"\$\{?[A-Z][A-Z0-9_]{0,80}\}?")
 _VARIABLE_NAME: Final = regex(r"^[ \t]*(?:export[ \t]{1,9})?(\w{1,80})=")
+# Prefixes of Exec*=, which do not belong to the path of the program (systemd.service(5), "Command
+# lines").
 _LEAD: Final = "-@:+!|"
 _SYSCTL: Final = "/proc/sys/"
 
@@ -221,6 +226,7 @@ def shared_words(words: tuple[str, ...], *, has_paths: bool = True) -> tuple[str
         return ()
     if _TITLE.fullmatch(words[0]):
         return words[:1]
+    # A process can make its whole title one word with blanks, and behind the name may be anything.
     program = words[0].split(" ", 1)[0].strip("\"'")
     if not _PROGRAM.fullmatch(program) or mask_text(program) != program:
         program = "(masked)"

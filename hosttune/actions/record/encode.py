@@ -76,6 +76,8 @@ _SHOWN_FIELDS = tuple(
         "Origin",
     )
 )
+# A version such as 535.183.1.4 looks like an IPv4 address. What these programs print is not
+# searched for addresses.
 _SPEAK_OF_VERSIONS = frozenset(
     {
         "apt-get",
@@ -181,6 +183,7 @@ def record_text(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     HosttuneError where that is not enough.
     """
     text = _dump_json(record)
+    # json.dumps writes ASCII, so that characters are bytes.
     excess, left_out = len(text) - LIMIT, list[str]()
     for table in ("listings", "files") if excess > 0 else ():
         sizes = {path: len(_dump_json(entry)) - _LEAST for path, entry in record[table].items()}
@@ -218,6 +221,7 @@ def _encode_header(recorder: RecordingReader, machine_id: str, *, share: bool) -
         users = [one.user for one in processes] if isinstance(processes, tuple) else []
         passwd = recorder.base.read("/etc/passwd")  # looked at, not kept
         domain = _encode_text(files.get("/proc/sys/kernel/domainname"))
+        # Serial numbers last, so that a host that is named after one is masked as that.
         words = {**find_places(names, domain), **find_people(_encode_text(passwd), users), **words}
     return words
 
@@ -244,6 +248,8 @@ class _Encoder:
     def table(self, kept: Mapping[str, Answer[T]], encode: Callable[[T], Any]) -> dict[str, Any]:
         return {
             self.redactor.name(path): encode_answer(answer, encode)
+            # Sorted: two records of one host differ only where the host does, and disks get the
+            # same numbers.
             for path, answer in sorted(kept.items())
         }
 
@@ -429,7 +435,8 @@ def _without_place_secrets(path: str, content: str) -> str:
 
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    # those who choose take the last ones
+    # Turned round, because those who choose take the last lines. What a user chose the beginning of
+    # goes before that: it counts for nothing, and must not push real lines out.
     log = kernel_log.leave_users_out(kernel_log.reverse_log(content))
     chosen = dict.fromkeys(line for choose in _CHOOSERS for line in choose(log))
     return kernel_log.reverse_log("".join(f"{line}\n" for line in chosen))

@@ -111,6 +111,8 @@ NAMESPACES = ("cgroup", "ipc", "mnt", "pid", "time", "user", "uts")  # namespace
 _MAX_DEPTH = 6
 _MAX_ENTRIES = 4000  # a folder larger than this is not configuration
 _SKIPPED = regex(
+    # A read of stat_refresh makes every CPU add up its counters
+    # (Documentation/admin-guide/sysctl/vm.rst), and uuid is another one each time.
     r"^/proc/sys/(?:net/ipv[46]/route/flush|vm/(?:compact_memory|drop_caches|stat_refresh)"
     r"|kernel/random/uuid)$|"
     # a bit for every page of memory, 32 MiB of them for each TiB
@@ -193,10 +195,14 @@ def _walk(recorder: RecordingReader, folder: str, depth: int = 0) -> None:
         if own.type == "link":
             recorder.link(path)
             resolved = recorder.resolve(path)
+            # A harmless name in /etc/systemd can lead to a key.
             if isinstance(resolved, str) and is_secret_file(resolved):
                 continue
         kind = recorder.stat(path)
+        # Without a read bit it is a trigger of the kernel, such as drop_caches, which root could
+        # open all the same.
         if isinstance(kind, Stat) and kind.type == "file" and kind.mode & 0o444:
             recorder.read(path)
+        # Only real folders: a link to one above would make the walk endless.
         elif own.type == "directory":
             _walk(recorder, path, depth + 1)

@@ -128,6 +128,7 @@ def shared_text(path: str, content: str, programs: Collection[str] = ()) -> str 
         return "\n".join(row if _SPILL_KEY.match(row) else "" for row in content.split("\n"))
     if path.startswith("/etc/ssh/sshd_config"):
         return _shared_sshd(content)
+    # A script below one of these folders is a program of the site, however its folder is called.
     if _SETTINGS.match(path) and not content.startswith("#!"):
         return _mask_settings(path, content)
     return (
@@ -150,16 +151,18 @@ def _mask_settings(path: str, content: str) -> str:
         return _without_variables(_without_kernel_variables(content))
     if path.endswith((".json", ".xml")) or content.lstrip().startswith("{"):
         return _without_variables(content)
-    rows = [_mask_row(path, row) for row in content.split("\n")]
-    if ".conf" in path and "/systemd/" in path:
+    is_of_systemd = ".conf" in path and "/systemd/" in path
+    # `systemd_variables` counts the lines of splitlines, which also breaks at a form feed: rows
+    # counted otherwise would put a variable in place of another setting.
+    lines = [*content.splitlines(), ""] if is_of_systemd else content.split("\n")
+    rows = [_mask_row(path, row) for row in lines]
+    if is_of_systemd:
         variables: dict[int, list[str]] = {}
         for number, name, value in systemd_variables(content):
             if is_kept(name):
                 variables.setdefault(number, []).append(f'"{name}={value}"')
         for number, words in variables.items():
-            rows[number - 1] = (
-                f"{content.splitlines()[number - 1].partition('=')[0]}={' '.join(words)}"
-            )
+            rows[number - 1] = f"{lines[number - 1].partition('=')[0]}={' '.join(words)}"
     return "\n".join(rows)
 
 
@@ -167,8 +170,10 @@ def _mask_row(path: str, row: str) -> str:
     start = row.lstrip()
     if start.startswith(_COMMENT):
         return _kept_comment(start)
+    # Behind a quote a # may be part of the value.
     if (comment := _INLINE.search(row)) and not {'"', "'"} & set(row[: comment.start()]):
         row = row[: comment.start()]
+    # `_mask_settings` writes them anew, and only those that facts read.
     if "/systemd/" in path and start.partition("=")[0].strip().endswith("Environment"):
         return ""
     if "/default/grub" in path:

@@ -73,6 +73,7 @@ def start(
     except HosttuneError:
         stop(writer, run_id)
         raise
+    # Last: until the new timer is known to run, the old one still takes the run back.
     stop(writer, run_id, MAKING)
     for left_s in {within_s // 2, 60}:
         text = (
@@ -87,6 +88,7 @@ def _keep_timer(writer: Writer, run_id: str, what: str, seconds: int, argv: Sequ
     try:
         _run_in(writer, name_of(run_id, what), seconds, argv)
         timer = f"{name_of(run_id, what)}.timer"
+        # The whole promise to roll back hangs on this timer. So it is read back, as any change is.
         answer = writer.query(("systemctl", "is-active", timer))
         if not isinstance(answer, Completed) or answer.text.strip() != "active":
             raise Refused(f"{timer} does not run")
@@ -127,6 +129,8 @@ def reboot(writer: Writer) -> None:
     """Reboot in the ordinary way; after five minutes, which a driver that hangs may take, in a
     harder one. Raises Refused where systemd does not take it.
     """
+    # With its default dependencies the shutdown would stop this timer, which is there for a
+    # shutdown that hangs.
     lasting = (
         "--timer-property=DefaultDependencies=no",
         "--property=DefaultDependencies=no",
@@ -153,6 +157,7 @@ def reboot_when_idle(writer: Writer, run_id: str) -> None:
     """Let the guard's script reboot as soon as no GPU is at work, and at its last deadline all the
     same. Raises Refused where systemd does not take it.
     """
+    # A user who fills the memory must not be able to end it.
     lasting = ("DefaultDependencies=no", "IgnoreOnIsolate=yes", "OOMScoreAdjust=-1000")
     options = (
         f"--unit={name_of(run_id, 'reboot')}",

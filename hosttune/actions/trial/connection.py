@@ -70,6 +70,8 @@ def read_login(reader: Reader) -> Login:
             one in _PSEUDO for one in terminals - {0}
         )
         return Login(is_remote=bool(keeper), began_s=None, keeper=keeper, is_unknown=is_untold)
+    # The nearest server process is that of this login. Those above it are the listener, which is as
+    # old as the boot.
     return Login(is_remote=True, began_s=served[0].started_s)
 
 
@@ -99,6 +101,7 @@ def _read_process(reader: Reader, pid: str) -> _Process | None:
     head, _, rest = content.decode("utf-8", "replace").rpartition(")")
     fields = rest.split()
     try:
+        # tty_nr holds the major number in bits 15 to 8 (proc_pid_stat(5)).
         terminal = int(fields[4]) >> 8 & 0xFFF
         return _Process(
             head.partition("(")[2], int(fields[1]), int(fields[19]) / _TICKS_PER_S, terminal

@@ -206,12 +206,15 @@ def _list_obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> 
         content = reader.read(path)
         if isinstance(link, str) or (isinstance(content, bytes) and b"hosttune" not in content):
             yield f"{path} is there and is not hosttune's"
+    # A boot that stops starts this unit, and its drop-in is what calls the guard there.
     if reader.link(f"{ADMIN}/emergency.service") == "/dev/null":
         yield "emergency.service is masked, so nothing can act where a boot stops"
     yield from _check_room(reader, files)
 
 
 def _check_room(reader: Reader, files: Sequence[KeptFile]) -> Iterable[str]:
+    # Each content is there three times: kept, as much again in `room`, and in `room.0` of the boot
+    # on trial (templates/come-back.sh).
     needed = _SPARE_BYTES + 3 * sum(
         len(value.content)
         for one in files
@@ -252,6 +255,8 @@ def arm(
 
     Raises Refused; then there is nothing of the guard left, or nothing of it is armed.
     """
+    # A trial that was cut off before its first change has left a folder. Its files would count as
+    # those of this one.
     disarm(writer)
     try:
         commands = {"check": check, "come-back": come_back}
@@ -259,6 +264,7 @@ def arm(
         for path, text in unit_texts(within_s):
             writer.replace(path, FileValue(text.encode()), expected=ABSENT)
         _prove(writer)
+        # `armed` comes last, with the digest of all digests: half a guard never acts.
         sums = require_known(writer.read(f"{FOLDER}/sums"), f"{FOLDER}/sums")
         armed = f"{_boot(writer)}\n{hashlib.sha256(sums).hexdigest()}\n"
         writer.replace(f"{FOLDER}/armed", FileValue(armed.encode(), 0o600), expected=ABSENT)
@@ -299,6 +305,7 @@ def _write_folder(
         kept["oneshot"] = f"{run_id}\n".encode()
     kept["last"] = f"{LAST_S}\n".encode()
     kept["monitors"] = "".join(f"{name}\n" for name in sorted(NOT_WORK)).encode()
+    # For sh and not for a person. `quoting.quote` makes words to be read and typed.
     kept |= {name: f"exec {shlex.join(argv)}\n".encode() for name, argv in commands.items() if argv}
     kept["sums"] = "".join(
         f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in kept.items()

@@ -79,9 +79,15 @@ def entry_text(
     return "\n".join(
         (
             f"{MARK} of run {run_id}; gone when it ends.",
+            # Should the kernel of the entry not load, GRUB takes the first entry in place of
+            # waiting at its menu.
             f'if [ "${{default}}" = {ENTRY} ]; then set fallback=0; fi',
+            # --unrestricted: if GRUB has a password, any other entry waits for someone at the
+            # console.
             f"menuentry 'hosttune trial {run_id}' --unrestricted --id {ENTRY} {{",
             *(f"\t{row}" for row in entry.head),
+            # load_env reads the block from the disk again: what GRUB could not write is still asked
+            # for there.
             "\tset next_entry=",
             "\tload_env next_entry",
             '\tif [ "${next_entry}" ]; then',
@@ -119,6 +125,8 @@ def arm_entry(
         answer = writer.query(("grub-script-check", CUSTOM))
         if not isinstance(answer, Completed) or answer.status != 0:
             raise Refused(f"GRUB does not read the entry for one boot: {_describe_answer(answer)}")
+        # The entry is on the disk before GRUB is asked for it. The other way round a power cut
+        # leaves a name without an entry.
         _push(writer)
         _set(writer, ENTRY)
     except HosttuneError:
@@ -217,6 +225,7 @@ def disarm_entry(writer: Writer) -> None:
     """Ask for no boot of our entry any more, and remove it; what is someone else's stays. Raises
     Refused where it cannot be done; it is called again then.
     """
+    # First the question and then the entry, for the same reason.
     if is_asked_for(writer):
         _set(writer, "")
     writer.discard_leftovers(CUSTOM)

@@ -51,6 +51,12 @@ HEALTH_S = 30.0
 SETTLE_S = 300.0  # what comes late in a boot has come: the fabric, links, daemons, the clock
 POLL_S, FLAP_S = 10.0, 30.0
 GRACE_S = 120.0
+# What any user can fill or use up degrades a host, and is no loss by a run: no user is to roll a
+# trial back.
+FILLED_BY_USERS = frozenset({
+    "kernel-boot-room", "limits-host-tables", "limits-tasks", "memory-overcommit",
+    "storage-scratch",
+})  # fmt: skip
 # of systemd.automount(5): what is to be mounted there is not, up to the next look
 _AUTOMOUNT = "autofs"
 _AGAIN = "it cannot be compared with the state before; confirm with --anyway, or undo it"
@@ -104,6 +110,7 @@ def read_standing(
             if isinstance(answer, Waiting)
             else _decode_answer(answer)
         )
+    # The rules of health ask nvidia-smi too, and would hang in the same place.
     if not any(
         isinstance(one, Unseen) and one.aspect is Aspect.GPU and one.is_stuck for one in found
     ):
@@ -136,6 +143,7 @@ def read_planned(
             )
     line = attempt(lambda: of_kernel(facts.kernel.command_line))
     for argument in arguments:
+        # Unknown counts as not in force, since a trial may be confirmed only by what was seen.
         if isinstance(line, Unreadable) or not has(line, argument):
             found[argument] = f"{argument} is not among the arguments of the running kernel"
     for argument in dropped:
@@ -201,6 +209,8 @@ def await_health(
             quiet_since = None
         elif quiet_since is None:
             quiet_since = now()
+        # A service that is restarted every minute is well for a moment, so a single good look
+        # confirms nothing.
         if quiet_since is not None and now() - quiet_since >= grace_s:
             return Judged(is_healthy=True, losses=(), seconds=passed)
         if left <= 0:
@@ -316,7 +326,7 @@ def _read_health(session: Session) -> list[_Found]:
         name = f"{point.rule} {point.subject}".strip()
         if point.fitness is Fitness.UNKNOWN:
             found.append(Unseen(Aspect.HEALTH, point.reason, name))
-        else:
+        elif point.fitness is not Fitness.IMPAIRED or point.rule not in FILLED_BY_USERS:
             found.append(Sign(Aspect.HEALTH, name, point.sentence, point.fitness.rank))
     return found
 

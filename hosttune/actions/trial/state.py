@@ -114,6 +114,8 @@ def state_of(
     """Where a run is by its marks. is_armed_boot: this boot is the one that armed it;
     is_tried_boot: it is the one that the guard has marked as the trial.
     """
+    # Marks are only added, so the order decides: a confirmed run stays so, whatever a late script
+    # has noted besides.
     if "confirmed" in marks:
         return TrialState.CONFIRMED
     if "failed" in marks:
@@ -155,6 +157,8 @@ def read_trial(reader: Reader) -> TrialRun | None:
     )
     left_s = _left_s(reader, record, state)
     is_made = state is not TrialState.LIVE or record.made_s > 0
+    # The unit at the deadline may be at work right now. What it has begun must not be taken back a
+    # second time beside it.
     if left_s is not None and left_s < -_LATE_S and not _is_at_work(reader, record, state):
         state, left_s = TrialState.OVERDUE, None  # as on a full disk, where no mark could be made
     return TrialRun(

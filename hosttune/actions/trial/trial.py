@@ -206,6 +206,8 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
         for part in TrialPart
     }
     words = starting_words(CARRIED)
+    # Before the guard is set up: this look can take minutes, and where it fails there is nothing to
+    # remove.
     standing = read_standing(session)
     if blind := next((one.reason for one in standing.unseen if one.aspect is Aspect.SSHD), ""):
         raise Refused(
@@ -244,6 +246,8 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
         if carried := find_archive():
             writer.replace(CARRIED, FileValue(load_bytes(carried), 0o600), expected=ABSENT)
         writer.replace(BEFORE, FileValue(before, 0o600), expected=ABSENT)
+        # After all else: a folder without trial.json is one that never began, and `finish` removes
+        # it.
         writer.replace(RECORD, FileValue(record_text(record), 0o600), expected=ABSENT)
         if record.live:
             trial_clock.guard(
@@ -264,6 +268,8 @@ def known_files(reader: Reader, planned: TrialPlan) -> tuple[trial_guard.KeptFil
 
 
 def _count_gpus(facts: Facts) -> int:
+    # Too many only make the trial longer. Too few would roll a healthy host back while its driver
+    # still starts.
     return read_or_default(lambda: facts.gpus.count, 8)
 
 
@@ -548,6 +554,7 @@ def _keep(
     record = trial.record
     trial_guard.free_room(writer)
     one_shot.disarm_entry(writer)
+    # Where this was cut off it is called once more, and the confirmation is booked only once.
     if session.journal.confirmation_of(session.journal.run(trial.run)) is None:
         JournalWriter.start(
             writer, new_run(writer, session.journal, CONFIRM, record.digest, who)
@@ -600,6 +607,8 @@ def come_back(
     who = f"{WHO_COMES_BACK}: {reason}"
     try:
         planned = plan_undo(session, record.run, is_return=True)
+        # Booked as failed steps of this return: without them the next plan would set the same
+        # arguments again.
         given_up = dict.fromkeys(record.postponed, f"rolled back: {reason}")
         receipt = undo(
             session, writer, planned, on_progress=on_progress, who=who, given_up=given_up
@@ -619,6 +628,7 @@ def come_back(
     )
     state = TrialState.CAME_BACK if is_whole else TrialState.IN_PART
     needs = _needs_reboot(writer, trial, receipt)
+    # A reboot that a rule knows to fail is worse than a value that stays until someone comes.
     if needs and may_reboot and (blockers := _list_blockers(session, writer)):
         needs, may_reboot = (
             f"{needs}, and no reboot before this is solved: {'; '.join(blockers)}",
@@ -671,6 +681,8 @@ def _fail_trial(writer: Writer, trial: TrialRun, reason: str, receipt: Receipt |
     """Nothing is tried again by itself: the marks say so, and stay."""
     with suppress(HosttuneError):
         writer.append(trial_guard.LOG, f"{clean(f'rollback failed: {reason}')}\n".encode())
+    # `returned` ends all tries of the guard, also those of later boots. `failed` is what a person
+    # is shown.
     for name in ("failed", "returned"):
         with suppress(HosttuneError):
             trial_guard.mark(writer, name)

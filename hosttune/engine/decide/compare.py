@@ -23,6 +23,8 @@ def compare(rule: Rule, wishes: Sequence[Wish], context: Context, policy: Policy
     is unknown.
     """
     findings: list[Finding] = []
+    # A kind that cannot be compared is unknown by itself. What the other kinds of the rule found
+    # stays in the report.
     for kind in dict.fromkeys(wish.kind for wish in wishes):
         try:
             findings += _compare_kind(
@@ -55,6 +57,8 @@ def _compare_kind(
     together = wish_kinds()[kind].compare(wishes, context)
     waived = [wish for wish in wishes if policy.waives(wish.rule, wish.subject)]
     differing = {finding.subject for finding in together if finding.verdict is Verdict.DIFFERS}
+    # Compared by themselves only where it matters: wishes that share a drop-in are otherwise one
+    # change.
     if len(waived) in {0, len(wishes)} or not differing & {wish.subject for wish in waived}:
         return together
     others = tuple(wish for wish in wishes if wish not in waived)

@@ -145,17 +145,12 @@ def _evaluate_rule(rule: Rule, names: ExpressionNames) -> Evaluation:
             rule, (*_find_faults(rule, items), _make_finding(rule, Verdict.UNKNOWN, doubt.reason))
         )
     if rule.for_each is not None and not items:
-        return Evaluation(
-            rule,
-            (
-                _make_finding(
-                    rule, Verdict.NOT_APPLICABLE, "this host has nothing that this rule checks"
-                ),
-            ),
-        )
+        return Evaluation(rule, (_make_finding(rule, Verdict.NOT_APPLICABLE, rule.none),))
     findings: list[Finding] = []
     wishes: list[Wish] = []
     for subject, inner in items:
+        # Paid before the wishes are made, so that a rule of an image cannot make millions of them
+        # first.
         names.budget.spend(PER_WISH * len(rule.want) + PER_FINDING * len(rule.expect))
         try:
             findings += _give_advice(rule, subject, inner)
@@ -175,6 +170,8 @@ def _check_conditions(
     for guard in rule.applies_when:
         subjects = guard.condition.subjects
         try:
+            # Behind a doubt the next condition is asked too. One that certainly does not hold can
+            # settle it.
             applies = guard.condition.evaluate(names)
         except UnknownFact as unknown:
             if subjects != _PLACE and (rule.tells_faults or rule.tells_health):
@@ -214,6 +211,8 @@ def _list_items(rule: Rule, names: ExpressionNames) -> Iterator[tuple[str, Expre
 
 def subject_of(item: object) -> str:
     """How a report calls an item: its target, slot, name or path, or the item itself."""
+    # By the class: hasattr of the item itself would read the fact, and an unreadable one would
+    # raise.
     for name in ("target", "slot", "name", "path"):
         if hasattr(type(item), name):
             return str(getattr(item, name))
@@ -332,8 +331,11 @@ def _evaluate_field(
     the type.
     """
     value, spec = written.evaluate(names), kind.fields[name]
+    # Choices first: their list is the better answer to a word of another type.
     if spec.choices and value not in spec.choices:
         raise _make_unfit_error(rule, written, name, f"one of {', '.join(spec.choices)}", value)
+    # In Python a bool is an int, and `true` in place of a number would be written into a file as
+    # True.
     if not isinstance(value, _TYPES[spec.type]) or (isinstance(value, bool) and spec.type is int):
         raise _make_unfit_error(rule, written, name, _CALLED[spec.type], value)
     return value
@@ -403,6 +405,8 @@ def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], dict[str, 
         for rule, own in each:
             if rule in clashes:
                 continue
+            # Each rule is held against each other one, so that only those that contradict are
+            # named, and not all that want something here.
             others = (
                 {one for one, its in each if not is_satisfiable((*own, *its))}
                 if len(each) <= _MOST_COMPARED
@@ -419,21 +423,20 @@ def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], dict[str, 
 
 
 def is_satisfiable(bounds: tuple[Bound, ...]) -> bool:
-    """Whether some value satisfies all bounds (numbers for at_least and at_most; sets for includes
-    and excludes).
-    """
+    """Whether some value satisfies all bounds (numbers for at_least and at_most)."""
     by: dict[Operator, list[Any]] = {}
     for bound in bounds:
         by.setdefault(bound.operator, []).append(bound.value)
+    # As text, because a file holds 1 and "1" alike.
     exact = {str(value) for value in by.get(Operator.EXACTLY, [])}
     if len(exact) > 1:
-        return False
-    if set(map(str, by.get(Operator.INCLUDES, []))) & set(map(str, by.get(Operator.EXCLUDES, []))):
         return False
     low = max(by.get(Operator.AT_LEAST, []), default=None)
     high = min(by.get(Operator.AT_MOST, []), default=None)
     if exact and (low is not None or high is not None):
         (text,) = exact
+        # 2**128, the largest number of an expression, has 39 digits. int() takes quadratic time for
+        # longer texts.
         if not re.fullmatch(r"[+-]?[0-9]{1,39}", text):
             return False
         return (low is None or low <= int(text)) and (high is None or int(text) <= high)

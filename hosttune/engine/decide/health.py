@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hosttune.engine.policy.policy import Drains
     from hosttune.values import Finding
 
+# The owner accepted it, or it is of an image and not of a machine, or only a file stays. None of
+# these keeps a host from work.
 _ACCEPTED = frozenset({HoldKind.WAIVED, HoldKind.DEFERRED, HoldKind.ORPHANED})
 _NOBODY = (
     "no rule can judge this host: it is a container or an image, or the policy switches off all "
@@ -85,6 +87,8 @@ def judge(
     ]
     points.sort(key=lambda point: (-point.fitness.rank, point.rule, point.subject))
     asked = dict.fromkeys(one.rule for one in listed if one.verdict is not Verdict.NOT_APPLICABLE)
+    # A host that no rule could judge is not a healthy one, so an empty list of points must not read
+    # as fit.
     if not asked:
         points = [_make_unjudged_point(", ".join(sole))]
     return NodeHealth(points[0].fitness if points else Fitness.FIT, tuple(points), tuple(asked))

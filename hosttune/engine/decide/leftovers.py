@@ -38,6 +38,8 @@ def find_orphans(
         verdicts.setdefault(finding.rule, set()).add(finding.verdict)
     left: dict[str, list[str]] = {}
     for address, applied in sorted(ledger.items()):
+        # What was removed, or is gone since, leaves nothing. What cannot be read may be there
+        # still.
         if applied.after is not ABSENT and state.get(address) != ABSENT:
             left.setdefault(applied.rule, []).append(describe_place(address))
     whys = {rule: _why_left(rule, catalog, policy, verdicts) for rule in left}
@@ -69,6 +71,8 @@ def _why_left(
         return f"replaced by {now}"
     if now in policy.ignore:
         return "off by the policy now"
+    # `now` is a rule of the catalogue here, so only the profile or the command line has left it
+    # out.
     if now not in verdicts:
         return "no longer selected"
     if verdicts[now] == {Verdict.NOT_APPLICABLE}:

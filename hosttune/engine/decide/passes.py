@@ -61,6 +61,8 @@ def run_passes(
     evaluations = tuple(evaluate_rules(rules, catalog, policy, facts))
     wishes, clashes = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
     state, unread = read_state(wishes, facts)
+    # One place that cannot be read holds the whole rule, because its changes stand or fall
+    # together.
     blocked = {finding.rule for finding in unread}
     able = tuple(rule for rule in rules if rule.id not in blocked)
     compared = tuple(compare_rules(able, wishes, state, past, facts, policy))
@@ -72,10 +74,13 @@ def run_passes(
     held_back = tuple(
         hold_back(one, policy, facts, past.ledger, refused, past.came_back) for one in findings
     )
+    # After hold_back, which looks at one finding: a drop-in that is held also keeps what its
+    # siblings wanted in it.
     findings = hold_siblings(findings, held_back)
     names = rules_left(orphans, past.ledger, catalog)
     findings = tuple(add_undo_step(one, names) for one in findings)
     findings = drop_repeated(drop_double_changes(findings), policy)
+    # Last, because only now it is certain which steps ask for a reboot.
     return add_reboot_notes((*findings, *orphans))
 
 
@@ -89,6 +94,8 @@ def evaluate_rules(
     for number, rule in enumerate(rules, 1):
         note_step(f"rule {number} of {len(rules)}")
         budget = Budget(min(MAX_RULE, left))
+        # Taken in full and given back in part: a rule that used up its budget leaves less to the
+        # others.
         left -= budget.left
         try:
             yield evaluate(rule, facts, policy.params_of(rule, catalog), policy.declared, budget)
@@ -165,6 +172,7 @@ def _merge(group: list[Finding]) -> Finding:
     # what just differs does not wait
     waiting = waiting if all(f.hold or f.changes for f in troubles) else None
     changes = tuple(change for finding in group for change in finding.changes)
+    # Half a rule is a state that no one has tried, so one part that is not known keeps all of it.
     if worst.verdict is Verdict.UNKNOWN or obstacle:
         changes = ()
     held = obstacle or (waiting if not changes else None)
@@ -182,6 +190,8 @@ def _merge(group: list[Finding]) -> Finding:
         join_steps(finding.todo for finding in group),
         is_fault=any(finding.is_fault for finding in group),
         blocks_reboot=any(finding.blocks_reboot for finding in group),
+        # A fault that does not only impair makes the host unfit, and a milder one beside it must
+        # not soften that.
         impairs=any(one.impairs for one in group)
         and all(one.impairs for one in group if one.is_fault),
         yields_to=group[0].yields_to if len({one.yields_to for one in group}) == 1 else "",
@@ -234,6 +244,7 @@ def hold_back(
     finding = policy.waive(finding)
     if not finding.changes:
         return finding
+    # Of all changes of the finding, since they are made together or not at all.
     risk = max(change.risk for change in finding.changes)
     disturbs = max(change.disturbs for change in finding.changes)
     reverted = [change.address for change in finding.changes if _is_reverted(change, ledger)]
@@ -305,6 +316,8 @@ def _why_came_back(
 
 def _is_reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:
     applied = ledger.get(change.address)
+    # Another value is another attempt: the policy has changed since, and what was set back is no
+    # longer wanted.
     return applied is not None and applied.times >= REVERTED_TWICE and applied.after == change.after
 
 
@@ -314,7 +327,11 @@ def drop_double_changes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     found = []
     for finding in findings:
         kept = tuple(
-            change for change in finding.changes if (change.address, change.after) not in seen
+            # Only the same value: two values for one place are a contradiction, which the proof
+            # names.
+            change
+            for change in finding.changes
+            if (change.address, change.after) not in seen
         )
         seen |= {(change.address, change.after) for change in kept}
         found.append(
@@ -330,6 +347,7 @@ def drop_repeated(findings: Iterable[Finding], policy: Policy) -> tuple[Finding,
     """
     listed = tuple(findings)
     first = {one.yields_to for one in listed} - {""}
+    # Only a finding with a reason can be shown in place of another one.
     reported = {(one.rule, one.subject): one for one in listed if one.rule in first and one.reason}
     found = []
     for one in listed:

@@ -73,6 +73,7 @@ def guard_changes(
     """The changes, those that disturb GPU work with a line for each thing that runs and that they
     will break; or the hold that lists it, where nothing may be broken.
     """
+    # Before the work is looked at: that lists all processes, which most plans do not need.
     if not any(change.disturbs is Disturbs.GPU_WORK for change in changes):
         return changes, Hold()
     running = running_work(facts)
@@ -101,6 +102,7 @@ def list_unannounced(change: Change, facts: Facts) -> tuple[str, ...]:
     """What runs now, would be disturbed by this change, and was not shown with it."""
     if change.disturbs is not Disturbs.GPU_WORK:
         return ()
+    # Whole sentences are compared: a second job, of which the plan said nothing, is not covered.
     shown = {line.removeprefix(BREAKS) for line in change.details if line.startswith(BREAKS)}
     return tuple(sentence for sentence in running_work(facts) if sentence not in shown)
 

@@ -106,6 +106,7 @@ def read_outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Ou
     """Where a host is in this boot: what is kept counts for the boot that it is of alone."""
     is_known = state is not None and state.boot_id == boot_id
     standing = state.standing if state is not None and is_known else None
+    # First, because what is kept is of the look before this one until it ends.
     if units.is_running:
         return Outlook(False, "this host is being brought to its plan")
     if standing is Standing.HELD or (standing is Standing.REBOOTING and units.goes_on):
@@ -218,6 +219,7 @@ def why_not_fit(findings: Iterable[Finding], drains: Drains) -> str:
     does.
     """
     health = judge(findings, drains)
+    # What only impairs does not hold the gate: a slower host still does its work.
     points = [point for point in health.points if point.fitness is Fitness.UNFIT]
     more = f" (and {len(points) - 1} more)" if len(points) > 1 else ""
     if not points:
@@ -245,12 +247,15 @@ def why_no_reboot(
         return f"a reboot is required ({needed}), and something has to be solved before: {blocked}"
     if not allowed:
         return f"a reboot is required, and the policy allows none (at_boot: reboot): {needed}"
+    # A machine without a lasting root comes up without the change, so its reboot is in vain.
     if volatile:
         return f"a reboot would lose what was made, because {volatile}: {needed}"
     if not is_boot:
         return (
             f"a reboot is required, and this is not the boot: users may be at work here: {needed}"
         )
+    # systemd may be on its way down and wait for a job. Asked again, it would count as a second
+    # reboot.
     if state.boot_id in state.reboots:
         return f"the reboot that was asked for has not come yet: {needed}"
     if len(state.reboots) >= allowed:

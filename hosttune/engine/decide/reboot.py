@@ -28,10 +28,14 @@ class RebootAnswer:
 def reboot_answer(findings: Iterable[Finding], rules: Iterable[Rule]) -> RebootAnswer:
     """Whether this host waits for a boot; `rules` are those that the findings are of."""
     listed = tuple(findings)
+    # A boot that makes it worse comes before one that is needed. A script that asks must not read
+    # yes.
     if blocks := _list_reasons(one for one in listed if one.blocks_reboot):
         return RebootAnswer(None, "no reboot before this is solved:", blocks)
     if waits := _list_reasons(filter(waits_for_reboot, listed)):
         return RebootAnswer(True, "a reboot is required:", waits)
+    # An unknown of any other rule cannot hide a reboot, and would make the answer useless on most
+    # hosts.
     telling = {rule.id for rule in rules if can_wait(rule)}
     unknown = _list_reasons(
         one

@@ -150,6 +150,8 @@ def _try_change(change: Change, terms: TrialTerms, one_boot: str) -> TriedChange
 
 def _tried_at_boot(change: Change, one_boot: str) -> TriedChange:
     triggers = {trigger.kind for trigger in change.triggers}
+    # Tried without writing /etc/default/grub.d: the menu and its default stay as they are, whatever
+    # becomes of that boot.
     if "update-grub" in triggers:
         before, after = (
             kernel_argument.arguments_in(value) for value in (change.before, change.after)
@@ -166,6 +168,8 @@ def _tried_at_boot(change: Change, one_boot: str) -> TriedChange:
             change,
             "it goes into the initial RAM disk, and a boot that ends there cannot put it back",
         )
+    # The guard is a script that has only the root file system. All that it can put back are bytes
+    # of a file.
     if not kind_of(change.address).file_of(change.address.name):
         return _keep_change(change, "it is not a file that could be put back where a boot stops")
     return TriedChange(change, TrialPart.NEXT_BOOT)

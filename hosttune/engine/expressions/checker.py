@@ -49,6 +49,7 @@ class Checker:
         self.present: frozenset[str] = frozenset()
 
     def type_of(self, node: ast.expr) -> Any:
+        # What the judge refuses has no check here, so that one fault makes one message.
         make = _CHECKS.get(type(node))
         inferred = make(self, node) if make is not None else Any
         if is_optional(inferred) and _spell_path(node) in self.present:
@@ -266,6 +267,7 @@ class Checker:
         self.present = outer | _find_shown_paths(node.test, truth=False)
         orelse = self.type_of(node.orelse)
         self.present = outer
+        # A union of int and float fits no helper that takes one type of number.
         if {base_of_literal(body), base_of_literal(orelse)} == _NUMBERS:
             return float
         return (
@@ -311,6 +313,8 @@ class Checker:
                 )
             if isinstance(clause.target, ast.Name):
                 name = clause.target.id
+                # Evaluation looks at variables first. A subject that is hidden would be read as the
+                # item, without an error.
                 if name in self.scope or name in outer:
                     self.fault(f"`for {name}` hides {name}", "choose another name")
                 self.local[name] = item
@@ -363,6 +367,8 @@ def _find_shown_paths(node: ast.expr, *, truth: bool) -> frozenset[str]:
     """The paths that are not None when this test has come out true (or false)."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return _find_shown_paths(node.operand, truth=not truth)
+    # Each part of an `and` holds when the whole is true, and each part of an `or` fails when it is
+    # false. The other two cases show nothing of a single part.
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And) is truth:
         return frozenset().union(*(_find_shown_paths(value, truth=truth) for value in node.values))
     if isinstance(node, ast.Compare) and len(node.ops) == 1:

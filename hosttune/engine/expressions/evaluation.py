@@ -90,6 +90,7 @@ class _AtLeast:
     def __ge__(self, other: object) -> bool:
         return self.decide(other, answer=True, or_equal=True)
 
+    # In a set Python compares hashes before it compares values, and would never ask `decide`.
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -210,6 +211,7 @@ class _Evaluation:
         try:
             return self.field(value, name)
         finally:
+            # Also when it raises. What fails after it has read much has cost as much.
             if not is_of_subject:
                 self.budget.spend(EFFORT.spent - before)
 
@@ -218,11 +220,13 @@ class _Evaluation:
             return self.require_known(getattr(value, name))
         kept = self.budget.kept  # a property may go through all things of a host: once is enough
         if (id(value), name) not in kept:
+            # With the value itself: once it is freed, its id may be that of another object.
             kept[id(value), name] = value, self.require_known(getattr(value, name))
         return kept[id(value), name][1]
 
     def subscript(self, node: ast.Subscript, bound: Bound) -> Any:
         value, key = self.of(node.value, bound), self.of(node.slice, bound)
+        # Python would give a character. In a rule it is a mistake for a list, or for `in`.
         if isinstance(value, str):
             raise TypeError("a text has no items")
         self.budget.read(key)
@@ -259,6 +263,8 @@ class _Evaluation:
                     raise
                 break
             if bool(value) is decisive:
+                # Behind an unknown part only True or False may decide. `x or 5` could also be the
+                # value of x.
                 if unknown is None or value is decisive:
                     return value
                 break
@@ -308,6 +314,7 @@ class _Evaluation:
             chosen = node.body if self.of(node.test, bound) else node.orelse
         except UnknownFact as unknown:
             try:
+                # Both ways are worked out: where they agree, what the test asks does not matter.
                 one, other = self.of(node.body, bound), self.of(node.orelse, bound)
                 self.budget.read(one)
                 if _is_same(one, other):
@@ -337,6 +344,7 @@ class _Evaluation:
         for argument in arguments:
             self.budget.read(argument)
         if name == "sorted":
+            # A sort compares each item about log2(n) times, and reads it each time.
             self.budget.spend((before - self.budget.left) * len(arguments[0]).bit_length())
         elif name == "like":
             text, pattern = arguments
@@ -364,6 +372,8 @@ class _Evaluation:
         """The items. Raises UnknownFact behind the last one where there may be more."""
         if not isinstance(value, (tuple, frozenset, dict, MappingProxyType, KnownPart)):
             raise TypeError(f"{type(value).__name__} is not a list")
+        # Counted before the first item: a list inside a list multiplies, and the work is known by
+        # then.
         self.steps += len(value.known if type(value) is KnownPart else value)
         if self.steps > MAX_STEPS:
             raise OverflowError(f"more than {MAX_STEPS} steps")
@@ -451,6 +461,7 @@ def check_bounds(value: Any) -> Any:
         if not -MAX_INTEGER < value < MAX_INTEGER:
             raise OverflowError("the number is too large")
     elif isinstance(value, float):
+        # Infinity and not-a-number give not-a-number, which equals nothing.
         if value - value != 0:
             raise OverflowError("the number is too large")
     elif isinstance(value, (str, tuple)) and len(value) > MAX_LENGTH:

@@ -54,6 +54,8 @@ __all__ = [
     "parse_text",
 ]
 
+# A source that is long or deep enough ends the interpreter (documentation of ast.parse), so the
+# length is checked before it is parsed.
 MAX_SOURCE = 4000
 
 
@@ -216,6 +218,7 @@ def parse_text(text: str, where: Where, scope: Mapping[str, Any]) -> Text:
     from hosttune.engine.expressions.checker import text_fault
 
     parts, faults = _split_parts(text, where, scope)
+    # A text of one expression keeps the value with its type, so a list or None is right there.
     if len(parts) > 1:
         for part in parts:
             fault = text_fault(part.type) if isinstance(part, Expression) else ""

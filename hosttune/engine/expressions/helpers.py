@@ -86,8 +86,11 @@ def text_of(value: Any) -> str:
     """
     if isinstance(value, str):
         return value if isinstance(value, StepLines) else str(value)
+    # Before the numbers, because a bool is an int: a file of settings would get True.
     if isinstance(value, bool):
         return "true" if value else "false"
+    # Up to 2**53 a float holds each whole number. Above that it would show digits that no one has
+    # measured.
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     if isinstance(value, (int, float)):

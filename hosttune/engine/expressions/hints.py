@@ -209,6 +209,8 @@ def fits(actual: Any, wanted: Any, bindings: dict[Any, Any]) -> bool:
         return True
     if isinstance(wanted, TypeVar):
         return _binds_variable(actual, wanted, bindings)
+    # Each type that a value may have must fit, and of what is wanted one is enough. So this comes
+    # first.
     if len(options_of(actual)) > 1:
         return all(fits(option, wanted, bindings) for option in options_of(actual))
     if len(options_of(wanted)) > 1:
@@ -323,6 +325,7 @@ def _describe(
     item = item_of(without_none(hint))
     if not fields:
         found[path] = name_type(hint), owner
+    # A class may be a field of itself, at any depth, so each is entered once on a path.
     if hint in inside:
         return
     inside = (*inside, hint)

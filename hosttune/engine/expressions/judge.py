@@ -9,6 +9,8 @@ from typing import Any
 from hosttune.engine.expressions.evaluation import OPERATORS, check_bounds
 from hosttune.engine.expressions.helpers import CONSTANTS, HELPERS
 
+# Each level takes several calls of Python in the evaluation. With 60 they stay far below its limit
+# of 1,000.
 MAX_DEPTH = 60
 
 # Read by name, one by one: which names are asked must be known before.
@@ -75,6 +77,8 @@ class Judge:
                 self.fault(f"{name} cannot be used as a whole", f'ask by name: {name}["..."]')
 
     def is_plain(self, name: str) -> bool:
+        # From __class__ every object of Python can be reached, and rules come from records and
+        # images.
         if name.startswith("_"):
             self.fault(f"{name!r}: names that start with _ cannot be used")
         return not name.startswith("_")
@@ -164,6 +168,7 @@ class Judge:
         elif target.id in HELPERS or target.id in CONSTANTS or target.id in ASKED:
             self.fault(f"`for {target.id}` hides {target.id}", "choose another name")
         else:
+            # Only from here on: the list of a clause does not see its own variable.
             self.bound |= {target.id}
 
 

@@ -72,6 +72,8 @@ class _HostLook(Generic[T]):
 
     @property
     def rank(self) -> tuple[bool, bool, str, str]:
+        # A look from the future ranks below all others, or a host whose clock is wrong would never
+        # be seen anew.
         return self.is_past, self.is_alone, self.at, self.source
 
 
@@ -110,6 +112,8 @@ class LookCollector(Generic[T]):
         if not is_past:
             self._future.append((source, at))
         if host in self._named and of != host:
+            # Not refused yet: if it is only older than the look that counts, it is no claim worth a
+            # remark.
             self._claims.append((host, at, source))
             return
         looks = self._looks.setdefault(host, {}).setdefault(
@@ -181,6 +185,8 @@ class LookCollector(Generic[T]):
         """
         known = set(chosen.faults)
         for of, look in others:
+            # What shows nothing new is left out. A fault stays beside, since any host can write a
+            # good look under the name of another.
             if look.faults <= known:
                 self._leave_out(host, machine, look, chosen)
             else:
@@ -206,6 +212,7 @@ class LookCollector(Generic[T]):
         """
         for host, machines in self._looks.items():
             known = [one for one in machines if one.id]
+            # With several machines of one name no one can decide which of them it was.
             if len(known) != 1:
                 continue
             for machine in [one for one in machines if not one.id]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NAMES = 20
+# A host can make up values, rules and plans. These bounds keep one of them from filling the report
+# or the memory.
 MOST_VALUES = 256
 MOST_CLASSES = 4096
 MOST_RULES = 4096  # with a row of their own; others are counted under one name
@@ -126,6 +128,8 @@ class _Group:
                     continue
                 self.settings[name] = _Values(self.bound)
                 if name.startswith(MOUNT):
+                    # A mount that appears at the tenth host was missing on the nine before it,
+                    # which are not looked at again.
                     self.lacking[name] = self.hosts.copy()  # all before this one
             self.settings[name].add(value, seen.host)
         for name, names in self.lacking.items():
@@ -252,6 +256,7 @@ class FleetAggregator:
         for rule, outcome, value in seen.says:
             is_named = rule in self.rules or rule in self.known or len(self.rules) < MOST_RULES
             name = rule if is_named else OTHER_RULES
+            # Rules of the catalogue always have a row: what hosts make up must not push them out.
             outcomes, values = self.rules.setdefault(name, ({}, _Values(self.bound)))
             names = outcomes.get(outcome)
             if names is None:
@@ -292,6 +297,8 @@ class FleetAggregator:
                 _Names(self.bound), seen.changes, (seen.host, seen.source), seen.own
             )
         known.names.add(seen.host)
+        # The first by name and not by time, so that the report is the same in whatever order the
+        # looks come.
         known.first = min(known.first, (seen.host, seen.source))
         known.is_uniform &= known.own == seen.own
 

@@ -50,7 +50,10 @@ def parse_document(content: bytes, source: str) -> dict[str, Any] | Unread:
     try:
         data = parse_json(content)
     except json.JSONDecodeError as error:
-        why = "ends in the middle" if error.pos >= len(content.rstrip()) else error.msg
+        # In characters, which `pos` counts. A text that is not closed is reported at its beginning,
+        # and only the end of the file leaves one open: a line break in it is another error.
+        is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+        why = "ends in the middle" if is_cut else error.msg
         return Unread(str(Where(source, error.lineno)), f"is not JSON: {why}")
     except (ValueError, RecursionError) as error:
         return Unread(source, f"is not JSON: {str(error)[:200]}")
@@ -140,6 +143,7 @@ def _decode_shown(findings: list[Any], where: str) -> dict[str, str]:
 
 def parse_moment(text: str) -> float:
     """Seconds since the epoch of an ISO 8601 time; UTC where it does not say. Raises ValueError."""
+    # Python before 3.11 does not read the Z.
     found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
@@ -150,6 +154,8 @@ def _make_unread(error: _Wrong, source: str) -> Unread:
 
 def _check_version(data: Mapping[str, Any]) -> None:
     if data.get("format_version") is None:
+        # Many tools write JSON with a key `hosts`. Without the version it is not known what a field
+        # means.
         raise _Wrong("format_version", "is missing: not written by hosttune")
     if wrong := other_format(data):
         raise _Wrong("format_version", "; ".join(wrong))
@@ -166,6 +172,7 @@ def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
     findings = entry.get("findings")
     if not isinstance(findings, list):
         raise _Wrong(f"{where}findings", "is not a list" if "findings" in entry else "is missing")
+    # Checked before one is decoded. A real host has some hundreds, and a file is someone else's.
     if len(findings) > _MOST_FINDINGS:
         raise _Wrong(f"{where}findings", f"has more than {_MOST_FINDINGS} findings")
     made = [
@@ -213,6 +220,8 @@ def _decode_health(
         return tuple(_decode_texts(judged, "unfit", f"{where}health.")), tuple(
             _decode_texts(judged, "impaired", f"{where}health.")
         )
+    # Without its policy, which may drain for other rules: the nearest that can be known of an older
+    # version.
     health = judge(findings)
     return health.rules(Fitness.UNFIT), health.rules(Fitness.IMPAIRED)
 
@@ -254,6 +263,8 @@ def _hold(data: Any, where: str) -> Hold:
         or not isinstance(data.get("detail", ""), str)
     ):
         raise _Wrong(f"{where}.hold", "is no reason that this hosttune knows")
+    # An unknown kind was refused above. Taken for no hold, it would count a finding that the host
+    # holds back.
     return Hold(_HOLDS[kind], data.get("detail", "")) if kind != HoldKind.NONE.value else _NO_HOLD
 
 

@@ -100,6 +100,8 @@ class Unread:
 def outcome_of(finding: Finding) -> str:
     """One of OUTCOMES."""
     outcome = _HELD.get(finding.hold.kind, LEFT_ALONE) if finding.hold else finding.verdict.value
+    # A fault that waits or is held back is a fault still. Only a waiver, an image and a leftover
+    # set it aside.
     return FAULT if finding.is_fault and outcome not in _ASIDE else outcome
 
 
@@ -148,6 +150,7 @@ def shorten_words(one: HostLook | Unread) -> HostLook | Unread:
     """The same without what is longer than a sentence of hosttune's: one host, or file, would bury
     what the others say. What names a file stays as it is.
     """
+    # The source stays whole, because changes are read from that file later.
     names = {field.name for field in fields(one)} - {"source", "place", "changes"}
     return replace(one, **{name: _shorten_all(getattr(one, name)) for name in names})
 
@@ -220,6 +223,7 @@ def seen_of(findings: Iterable[Finding], *, asks: tuple[str, ...], **about: Any)
     for finding in listed:
         by_rule.setdefault(finding.rule, []).append(finding)
     counted = {finding.verdict for finding in listed if is_counted(finding)}
+    # By outcome and not by flag: a fault that is waived does not make the state of the host.
     faulty = any(outcome_of(finding) == FAULT for finding in listed)
     waiting = [finding.rule for finding in listed if waits_for_reboot(finding)]
     blocking = [
@@ -265,6 +269,8 @@ def _list_expired(findings: Iterable[Finding]) -> Iterable[str]:
     for finding in findings:
         for text in finding.evidence:
             if text.startswith(EXPIRED) and " expired on " in text:
+                # The reason is an administrator's, of any length, and the table keeps one text for
+                # each host.
                 yield f"{finding.rule}: {text}"[:LONGEST]
 
 

@@ -64,11 +64,14 @@ class Approvals:
 
     def covers(self, plan: Plan) -> bool:
         """Whether this plan is approved."""
+        # A host where nothing is to change must never be held because a line is missing.
         if not plan.changes or any(plan.digest.startswith(one) for one in self.digests):
             return True
         own = approval_of(plan)
         return any(
             plan.policy_digest.startswith(one.policy)
+            # Other defaults make other plans of the same words, so a line from before approves none
+            # of them.
             and one.edition == own.edition
             and own.risk <= one.risk
             for one in self.policies

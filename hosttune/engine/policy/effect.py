@@ -44,6 +44,8 @@ def without_effect(
     for one in policy.statements:
         if policy.sole and one.rule not in policy.sole:
             continue
+        # Without all subjects no name can be called wrong: the one that is meant may be among those
+        # that were not read.
         own = subjects.get(one.rule, set()) if one.rule not in silent else set()
         message, hint = _find_effect(one, policy, catalog, selected, own)
         if message and (everything or not _is_idle(one, policy)):
@@ -62,6 +64,7 @@ def _find_effect(
     """Why this does nothing, and what was meant perhaps; empty texts where it does something, or
     may.
     """
+    # Of the profile in force here: a section of the file may name another one.
     of_profile = catalog.profiles[policy.profile].rules
     wanted = {*of_profile, *policy.select}
     missing = (

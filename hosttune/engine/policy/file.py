@@ -69,6 +69,8 @@ def build_policy(
         *(e if isinstance(e, str) else e["rule"] for e in data.get("ignore", ())),
         *data.get("params", ()),
     ]
+    # After the names were noted: the notes are about what the file says, the policy about what
+    # still exists.
     data = without_gone(data)
     parts = _select_parts(document.data or {}, host)
     entries = data.get("ignore", ())
@@ -146,11 +148,15 @@ def for_host(data: Mapping[str, Any], host: Answer[str], name: str) -> dict[str,
     there are sections and the name of the host is not known.
     """
     made: dict[str, Any] = {
+        # Lists are copied, since sections extend them and the document is read again for its
+        # statements.
         key: [*value] if isinstance(value, list) else value
         for key, value in data.items()
         if key != "hosts"
     }
     sections = data.get("hosts", {})
+    # Without the name no section fits, and the host would run with the values that were meant for
+    # all others.
     if sections and not isinstance(host, str):
         reason = getattr(host, "reason", "it has none")
         message = (
@@ -229,6 +235,8 @@ def _read_statements(
             Statement("params", catalog.current(one), document.where(f"{prefix}params.{one}"))
             for one in params
         ]
+    # A name that is gone has a note already, and would be remarked on a second time as one without
+    # effect.
     return tuple(one for one in found if one.rule not in GONE)
 
 

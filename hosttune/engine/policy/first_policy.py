@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
+from itertools import count
 from typing import TYPE_CHECKING
 
 from hosttune.engine.expressions.helpers import gib_text
@@ -42,7 +43,7 @@ def first_policy(
     )
     lines = [
         f"# The policy of {clean(host)}, made by hosttune init on {today}.",
-        "# All keys: docs/policy.md. After a change: hosttune policy",
+        "# All keys: docs/reference/policy.md. After a change: hosttune policy",
         f"# {clean(why)}",
         f"profile: {profile}",
         *_data_mounts(facts),
@@ -65,20 +66,24 @@ def _data_mounts(facts: Facts) -> Iterator[str]:
             for disk in facts.spare.all
             if disk.fstype and not disk.is_ephemeral and _is_offered(disk.tags)
         ]
+        taken = {*facts.mounts.at, *facts.fstab.by_path} if spare else set()
+    # A disk that cannot be read may be in use, so none is offered.
     except UnknownFact:
         return
     if spare:
         yield "# File systems that nothing mounts. To mount one as it is, remove the # of"
         yield "# its line and of data_mounts:"
         yield "#data_mounts:"
-    for number, disk in enumerate(spare, 1):
+    free = (target for number in count(1) if (target := f"/data{number}") not in taken)
+    for target, disk in zip(free, spare):  # noqa: B905 - there are more targets than disks
         about = f"{disk.fstype}, {gib_text(disk.size_bytes)}, {disk.path}"
         yield f"#  # {clean(about)}"
-        yield f"#  - {{source: {json.dumps(disk.tags[0])}, target: /data{number}}}"
+        yield f"#  - {{source: {json.dumps(disk.tags[0])}, target: {target}}}"
 
 
 def _is_offered(tags: tuple[str, ...]) -> bool:
     """Whether its first tag can be a source: a disk may have any text for a label."""
+    # A label may hold an escape for the terminal, or a line break that ends the comment.
     return bool(tags) and clean(tags[0]) == tags[0]
 
 

@@ -119,6 +119,7 @@ class Policy:
             self.edition,
             self.select,
             self.ignore,
+            # Without reason and owner: to name another person must not withdraw an approval.
             [(one.rule, one.subject, one.until) for one in self.waivers],
             {rule: dict(values) for rule, values in self.params.items()},
             self.max_risk.value,
@@ -137,6 +138,7 @@ class Policy:
         """
         import hashlib
 
+        # Sorted by content, so that a file that is only renamed approves the same.
         own = sorted(rule.content for rule in rules if rule.content)
         return (
             hashlib.sha256("".join((self.digest, *own)).encode()).hexdigest()
@@ -197,9 +199,12 @@ class Policy:
             tuple(one for one in names if one not in GONE) for names in (select, ignore)
         )
         for name in (*select, *ignore, *only, *again):
+            # A typing error in --ignore would otherwise make what it was to leave out.
             if catalog.find_id(name) not in catalog.rules:
                 raise unknown_rule(catalog, name)
         sole = tuple(dict.fromkeys(map(catalog.find_id, only)))
+        # Asked for and off at once: to run it would break the policy, and to run nothing would read
+        # as ok.
         off = next(
             (name for name in sole if name in {*self.ignore, *map(catalog.find_id, ignore)}), ""
         )
@@ -226,6 +231,8 @@ class Policy:
             max_risk=Risk(max_risk) if max_risk else self.max_risk,
             disturb=Disturbs(disturb) if disturb else self.disturb,
             again=tuple(map(catalog.find_id, again)),
+            # Only by the option of this run. From a file it would end jobs on each later run,
+            # without a question.
             break_work=disturb == Disturbs.GPU_WORK.value,
             notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, named), *notes))),
         )

@@ -34,6 +34,8 @@ def propose(facts: Facts) -> Proposal | None:
 
 def _propose_fitting(facts: Facts) -> Proposal | None:
     managers = {manager.name: manager.evidence for manager in facts.managers.present}
+    # A node of Kubernetes may run slurmd in a pod, and what gives out the work of the whole host
+    # counts.
     if "kubelet" in managers:
         return Proposal("k8s-node", managers["kubelet"])
     if "slurm" in managers:
@@ -45,6 +47,7 @@ def _propose_fitting(facts: Facts) -> Proposal | None:
         more = f" and {len(rdma) - 1} more" if len(rdma) > 1 else ""
         return Proposal("train-multinode", f"it has GPUs and RDMA ({rdma[0]}{more})")
     if facts.host.is_vm:
+        # A virtual machine of no known cloud may be anything, also someone's own hypervisor.
         cloud = facts.host.cloud
         return Proposal("cloud-vm", f"it is a virtual machine of {cloud}") if cloud else None
     if facts.gpus.nvswitches:

@@ -39,6 +39,7 @@ class Waiver:
         return not _WILD.isdisjoint(self.subject)
 
     def is_over(self, today: str) -> bool:
+        # ISO dates compare as text, and the last day still counts.
         return bool(self.until) and self.until < today
 
     @property
@@ -53,6 +54,7 @@ def waive(finding: Finding, waivers: tuple[Waiver, ...], today: str) -> Finding:
     """The finding held where a waiver in force covers it; where that has expired, the finding says
     so and counts.
     """
+    # An unknown cannot be accepted, because no one has seen what would be waived.
     if finding.verdict not in {Verdict.DIFFERS, Verdict.ADVICE}:
         return finding
     own = [waiver for waiver in waivers if waiver.covers(finding.rule, finding.subject)]

@@ -78,6 +78,7 @@ class Catalog:
     def current(self, name: str) -> str:
         """The id that a rule goes by now."""
         seen = set()
+        # Rules of an administrator may have been renamed in a circle, which has to end here.
         while name in self.names and name not in seen:
             seen.add(name)
             name = self.names[name]
@@ -133,6 +134,8 @@ def assemble_catalog(rules: Mapping[str, Rule], profiles: Mapping[str, Profile])
     """
     names = {old: rule.id for rule in rules.values() for old in rule.renamed_from}
     replaced = {rule.replaces: rule.id for rule in rules.values() if rule.replaces}
+    # The replaced rule goes out whole. Its id leads to the new one, so that policies which name it
+    # still hold.
     kept = {name: rule for name, rule in sorted(rules.items()) if name not in replaced}
     return _assemble_catalog(kept, profiles, names, replaced)
 
@@ -150,7 +153,11 @@ def _assemble_catalog(
             added=tuple(map(found.current, profile.added)),
             left_out=tuple(map(found.current, profile.left_out)),
             own_params={
-                rule: values for rule, values in profile.own_params.items() if rule not in replaced
+                # Its parameters are those of another rule, and the one in its place may know none
+                # of these names.
+                rule: values
+                for rule, values in profile.own_params.items()
+                if rule not in replaced
             },
         )
         for name, profile in profiles.items()
@@ -202,6 +209,8 @@ def _with_custom(catalog: Catalog, reader: Reader, files: list[tuple[str, bool]]
         except BadInput as error:
             faults += error.faults
             continue
+        # Against those before it, built-in ones included: a file that takes their name silently
+        # would change what runs.
         faults += _find_clashes(rule, rules, catalog)
         rules.setdefault(rule.id, rule)
     if faults:
@@ -246,6 +255,8 @@ def _find_clashes(rule: Rule, rules: Mapping[str, Rule], builtin: Catalog) -> li
 
 def _list_rule_files(reader: Reader, folder: str) -> list[str]:
     names = reader.list(folder)
+    # A rule that is not read may be one that replaces another, which would then run. A record may
+    # lack the folder.
     if isinstance(names, Unreadable) and reader.kind in {"live", "root"}:
         raise HosttuneError(f"{folder}: cannot be listed: {names.reason}", hint="run it as root")
     return [name for name in names if name.endswith(SUFFIXES)] if isinstance(names, tuple) else []

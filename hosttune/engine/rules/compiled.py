@@ -28,6 +28,7 @@ def builtin_documents() -> tuple[YamlFile, ...]:
     `profiles/<id>.yaml`). Read once by a process, as its code is: no one changes what is handed
     out.
     """
+    # A checkout must not have this file, or a rule that is edited there would do nothing.
     compiled = own_file("rules/catalog.json")
     if compiled is not None:
         entries = json.loads(compiled)["documents"]

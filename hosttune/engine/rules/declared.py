@@ -55,6 +55,8 @@ def option_faults(document: YamlFile, section: Section) -> Iterator[Fault]:
     for path, one in _list_mounts(section):
         for place, word in enumerate(one.get("options", ())):
             where = document.where(f"{path}.options[{place}]")
+            # Only words that are wrong on every type: no disk is looked for here, and ext4 and xfs
+            # do not take the same.
             remark = of_no_type(word)
             if word in _NO_DISK:
                 yield Fault(
@@ -79,6 +81,7 @@ def doubled_faults(
         for path, one in _list_mounts(section):
             for field in ("target", "source"):
                 where = document.where(f"{path}.{field}")
+                # Paths are compared clean: /data/ and /data are one folder.
                 other = first.setdefault((field, clean_path(one[field])), where)
                 if other is not where:
                     message = (

@@ -27,5 +27,7 @@ class YamlFile:
         """The place of a field; of a missing one, the line of what it is missing from."""
         known = path
         while known and known not in self.lines:
+            # One step up at a time: the nearest thing that is there is where the missing one has to
+            # be written.
             known = known[: max(known.rfind("."), known.rfind("["), 0)]
         return Where(self.name, self.lines.get(known, 1), path)

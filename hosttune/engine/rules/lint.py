@@ -83,6 +83,7 @@ def rule_faults(document: YamlFile) -> list[Fault]:
     """Every fault of a rule document, in file order."""
     faults = check(document, rule_shape())
     data = document.data if isinstance(document.data, dict) else {}
+    # Only for a document of the right shape: these take keys for granted.
     if not faults:
         faults += _name_faults(document, data)
         faults += _default_faults(document, data)
@@ -210,6 +211,7 @@ def _find_bare_parts(node: ast.expr, checker: Checker) -> Iterator[ast.expr]:
         )
     elif name == "str" and isinstance(node, ast.Call):
         yield from _find_bare_parts(node.args[0], checker)
+    # Quoted once more, a whole command would become one word.
     elif isinstance(node, ast.Attribute) and node.attr in _QUOTED:
         return
     elif (
@@ -422,6 +424,8 @@ class _Checker:
         self.sysctls += [(path, key) for one in expressions for key in sorted(one.sysctls)]
 
     def _try(self, parse: Any) -> Any:
+        # A file of a megabyte may have thousands of wrong expressions, and no one reads on after
+        # the first hundred.
         if len(self.faults) > MOST_FAULTS:
             return None
         try:

@@ -54,6 +54,7 @@ def resolve_profiles(profiles: Mapping[str, Profile]) -> dict[str, Profile]:
         if name not in done:
             own = profiles[name]
             base = resolve(own.extends) if own.extends else None
+            # `without` comes last, so that a profile can leave out what it inherits.
             rules = {*(base.rules if base else ()), *own.added} - {*own.left_out}
             params = {rule: dict(values) for rule, values in (base.params if base else {}).items()}
             for rule, values in own.own_params.items():

@@ -183,6 +183,7 @@ class Rule:
     choice: str
     applies_when: tuple[Guard, ...]
     for_each: Expression | None
+    none: str  # why it does not apply to a host of which that gives nothing
     params: Mapping[str, Param]
     want: tuple[WishSpec, ...]
     expect: tuple[Expectation, ...]
@@ -214,6 +215,8 @@ class Rule:
     @property
     def can_drain(self) -> bool:
         """Whether what it finds can keep the machine from all work, and not impair it alone."""
+        # Only a constant counts: an expression may be false on some host, and then its fault drains
+        # that one.
         always = Literal(True)  # it impairs, whatever is found
         return any(wish.fault for wish in self.want) or any(
             one.fault and one.impairs != always for one in self.expect
@@ -325,6 +328,7 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
         choice=choice,
         applies_when=guards,
         for_each=for_each,
+        none=data.get("none", "this host has nothing that this rule checks"),
         params=params,
         want=want,
         expect=expect,
@@ -333,6 +337,7 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
         status=Status(data.get("status", "stable")),
         exposes=data.get("exposes", ""),
         replaces=data.get("replaces", ""),
+        # Built-in rules are covered by the edition that an approval names.
         content="" if is_builtin else _read_content(data),
         replaced_by=data.get("replaced_by", ""),
         renamed_from=tuple(data.get("renamed_from", ())),
@@ -367,6 +372,7 @@ def _find_asked_names(
 
 
 def _wish_spec(index: int, entry: Mapping[str, Any], value: Any) -> WishSpec:
+    # The first key names the kind, as the schema says (`FirstKey`). The order of a mapping is kept.
     kind = next(iter(entry))
     rest = {key: value(f"want[{index}].{key}", raw) for key, raw in entry.items() if key != kind}
     name = value(

@@ -121,6 +121,7 @@ class OrExpression:
         return _has_expression(value) or self.spec.takes(value)
 
     def look(self, value: Any, at: At) -> None:
+        # Its value is known only on a host, and is checked there (`evaluate._evaluate_field`).
         if not _has_expression(value):
             self.spec.look(value, at)
 
@@ -213,6 +214,8 @@ class TableSpec(_Mapping):
                     f"cannot stand beside {given[0]}", f"give one of {', '.join(group)}"
                 )
         for key, item in value.items():
+            # Keys of old are still checked: a policy that an older version took must not fail, and
+            # a typing error in one must.
             if spec := self.fields.get(key) or self.gone.get(key):
                 at.key(key).check(item, spec)
             else:

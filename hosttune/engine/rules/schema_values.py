@@ -129,6 +129,8 @@ class Date:
         from datetime import date
 
         try:
+            # Since Python 3.11 fromisoformat also takes 20261122. Waivers compare dates as text,
+            # which needs one form.
             if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
                 raise ValueError
             date.fromisoformat(value)
@@ -149,6 +151,7 @@ class Number:
     says: str = "a number"
 
     def takes(self, value: Any) -> bool:
+        # In Python `true` is the number 1, which no one means by it.
         return isinstance(value, (int, float)) and not isinstance(value, bool)
 
     def look(self, value: float, at: At) -> None:

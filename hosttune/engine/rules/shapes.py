@@ -250,6 +250,9 @@ def rule_shape() -> TableSpec:
                 )
             ),
             "for_each": String(help="A list of things; each is `item`"),
+            "none": String(
+                help="Why the rule does not apply to a host for which that list is empty"
+            ),
             "params": MapOf(
                 PARAM, keys=String(pattern=r"[a-z][a-z0-9_]*", form="lower_case_words")
             ),
@@ -345,6 +348,8 @@ def _mount_faults(document: YamlFile, sections: list[tuple[str, dict[str, Any]]]
     doubled += [
         fault
         for one in sections[1:]
+        # A ChainMap: what one section declares must not count in the next, since a host may fit
+        # only one of them.
         for fault in doubled_faults(document, [one], ChainMap({}, of_all))
     ]
     return [*doubled, *(fault for one in sections for fault in option_faults(document, one))]
@@ -376,6 +381,7 @@ def _section_faults(
         for path, name in drains
         if (rule := catalog.rules.get(catalog.current(name))) and not rule.tells_health
     ]
+    # The pattern of the schema cannot say that the span is between two minutes and a day.
     within = data.get("confirm", {}).get("within")
     if within is not None:
         try:
@@ -395,6 +401,7 @@ def _section_faults(
             )
         )
     for rule, values in data.get("params", {}).items():
+        # A name that no one knows is one fault, and its parameters would add one each.
         if catalog.current(rule) in catalog.rules:
             faults += _param_faults(document, catalog, prefix, rule, values)
     return faults

@@ -36,6 +36,8 @@ def read_trusted(
     from hosttune.host.reading.tree import find_strangers
 
     name = path_on(reader, path)
+    # In one walk by descriptors: owners that are asked by name could be those of another file than
+    # the one that is read.
     data, strangers = find_strangers(reader, path)
     if data is ABSENT and not is_required:
         return name, None
@@ -72,6 +74,8 @@ def strange_program(reader: Reader, carried: str) -> str:
     from hosttune.host.console import find_archive, starting_words
 
     words = starting_words(carried)
+    # The self-contained file is copied to where only root can write. An installed package is
+    # started where it is.
     own = () if find_archive() else (*words, f"{hosttune.__path__[0]}/__init__.py")
     for path in dict.fromkeys((sys.executable, *own)):
         if path.startswith("/") and (stranger := stranger_of(reader, path)):
@@ -122,6 +126,7 @@ def _way_out(reader: Reader, path: str, strangers: tuple[Stranger, ...], home: s
     else `home`.
     """
     name = quoting.quote(path_on(reader, path))
+    # A chown of a file in a folder of others is too late: they can put another one in its place.
     if not path.startswith((f"{HOME}/", "/var/lib/hosttune/")):
         copy = quoting.quote(f"/root/{path_on(reader, path).rpartition('/')[2]}")
         return (

@@ -101,6 +101,8 @@ class _Builder:
 
     def takes(self, text: str) -> bool:
         """Whether the text can be YAML of ours at all."""
+        # Characters first: to encode a text of any length would already take the memory that the
+        # bound saves.
         if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
             self.fault(0, "the file is larger than 1 MiB", "split it")
             return False
@@ -127,6 +129,7 @@ class _Builder:
     def read(self, text: str) -> None:
         import yaml
 
+        # Some builds of PyYAML come without libyaml, whose parser is much faster.
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
             self._build(yaml.parse(text, Loader=loader))
@@ -207,6 +210,7 @@ class _Builder:
         path = f"{parent.path}.{key}" if parent.path else key
         self.note(path, line)
         self._extras(event, kind, line, path)
+        # In quotes it is a key like any other, and then unknown to the schema.
         if key == "<<" and not event.style:
             self.fault(line, "a merge key (<<)", "write the keys out", path)
         elif not key:
@@ -249,6 +253,7 @@ class _Builder:
         if isinstance(parent.value, list):
             parent.value.append(value)
         elif parent.key is not None:
+            # The first of two equal keys stays, but the document is refused anyway.
             parent.value.setdefault(parent.key, value)
 
     def _close_pair(self) -> None:
@@ -258,6 +263,7 @@ class _Builder:
 
     def _scalar(self, event: Any, line: int, path: str) -> Any:
         text: str = event.value
+        # In quotes everything is text. A tag has its own fault and must not also change the type.
         if event.style or event.tag is not None:
             return text
         if text in _WORDS:

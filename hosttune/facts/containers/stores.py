@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import read_line
 from hosttune.facts.storage.mounts import mount_below
+from hosttune.facts.storage.nfs import is_way_of_root
 from hosttune.facts.storage.ways import Ways
 from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
@@ -103,6 +104,9 @@ def _find_better(reader: Reader, facts: Facts, mount: Mount) -> str:
         if one.available_bytes > 2 * mount.available_bytes
         and one.is_rotational <= mount.is_rotational
         and _keeps_content(reader, facts, one)
+        and is_way_of_root(
+            reader, one.target
+        )  # who can rename an engine's folder, or make it first, is root
     ]
     return max(found, key=lambda one: one.available_bytes).target if found else ""
 

@@ -567,6 +567,11 @@ class _Sources:
         known = attempt(lambda: self.facts.gsp_firmware.of(slot))
         return None if isinstance(known, Unreadable) else known
 
+    def reachable(self, action: str) -> str:
+        """An action, or a reboot in the place of a reset where nvidia-smi finds no GPU to reset."""
+        is_blind = attempt(lambda: self.facts.nvidia.refusal) == "no devices"
+        return "RESTART_BM" if is_blind and action == "RESET_GPU" else action
+
     def silence_way_out(self, slot: str) -> str:
         if failure := self.not_set_up(slot):
             return way_out(failure, self.facts)
@@ -821,7 +826,7 @@ def _make_gpu(slot: str, sources: _Sources) -> GpuHealth:
         breakdown=lazy(sources.breakdown, slot),
         silence=lazy(sources.silence, slot),
         silence_way_out=lazy(sources.silence_way_out, slot),
-        way_out=lazy(lambda: way_of(found.actions, slot, sources.place())),
+        way_out=lazy(lambda: way_of(map(sources.reachable, found.actions), slot, sources.place())),
         waived_way_out=lazy(  # a reset that is due for another reason is the way out of this, too
             lambda: (
                 ""

@@ -72,7 +72,7 @@ def _find_slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
     found: dict[str, SlowTarget] = {}
     for mount in facts.mounts.visible:
         if (
-            not mount.is_read_only
+            not (mount.is_read_only or mount.is_of_user)
             and not is_of_pods(mount.target)
             and (one := _find_remote(reader, facts, mount))
         ):

@@ -630,6 +630,9 @@ def _mount(
     # Of a user's mount the path has to be the true one: no look goes into it.
     target, source = (one if is_of_user else on_one_line(one) for one in (line.target, line.source))
     space = make_shared(devices.space, line) if is_topmost and is_seen and not network else None
+    unasked = _UNASKED
+    if is_topmost and not is_seen and not network:
+        unasked = make_unread(f"a user mounted a file system over {target}, which hides its space")
     return Mount(
         id=line.id,
         parent=line.parent,
@@ -647,7 +650,7 @@ def _mount(
         disks=lazy(devices.disks, line),
         is_rotational=lazy(devices.rotates, line),
         is_network=network,
-        **{name: lazy(_read_size, space, name) if space else _UNASKED for name in _SPACE},
+        **{name: lazy(_read_size, space, name) if space else unasked for name in _SPACE},
         unit=lazy(devices.unit, line.target) if is_topmost and line.fstype in LOCAL_TYPES else "",
         is_of_user=is_of_user,
     )

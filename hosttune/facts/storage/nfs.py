@@ -171,7 +171,7 @@ def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Ite
         above = posixpath.dirname(mount.target)
         # Behind another server the way itself could hang, and a folder that a user may write could
         # lead anywhere.
-        if any(f"{above}/".startswith(f"{one}/") for one in served) or not _is_way_of_root(
+        if any(f"{above}/".startswith(f"{one}/") for one in served) or not is_way_of_root(
             reader, above
         ):
             continue
@@ -183,7 +183,7 @@ def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Ite
             yield mount
 
 
-def _is_way_of_root(reader: Reader, folder: str) -> bool:
+def is_way_of_root(reader: Reader, folder: str) -> bool:
     """Whether only root can write a folder and those above it. Raises UnknownFact."""
     while True:
         answer = reader.stat(folder)

@@ -332,9 +332,12 @@ def _find_hung(reader: Reader, facts: Facts, lines: tuple[str, ...]) -> tuple[Hu
             if not where:
                 # raises where it cannot be read, and that may be a lock
                 read_line(reader, f"/proc/{pid}/wchan")
-            if not _is_of_person(reader, pid):
-                return False
-            return (where != "" and not _OF_A_DISK.match(where)) or has_fuse()
+            is_elsewhere = where != "" and not _OF_A_DISK.match(where)
+            # With FUSE a user holds more locks than are known, and what waits for no disk may wait
+            # for one of these.
+            if _is_of_person(reader, pid):
+                return is_elsewhere or has_fuse()
+            return is_elsewhere and has_fuse()
 
         return HungTask(f"{name} ({pid})", where, lazy(may_be_staged))
 

@@ -23,7 +23,7 @@ _LOCKING: Final = frozenset({
     "generic_file_write_iter", "generic_file_llseek_size", "vfs_fallocate", "xfs_file_write_iter",
     "xfs_ilock_iocb", "xfs_file_fallocate", "btrfs_inode_lock", "btrfs_file_write_iter",
     "btrfs_fallocate", "__fdget_pos", "fdget_pos", "shmem_fallocate", "shmem_file_write_iter",
-    "shmem_file_llseek",
+    "shmem_file_llseek", "super_lock", "iterate_supers", "ep_show_fdinfo",
 })  # fmt: skip
 # For the server of a FUSE file system (fs/fuse), a process of this host: no signal ends that where
 # the server has said that it knows no interrupts.

@@ -88,8 +88,14 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     ),
     **dict.fromkeys(("p4", "ipmiutil"), _Takes(("-P",))),
     **dict.fromkeys(("sqlplus", "sqlldr", "expdp", "impdp", "chpasswd"), _Takes((), (((), 0),))),
-    **dict.fromkeys(("htpasswd", "isql", "iusql"), _Takes(("-P",), (((), 2),))),
-    **dict.fromkeys(("doctl", "pushover"), _Takes(("-t",))),
+    **dict.fromkeys(("isql", "iusql"), _Takes(("-P",), (((), 2),))),
+    **dict.fromkeys(("htpasswd", "radtest"), _Takes((), (((), 1),))),  # -n is of no file
+    **dict.fromkeys(("doctl", "pushover", "vercel"), _Takes(("-t",))),
+    **dict.fromkeys(("wsgidav", "netlify"), _Takes(("--auth=",))),
+    **dict.fromkeys(
+        ("bw", "snyk"), _Takes((), ((("unlock",), 0), (("auth",), 0), (("login",), 1)))
+    ),
+    "openai": _Takes(("-k",)),
     **dict.fromkeys(("conda", "gluster", "pdftk", "teamviewer", "wpa_cli"), _NONE),
     **dict.fromkeys(("cargo", "microk8s"), _Takes((), ((("login",), 0), (("join",), 0)))),
     **dict.fromkeys(("grafana", "grafana-cli"), _Takes((), ((("reset-admin-password",), 0),))),

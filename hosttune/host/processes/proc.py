@@ -47,9 +47,13 @@ _NVIDIA = 195
 _NVIDIA_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
 # drawn at the load
 _MAJORS = {"nvidia-uvm": ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"), "kfd": ("/dev/kfd",)}
+_FUSE = (10, 229)  # Documentation/admin-guide/devices.txt
 _OF_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/")
 # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
 _STATUS_MOST = 1 << 20
+# What fdinfo says of a tunnel waits for the kernel's lock of networks, which any user can keep
+# busy (drivers/net/tun.c).
+_OF_NO_INTEREST = ("/dev/net/", "/dev/null", "/dev/pts/", "/dev/shm/")
 # bytes of the path of a device node; the names that a user gives to files can be longer
 _DEVICE_MOST = 255
 _MOST_DEVICES = 4 << 20  # bytes of the paths of all of them that one user has open
@@ -189,8 +193,8 @@ def _status_on_host(path: str, avoided: tuple[str, ...]) -> FileStatus | None:
 
 
 def _known_devices(content: str) -> dict[tuple[int, int], str]:
-    """(major, minor) -> the path of device nodes whose major number the kernel draws, from
-    /proc/devices (proc(5)).
+    """(major, minor) -> the path of device nodes that count under whatever name: those whose major
+    number the kernel draws, from /proc/devices (proc(5)), and /dev/fuse.
     """
     characters = content.partition("Block devices:")[0]
     rows = (row.split() for row in characters.split("\n"))
@@ -199,11 +203,12 @@ def _known_devices(content: str) -> dict[tuple[int, int], str]:
         for row in rows
         if len(row) == 2 and row[1] in _MAJORS and row[0].isdecimal()
     }
-    return {
+    drawn = {
         (major, minor): path
         for name, major in majors.items()
         for minor, path in enumerate(_MAJORS[name])
     }
+    return {_FUSE: "/dev/fuse", **drawn}
 
 
 def _avoided_mounts() -> tuple[str, ...]:
@@ -321,7 +326,7 @@ def _name_device(
         return _NVIDIA_MINORS.get(minor, f"/dev/nvidia{minor}")
     if stat.S_ISCHR(status.mode) and (path := known.get(status.rdev)):
         return path
-    if not target.startswith("/dev/") or target.startswith(("/dev/null", "/dev/pts/", "/dev/shm/")):
+    if not target.startswith("/dev/") or target.startswith(_OF_NO_INTEREST):
         return ""
     own = _status_on_host(target, avoided)
     is_own = own and (own.rdev, stat.S_IFMT(own.mode)) == (status.rdev, stat.S_IFMT(status.mode))

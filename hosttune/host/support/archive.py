@@ -18,6 +18,7 @@ import pickle
 import stat
 import zlib
 from contextlib import suppress
+from enum import Enum
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +51,7 @@ _CHUNK: Final = 1 << 18
 _XZ, _GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
 _TAR_AT, _TAR = 257, b"ustar"
 _BLOCK: Final = 512
+_MODULUS: Final = 65_521  # of adler32 (RFC 1950, section 8.2)
 _LOOK: Final = 64 << 10
 _NUMBER = regex(rb"([1-9]\d{0,5}) ")
 _FILE, _LINK, _FOLDER = frozenset({b"0", b"\0"}), b"2", b"5"
@@ -57,6 +59,14 @@ _KINDS = {stat.S_IFREG: b"0", stat.S_IFLNK: _LINK, stat.S_IFDIR: _FOLDER}
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
 _SPARSE = b"GNU.sparse."
 _PLACES = (b"path", b"linkpath")
+
+
+class ArchivePart(Enum):
+    """What is kept of a file; of folders and links all, unless NOTHING."""
+
+    NOTHING = 0
+    NAME = 1
+    WHOLE = 2
 
 
 @frozen
@@ -68,7 +78,8 @@ class Archive:
     folders: frozenset[str]
     links: Mapping[str, str]
     doubled: frozenset[str]  # paths that are in it twice: none of them counts
-    left_out: frozenset[str]  # too long, or no file, folder or symbolic link
+    # too long, or no file, folder or symbolic link, or of which only the name is wanted
+    left_out: frozenset[str]
     is_whole: bool
 
 
@@ -81,6 +92,11 @@ class _TarHeader:
     size: int
     target: str
     is_sparse: bool
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it is a file that is not too long."""
+        return self.kind in _FILE and not self.is_sparse and self.size <= MOST_OF_ONE
 
 
 class TooMuch(Exception):
@@ -192,7 +208,7 @@ def is_archive(content: bytes) -> bool:
     return head.endswith(_TAR)
 
 
-def read_archive(content: bytes, path: str, is_wanted: Callable[[str], bool]) -> Archive:
+def read_archive(content: bytes, path: str, choose: Callable[[str], ArchivePart]) -> Archive:
     """What is wanted of an archive with one folder at its top. Raises BadInput for what no program
     packs so.
     """
@@ -210,7 +226,7 @@ def read_archive(content: bytes, path: str, is_wanted: Callable[[str], bool]) ->
             ):
                 raise make_refusal(path, "it has files outside its one folder")
             size = member.size
-            if place and is_wanted(place) and kept.take(place, member):
+            if place and kept.take(place, member, choose(place)):
                 kept.files[place] = stream.read(size)
                 size = 0
             stream.skip(size + -member.size % _BLOCK)
@@ -237,8 +253,10 @@ class _Parts:
         self._length = 0
         self._named = NameCount()
 
-    def take(self, place: str, member: _TarHeader) -> bool:
+    def take(self, place: str, member: _TarHeader, wanted: ArchivePart) -> bool:
         """Whether its content is to be kept. Raises TooMuch."""
+        if wanted is ArchivePart.NOTHING:
+            return False
         self._named.add(place, member.target)
         if place in self._seen and not (member.kind == _FOLDER and place in self._folders):
             self._doubled.add(place)
@@ -248,7 +266,7 @@ class _Parts:
             self._folders.add(place)
         elif member.kind == _LINK and len(member.target) < PATH_MAX:
             self._links[place] = member.target
-        elif member.kind in _FILE and not member.is_sparse and member.size <= MOST_OF_ONE:
+        elif wanted is ArchivePart.WHOLE and member.is_readable:
             self._length += member.size
             if self._length > MOST_KEPT:
                 raise TooMuch
@@ -267,7 +285,7 @@ class _Parts:
         )
 
 
-def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Archive:
+def read_folder(path: str, choose: Callable[[str], ArchivePart], needed: str) -> Archive:
     """What is wanted of a folder, and nothing if `needed` is no file in it. Links are not followed.
 
     It is never taken for whole: nothing tells whether all of an archive was unpacked. Raises
@@ -277,7 +295,7 @@ def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Arc
 
     def look() -> bytes:
         try:
-            return pickle.dumps(_look_through(path, is_wanted, needed))
+            return pickle.dumps(_look_through(path, choose, needed))
         except BadInput as error:
             return pickle.dumps(error.faults)
 
@@ -290,14 +308,14 @@ def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Arc
     return found
 
 
-def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> Archive:
+def _look_through(path: str, choose: Callable[[str], ArchivePart], needed: str) -> Archive:
     try:
         root = HeldRoot(os.path.realpath(path), open_named_place(path))
     except OSError as error:
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
     if any(f"{one}/".startswith(f"{root}/") for one in served_mounts()):
         raise make_refusal(path, "a file system is mounted in it that may give no answer")
-    sign, found = FileTree(root).stat(f"/{needed}", follow=False), _UnpackedFolder(is_wanted)
+    sign, found = FileTree(root).stat(f"/{needed}", follow=False), _UnpackedFolder(choose)
     try:
         if isinstance(sign, Stat) and sign.type == "file":
             found.add(root.fd, ".", "", _DEEPEST)
@@ -311,9 +329,9 @@ class _UnpackedFolder:
     it.
     """
 
-    def __init__(self, is_wanted: Callable[[str], bool]) -> None:
+    def __init__(self, choose: Callable[[str], ArchivePart]) -> None:
         self.kept = _Parts()
-        self._is_wanted = is_wanted
+        self._choose = choose
         self._left = MOST_MEMBERS
 
     def add(self, parent: int, name: str, above: str, depth: int) -> None:
@@ -340,9 +358,9 @@ class _UnpackedFolder:
             return
         if kind == _FOLDER and depth:
             self.add(folder, name, f"{place}/", depth - 1)
-        if self._is_wanted(place):
+        if (wanted := self._choose(place)) is not ArchivePart.NOTHING:
             target = os.readlink(name, dir_fd=folder) if kind == _LINK else ""
-            if self.kept.take(place, _TarHeader(place, kind, info.st_size, target, False)):
+            if self.kept.take(place, _TarHeader(place, kind, info.st_size, target, False), wanted):
                 content, is_whole = _read_regular(folder, name, info.st_size)
                 if is_whole:
                     self.kept.files[place] = content
@@ -376,8 +394,11 @@ def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:
         head = stream.read(_BLOCK)
         if not head.rstrip(b"\0"):
             return
-        checksum = sum(head.rstrip(b"\0")) - sum(head[148:156]) + 8 * ord(" ")
-        if not head.startswith(_TAR, _TAR_AT) or _parse_octal(head[148:156]) != checksum:
+        # The sum of the bytes, with blanks for the sum itself: adler32 adds them up in a tenth of
+        # the time, and its lower half is one more than the sum.
+        checksum = zlib.adler32(head[:148] + b" " * 8 + head[156:]) & 0xFFFF
+        written = (_parse_octal(head[148:156]) + 1) % _MODULUS
+        if not head.startswith(_TAR, _TAR_AT) or written != checksum:
             raise _Broken
         kind, size = head[156:157], _parse_octal(head[124:136])
         if kind in {_LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL}:

@@ -102,6 +102,8 @@ FIRST_NAMESPACES: Final = {
     "/proc/self/ns/pid": "pid:[4026531836]",
     "/proc/self/ns/user": "user:[4026531837]",
 }
+# And those of a container, of which only that they are others is known.
+OTHER_NAMESPACES: Final = dict.fromkeys(FIRST_NAMESPACES, "a container's own")
 # Not collected: the default policy judges. That nothing was learned there, and no boot was asked
 # for, is not known.
 _NO_POLICY = ("/etc/hosttune", "/var/lib/hosttune/runs", "/var/lib/hosttune/lock")
@@ -129,6 +131,7 @@ class BugReport:
     # Xid numbers of the system's logs that the kernel log of that boot does not have, and how many
     # lines have each. Any user of that host can write into these logs.
     logged_xids: Mapping[int, int]
+    xids: Mapping[int, int]  # the same of the kernel log of that boot
 
 
 def is_bug_report(content: bytes) -> bool:
@@ -185,6 +188,7 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
         has_no_smi=_NO_SMI in sections and is_whole and not answers and _SAFE_MODE not in flags,
         has_log=bool(log),
         logged_xids=_logged_xids(_get_text(sections, _LOGS), log),
+        xids=count_xids(log),
     )
 
 
@@ -356,6 +360,11 @@ def _firmware_words(dmidecode: str) -> dict[str, str]:
     if found:  # firmware may have no such row
         found.setdefault(f"{_DMI_FOLDER}/chassis_asset_tag", "\n")
     return found
+
+
+def count_xids(log: str) -> dict[int, int]:
+    """How many lines of a kernel log have each Xid."""
+    return dict(Counter(int(match[1]) for match in _XID.finditer(log)))
 
 
 def _logged_xids(logs: str, log: str) -> dict[int, int]:

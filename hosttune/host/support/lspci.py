@@ -154,7 +154,9 @@ def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
             links[f"{DEVICES}/{device.slot}"] = "../../.." + place.removeprefix("/sys")
         else:
             place = f"{DEVICES}/{device.slot}"
-            paths[place] = {"unreadable": f"{place}: which bridges are above it is not shown"}
+            paths[place] = {
+                "unreadable": f"{place}: the registers of the bridges above it are not shown"
+            }
         stats[place] = list(FOLDER)
         for name, value in _list_values(device).items():
             files[f"{place}/{name}"] = f"{value}\n"

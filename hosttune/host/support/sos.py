@@ -24,6 +24,7 @@ from hosttune.host.known.unit_folders import LOCAL, PACKAGES, SPLIT
 from hosttune.host.record.record import FORMAT_VERSION, KIND, encode_bytes
 from hosttune.host.support.archive import (
     Archive,
+    ArchivePart,
     NameCount,
     TooMuch,
     make_refusal,
@@ -32,8 +33,10 @@ from hosttune.host.support.archive import (
 )  # fmt: skip
 from hosttune.host.support.bug_report import (
     FIRST_NAMESPACES,
+    OTHER_NAMESPACES,
     Tables,
     add_conclusions,
+    count_xids,
     make_os_release,
 )
 from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
@@ -98,10 +101,22 @@ _CHASSIS = regex(r"^ {0,40}Chassis: (\w{1,20})", re.MULTILINE)
 _HOSTS: Final = frozenset(
     {"desktop", "laptop", "convertible", "server", "tablet", "vm", "embedded"}
 )
+_VIRTUALIZATION = regex(
+    r"^ {0,40}Virtualization: (lxc|docker|podman|systemd-nspawn)$", re.MULTILINE
+)
+_MANAGER: Final = "/run/systemd/container"  # systemd writes there what it runs in
 _ARCHITECTURE = regex(r" (x86_64|aarch64|ppc64le) ")
 _NO_LINK = "sos_strings/"
 _DEEP: Final = 64  # folders above a path
 _OF_INIT: Final = frozenset({"/proc/1/mountinfo", "/proc/1/cgroup"})
+# Files of control groups that are read. A host with containers has some hundred of others for each,
+# which are nine tenths of all that is in an archive.
+_GROUPS: Final = "sys/fs/cgroup/"
+FILES_OF_GROUPS: Final = frozenset({
+    "cgroup.procs", "cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.max", "cpu.pressure",
+    "io.pressure", "memory.events", "memory.high", "memory.limit_in_bytes", "memory.max",
+    "memory.oom_control", "memory.pressure", "pids.current", "pids.events", "pids.max",
+})  # fmt: skip
 # Folders with files of which sos forbids itself the copy.
 _WITH_HOLES = regex(r"/proc/sys/net/ipv[46]/(?:route|neigh/.{1,64})")
 _SOS_MASKED: Final = "sos masked values in it"
@@ -130,6 +145,7 @@ class SosReport:
     is_whole: bool
     doubled: tuple[str, ...]  # paths that are in it twice
     has_log: bool
+    xids: Mapping[int, int]  # Xid numbers of the kernel log, and how many lines have each
     is_cleaned: bool
     masked: int  # files in which sos masked values
     timed_out: tuple[str, ...]  # plugins of sos that did not come to their end
@@ -149,9 +165,9 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
     no sos wrote.
     """
     archive = (
-        read_folder(path, _is_wanted, _MANIFEST)
+        read_folder(path, _choose, _MANIFEST)
         if content is None
-        else read_archive(content, path, _is_wanted)
+        else read_archive(content, path, _choose)
     )
     manifest = _read_manifest(archive)
     if not manifest.version:
@@ -175,20 +191,8 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
         )
     except TooMuch:
         raise make_refusal(path, "it holds more than any sosreport") from None
-    chassis = _CHASSIS.search(
-        answers.get("hostnamectl status", "") or answers.get("hostnamectl", "")
-    )
-    if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
-        tables["links"] |= FIRST_NAMESPACES
-        tables["stats"]["/run/systemd/system"] = list(FOLDER)
-        # the uppermost control group has the numbers of the host
-        if "/proc/pressure" not in tables["files"]:
-            for kind in ("cpu", "io", "memory"):
-                if (measured := tables["files"].get(f"/sys/fs/cgroup/{kind}.pressure")) is not None:
-                    tables["files"].setdefault(f"/proc/pressure/{kind}", measured)
-        if not is_cleaned:
-            for place in _OF_INIT & tables["files"].keys():  # as a shell of root has them
-                tables["files"][place.replace("/1/", "/self/")] = tables["files"][place]
+    hostnamectl = answers.get("hostnamectl status", "") or answers.get("hostnamectl", "")
+    _conclude_place(tables, hostnamectl, is_cleaned=is_cleaned)
     if machine := _ARCHITECTURE.search(answers.get("uname -a", "")):
         queries.append(
             {"argv": ["uname", "-m"], "status": 0, "stdout": f"{machine[1]}\n", "stderr": ""}
@@ -217,6 +221,7 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
         is_whole=archive.is_whole,
         doubled=tuple(sorted(archive.doubled)),
         has_log=bool(log),
+        xids=count_xids(log),
         is_cleaned=is_cleaned,
         masked=masked,
         timed_out=tuple(
@@ -225,8 +230,33 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
     )
 
 
-def _is_wanted(place: str) -> bool:
-    return _WANTED.match(place) is not None
+def _conclude_place(tables: Tables, hostnamectl: str, *, is_cleaned: bool) -> None:
+    """Whether it is a host or a container, as hostnamed of systemd says, and what follows."""
+    chassis = _CHASSIS.search(hostnamectl)
+    if chassis:
+        tables["stats"]["/run/systemd/system"] = list(FOLDER)
+    if chassis and chassis[1] == "container":
+        tables["links"] |= OTHER_NAMESPACES
+        if manager := _VIRTUALIZATION.search(hostnamectl):
+            tables["stats"].setdefault(_MANAGER, ["file", *FOLDER[1:]])
+            tables["files"].setdefault(_MANAGER, f"{manager[1]}\n")
+    if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
+        tables["links"] |= FIRST_NAMESPACES
+        # the uppermost control group has the numbers of the host
+        if "/proc/pressure" not in tables["files"]:
+            for kind in ("cpu", "io", "memory"):
+                if (measured := tables["files"].get(f"/sys/fs/cgroup/{kind}.pressure")) is not None:
+                    tables["files"].setdefault(f"/proc/pressure/{kind}", measured)
+        if not is_cleaned:
+            for place in _OF_INIT & tables["files"].keys():  # as a shell of root has them
+                tables["files"][place.replace("/1/", "/self/")] = tables["files"][place]
+
+
+def _choose(place: str) -> ArchivePart:
+    if _WANTED.match(place) is None:
+        return ArchivePart.NOTHING
+    is_unread = place.startswith(_GROUPS) and place.rpartition("/")[2] not in FILES_OF_GROUPS
+    return ArchivePart.NAME if is_unread else ArchivePart.WHOLE
 
 
 def _decode(content: bytes) -> str:
