@@ -254,6 +254,12 @@ def test_mounts_of_another_root_are_what_its_fstab_will_mount():
         _ = found.at["/data"].is_rotational
 
 
+def test_last_of_ro_and_rw_counts_in_the_fstab_of_an_image():
+    fstab = "UUID=1 / ext4 ro,rw 0 1\nUUID=2 /data xfs rw,ro 0 0\n"
+    found = StorageHost(fstab, None, persistent_only=True).facts.mounts.at
+    assert (found["/"].is_read_only, found["/data"].is_read_only) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("options", "atime"),
     [

@@ -128,6 +128,7 @@ def test_smartctl_where_nvme_cli_is_not_installed_or_fails():
         (Completed(1, b"", b"identify controller: Input/output error\n"), "nvme does not tell the health of /dev/nvme0: identify"),
         ("[]", "it printed something else"),
         ('{"critical_warning": true}', "it printed something else"),
+        ('{"critical_warning": 1e999}', "it printed something else"),
         (Unreadable("nvme did not end within 5 s"), "did not end within"),
     ],
 )  # fmt: skip

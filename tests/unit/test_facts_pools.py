@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.storage.pools import THIN, data_errors_in, erring_in, parse_thin
+from hosttune.facts.storage.pools import THIN, data_errors_in, erring_in, parse_thin, percent_of
 from hosttune.host.door import Completed
 from hosttune.host.record.record import RecordingReader, RecordReader
 from hosttune.values import Unreadable
@@ -209,3 +209,24 @@ def test_thin_pool_of_a_users_image_is_no_fault_of_the_host():
     }
     found, _ = pools({**DM, **sizes, "/sys/block/dm-0/slaves/loop3/dev": ""})
     assert found == ()
+
+
+@pytest.mark.parametrize(
+    ("scan", "is_rebuilt"),
+    [
+        ("resilver in progress since Mon Nov 30 01:00:00 2026", True),
+        ("resilver (mirror-0) in progress since Mon Nov 30 01:00:00 2026", True),
+        ("resilver (mirror-0) canceled on Mon Nov 30 01:00:00 2026", False),
+        ("scrub in progress since Mon Nov 30 01:00:00 2026", False),
+    ],
+)
+def test_pool_is_rebuilt_also_while_it_is_copied_in_sequence(scan, is_rebuilt):
+    status = SOUND.replace("config:", f"  scan: {scan}\nconfig:", 1)
+    (pool,), _ = pools({STATE: "DEGRADED\n"}, {STATUS: status})
+    assert pool.is_rebuilt is is_rebuilt
+
+
+@pytest.mark.parametrize("printed", ["nan", "inf%", "-1%", "-"])
+def test_what_is_not_a_percentage_is_unknown_and_not_room(printed):
+    with pytest.raises(ValueError, match=r"percentage|convert"):
+        percent_of(printed)

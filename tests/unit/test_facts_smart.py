@@ -153,3 +153,12 @@ def test_record_of_an_older_release_has_the_shorter_question():
     found, _ = smart({"sda": gone, "sdb": PASSED}, more_queries=old)
     assert found.disks[0].is_failing
     assert found.disks[0].unreadable == 0
+
+
+def test_number_that_no_integer_can_be_is_no_health():
+    """A record may hold any JSON."""
+    rows = '[{"name": "Current_Pending_Sector", "raw": {"value": 1e999}}]'
+    found, _ = smart({"sda": f'{{"ata_smart_attributes": {{"table": {rows}}}}}', "sdb": PASSED})
+    with pytest.raises(UnknownFact, match="it printed something else"):
+        _ = found.disks[0].unreadable
+    assert not found.disks[1].is_failing

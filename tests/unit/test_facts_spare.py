@@ -311,3 +311,12 @@ def test_comments_name_nothing_and_other_disks_claim_nothing():
     }
     links = {"/etc/systemd/system/off.mount": "/dev/null"}
     assert [disk.name for disk in spare(files=files, links=links).all] == ["nvme1n1"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["/sys/fs/xfs/nvme1n1", "/sys/fs/btrfs/0a11b22c-0000-4000-8000-000000000001/devices/nvme1n1"],
+)
+def test_disk_that_only_another_mount_namespace_has_mounted_is_used(place):
+    """The kernel has a folder of a file system for as long as it is mounted anywhere."""
+    assert spare(("/dev/nvme1n1", "btrfs", None, "11-22"), files={f"{place}/x": ""}).all == ()

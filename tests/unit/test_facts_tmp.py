@@ -237,3 +237,9 @@ def test_other_root_whose_run_cannot_be_read_has_the_home_that_its_files_say():
 
     assert tmp(LINE, **image).home == "fstab"
     assert tmp("", files={ETC: DISK}, **image).home == "unit-other"
+
+
+def test_folder_of_drop_ins_that_cannot_be_read_leaves_open_who_decides():
+    unreadable = {"/etc/systemd/system/tmp.mount.d": "needs root"}
+    with pytest.raises(UnknownFact, match="needs root"):
+        _ = tmp(unreadable=unreadable).home

@@ -9,6 +9,7 @@ from hosttune.facts.storage import fstab_lines
 from hosttune.facts.storage.fstab import Fstab
 from hosttune.host.reading import mountinfo
 from hosttune.resources import address_kinds
+from hosttune.resources.storage.fstab import edit_diff
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable
 from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import StorageHost
@@ -149,3 +150,14 @@ def test_tables_of_a_fact_are_made_once():
     facts = Fstab.look(FakeReader({"/etc/fstab": "/dev/a /a ext4 defaults 0 0\n"}), None)
     assert facts.by_path is facts.by_path
     assert facts.at is facts.at
+
+
+def test_diff_counts_lines_as_those_who_read_the_file():
+    """A form feed in a comment begins no line."""
+    before = b"# a\x0cb\nUUID=1 /d ext4 defaults 0 0\n"
+    diff = edit_diff(before, before.replace(b"defaults", b"noatime"))
+    assert diff[2:] == (
+        "@@ -2 +2 @@",
+        "-UUID=1 /d ext4 defaults 0 0",
+        "+UUID=1 /d ext4 noatime 0 0",
+    )

@@ -122,6 +122,20 @@ def test_device_of_a_label_with_an_equals_sign_may_bring_its_time_out():
     assert said(after=reading(units={**UNITS, **made}), new=new, target="/mnt") == ""
 
 
+@pytest.mark.parametrize(
+    ("source", "unit"),
+    [
+        ("LABEL=my\\040data", "dev-disk-by\\x2dlabel-my\\x5cx20data"),
+        ("/dev/disk/by-id/a=b", "dev-disk-by\\x2did-a\\x3db"),
+    ],
+)
+def test_device_is_named_as_udev_names_its_link(source, unit):
+    """A blank in a label is escaped in the link (tried with systemd 252); a path stays as it is."""
+    new = insert_line(parse(OLD), f"{source} /mnt xfs nofail,x-systemd.device-timeout=30s 0 0")
+    made = {"mnt.mount": "[Mount]\n", f"{unit}.device.d/50-device-timeout.conf": "[Unit]\n"}
+    assert said(after=reading(units={**UNITS, **made}), new=new, target="/mnt") == ""
+
+
 def test_carriage_return_in_a_unit_is_a_change():
     after = reading(units={**UNITS, "-.mount": "[Mount]\r\n"})
     assert said(after=after) == "systemd would change -.mount as well"

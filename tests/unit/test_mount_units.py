@@ -8,6 +8,7 @@ import pytest
 
 from hosttune.facts.storage import mount_units
 from hosttune.facts.storage.storage_log import mount_errors_in
+from hosttune.resources.storage import mount_causes
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable, steps_of
@@ -328,3 +329,44 @@ def test_refused_unit_of_a_package_keeps_its_name():
     _, note, todo = boot({f"{folder}/data.mount": unit(where="/date")}, link(folder=folder))
     assert "says Where=/date" in note
     assert "sudo mv" not in todo
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ("UUID=0a11-22", "/dev/disk/by-uuid/0a11-22"),
+        ('LABEL="data"', "/dev/disk/by-label/data"),
+        ("LABEL=my data/1", r"/dev/disk/by-label/my\x20data\x2f1"),
+        ("PARTLABEL=d\u00e4ta#+-.:=@_", "/dev/disk/by-partlabel/d\u00e4ta#+-.:=@_"),
+        ("/dev/disk/by-id/a=b", "/dev/disk/by-id/a=b"),
+    ],
+)
+def test_path_of_a_device_is_the_link_that_udev_makes(source, path):
+    assert mount_units.device_path(source) == path
+
+
+def test_empty_value_takes_conditions_back_and_no_order():
+    """systemd.unit(5): dependencies cannot be reset to an empty list."""
+    more = "After=remote-fs.target\nAfter=\nConditionPathExists=/x\nConditionPathExists="
+    (found,) = units({f"{ETC}/data.mount": unit(more=more)}, link()).values()
+    assert found.ordered_after == ("remote-fs.target",)
+    assert not found.is_conditional
+
+
+@pytest.mark.parametrize(
+    ("source", "fstype", "server"),
+    [
+        ("nas:/data", "nfs", "nas"),
+        ("[fe80::1]:/data", "nfs4", "fe80::1"),
+        ("//nas/share", "cifs", "nas"),
+        ("https://nas/dav", "davfs", "nas"),
+        ("localhost:volume", "glusterfs", "localhost"),
+        ("me@nas:/data", "fuse.sshfs", "nas"),
+        ("sshfs#me@nas:/data", "fuse", "nas"),
+        ("10.0.0.1@tcp,10.0.0.2@tcp:/fs", "lustre", "10.0.0.1"),
+        ("mon1:6789,mon2:6789:/", "ceph", "mon1"),
+    ],
+)
+def test_server_that_a_way_out_names_is_one_that_can_be_asked(source, fstype, server):
+    entry = SimpleNamespace(source=source, fstype=fstype)
+    assert mount_causes.server_of(entry) == server

@@ -89,6 +89,16 @@ EFI = "31 22 8:1 / /boot/efi rw - vfat /dev/sdb rw\n"
             False,
         ),
         ({"/etc/modules-load.d/vfat.conf": "vfat\n"}, "umask=0077", (EFI,), False),
+        (
+            {
+                "/etc/modules-load.d/vfat.conf": "vfat\n",
+                "/etc/modprobe.d/site.conf": "blacklist vfat\n",
+            },
+            "umask=0077",
+            (EFI,),
+            True,
+        ),  # systemd-modules-load leaves it out
+        ({"/etc/modprobe.d/site.conf": "blacklist vfat\n"}, "umask=0077", (EFI,), True),
         ({"/etc/initramfs-tools/modules": "vfat # of the ESP\n"}, "umask=0077", (EFI,), False),
         (
             {"/proc/sys/kernel/modules_disabled": "1\n"},

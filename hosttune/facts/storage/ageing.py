@@ -71,6 +71,8 @@ _SLURM = regex(r"(?:task|srun)?(?:prolog|epilog)(?:slurmctld)?|healthcheckprogra
 _LINGER = "/var/lib/systemd/linger"
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
 _UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*([^\s@%]*)(%?)", re.MULTILINE)
+# A wildcard before the last part would make root list every folder that fits it, so only the last
+# part of a path is expanded.
 _OPEN = regex(r"[$`<~(]|[*?\[][^*?\[/]*/")
 _WILD = regex(r"[*?\[]")
 _MOST_NAMES = 2048  # of a folder whose files are looked at
@@ -79,8 +81,12 @@ LARGEST = 1 << 20  # bytes of a script
 # they lead to; of the system's own, which an image's author may have written, as much as no host
 # has.
 OF_ONE_USER, OF_ALL_USERS, OF_SYSTEM = 512 << 10, 2 << 20, 8 << 20
+# What each path costs of a share. Without it a crontab of one-letter names could have root look up
+# half a million files.
 _PER_FILE = 64
 _ELF = b"\x7fELF"
+# A script on another type is reported and not read: its size and its answers may be whatever the
+# program behind that type likes.
 _DISKS = LOCAL_TYPES | {
     "zfs",
     "overlay",
@@ -186,6 +192,8 @@ class _AgeingSearch:
         paths = [path for folder in _CRON for path in self._paths_in(folder)]
         for path in ("/etc/crontab", "/etc/anacrontab", *paths):
             is_table = path.startswith(("/etc/crontab", "/etc/cron.d/"))
+            # The script of tmpreaper has its folders in variables, and would count as a purge of /.
+            # Its settings are read in `read_settings`.
             if not path.endswith(("/.placeholder", "/tmpreaper")):
                 kind = (
                     "table" if is_table else "anacrontab" if path == "/etc/anacrontab" else "script"
@@ -217,6 +225,8 @@ class _AgeingSearch:
         for folder in folders:
             for name in self._names(folder):
                 stem, dot, kind = name.rpartition(".")
+                # Packages bring many services that nothing starts. Each that asks for access times
+                # would keep all data disks from noatime.
                 is_started = stem.partition("@")[0] in started or stem.startswith(beginnings)
                 paths += [f"{folder}/{name}"] * (dot + kind == ".service" and is_started)
         for path in paths:
@@ -249,6 +259,7 @@ class _AgeingSearch:
         return started, tuple(beginnings)
 
     def _is_unmasked(self, path: str) -> bool:
+        # systemctl(1) masks a unit by such a link, and then nothing starts it.
         return self.reader.link(path) != "/dev/null"
 
     def read_slurm(self) -> None:
@@ -323,6 +334,7 @@ class _AgeingSearch:
             self._add(rules)
         home = "/root" if user == "root" else f"/home/{user}" if user else ""
         for number, how, name in files_in(content, kind) if content else ():
+            # Levels only grow, so the search also ends where two files read in each other.
             follows = level | 1 if how == "read" else 2
             if follows <= level:
                 continue
@@ -482,6 +494,8 @@ class _AgeingSearch:
         if self._is_remote(path, source):
             return ""
         real = self.reader.resolve(path)
+        # A link in /usr/local/bin may lead to a program of the distribution: that one is judged by
+        # its true name.
         place = real if isinstance(real, str) else path
         stat = (
             self._ask(path, self.reader.stat) if place == path or may_be_script(place) else ABSENT
@@ -502,6 +516,7 @@ class _AgeingSearch:
         content = (
             self._content(path) if not reason and self._may_read(user, stat.size, path) else ""
         )
+        # In a binary the patterns would match by chance.
         return "" if "\0" in content[:4096] else content
 
     def _is_compiled(self, path: str) -> bool:

@@ -67,6 +67,8 @@ _ELSEWHERE = regex(
 )
 _MOST_PLACES = 16  # of one command; more are everywhere
 _LONGEST_AGE = 80  # characters that are kept
+# A backtick becomes a variable at the end of a command. What it prints is not known here, so the
+# folder behind it is not known either.
 _QUOTES = str.maketrans({'"': None, "'": None, "\\": None, "`": " $;"})
 _END = regex(r"[;|&\n]")
 
@@ -177,6 +179,8 @@ def rows_of(content: str, kind: str = "script") -> Iterator[tuple[int, str]]:
         kept.append(line.removesuffix("\\"))
         if line.endswith("\\"):
             continue
+        # systemd puts a blank in place of the backslash and the line break (systemd.syntax(7)); a
+        # shell puts nothing there.
         text = (" " if kind == "unit" else "").join(kept)
         kept = []
         if kind != "unit":
@@ -190,6 +194,8 @@ def rows_of(content: str, kind: str = "script") -> Iterator[tuple[int, str]]:
 
 
 def _keep_home(specifier: re.Match[str]) -> str:
+    # A wildcard stands for whatever the specifier becomes when the unit starts. EnvironmentFile=
+    # takes patterns anyway.
     return specifier[0] if specifier[0] == "%h" else "*"
 
 
@@ -201,6 +207,8 @@ def rules_in(content: str, name: str, kind: str = "script") -> Iterator[AgeRule]
         text, source = written.translate(_QUOTES), f"{name}:{number}"
         mentions = _MENTION.search(written) is not None
         asked = len(_ASKS.findall(text))
+        # In a container or on another host a path means another folder, so it cannot limit the rule
+        # to a place of this host.
         for part in _END.split(text) if asked and not _ELSEWHERE.search(text) else ():
             if asks := _ASKS.findall(part):
                 age, places = _find_places(part.split(), " ".join(asks[0].split()))
@@ -215,6 +223,8 @@ def rules_in(content: str, name: str, kind: str = "script") -> Iterator[AgeRule]
 def _find_places(words: list[str], ask: str) -> tuple[str, list[str]]:
     """(age, folders) that a find or a cleaner names; what is too long for a name names nothing."""
     programs = [index for index, word in enumerate(words) if _PROGRAM.fullmatch(word)]
+    # With two programs in one command it is open which word belongs to which, and -files0-from
+    # takes the folders from a file.
     rest = words[programs[0] + 1 :] if len(programs) == 1 and "-files0-from" not in words else []
     if not rest:
         return "", ["/"] * len(programs)
@@ -225,6 +235,8 @@ def _find_places(words: list[str], ask: str) -> tuple[str, list[str]]:
             (index for index, word in enumerate(rest) if word.startswith(("-", "(", "!"))),
             len(rest),
         )
+        # find(1) without a folder takes the current one. That is not known here, and `tree_of`
+        # makes / of it.
         age, paths = ask if _TEST.fullmatch(ask) else "", rest[:end] or ["."]
     else:  # tmpreaper [options] AGE FOLDER...
         at = next((index for index, word in enumerate(rest) if _PERIOD.match(word)), len(rest) - 1)

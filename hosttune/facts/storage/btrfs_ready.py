@@ -37,11 +37,17 @@ def find_incomplete(
     """
     found = sources.find(entry.source) or ()
     held = [one for name in found if (one := sources.holds(name))]
+    # What is not seen on the disks is unknown, and a device of another type is the finding of
+    # `find_fault`.
     if not held or any(one.fstype != "btrfs" for one in held):
         return None
+    # rootflags= reaches only the first mount of /. All other mounts wait for a device that udev
+    # calls ready.
     if entry.target == "/" and _is_degraded_at_boot(facts):
         return None
     lacking = _find_lacking(facts, {one.target for one in mounts if one.fstype == "btrfs"})
+    # The mark of udev is of the moment at which the device came. Of a disk that was pulled later
+    # only sysfs knows.
     if not lacking and not all(_is_waiting(facts, name) for name in found):
         return None
     which = f" ({lacking})" if lacking else ""

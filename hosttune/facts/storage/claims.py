@@ -50,6 +50,7 @@ def find_claimed(reader: Reader, facts: Facts) -> frozenset[str]:
         for file, content in _read_texts(reader, facts)
         for word in find_device_words(content)
     }
+    # An external log or journal has no mount of its own: only the option of another mount names it.
     options = (
         option for mount in facts.mounts.all for option in mount.super_options if "=/dev/" in option
     )
@@ -59,6 +60,7 @@ def find_claimed(reader: Reader, facts: Facts) -> frozenset[str]:
         for word in find_device_words(option)
     }
     processes = require_known(reader.processes(), "the list of processes")
+    # A list that was cut may lack the very disk that is asked for.
     if cut := next((one for one in processes if CUT in one.devices), None):
         raise UnknownFact(
             f"which devices process {cut.pid} uses is not known: {cut.user} has too many files open"
@@ -80,6 +82,7 @@ def find_device_words(content: str) -> tuple[str, ...]:
 def _find_place(reader: Reader, word: str, file: str) -> str:
     path = f"/dev/disk/by-id/{word[3:]}" if word.startswith("ID=") else word
     if not path.startswith("/dev/"):
+        # People write a UUID in capitals. A claim too many is the safe side here.
         return path.casefold()
     answer = reader.resolve(path)
     if isinstance(answer, str):

@@ -67,6 +67,8 @@ def parse_crypttab(content: str) -> tuple[CryptLine, ...]:
         options = tuple(filter(None, fields[3].split(","))) if len(fields) > 3 else ()
         key = fields[2] if len(fields) > 2 and fields[2] not in _NO_KEY else ""
         is_made = any(one.startswith("keyscript=") for one in options)
+        # `KEY:DEVICE` names a key on another device (crypttab(5)), and a boot makes what is below
+        # /run or /dev: that such a file is missing now proves nothing.
         is_file = (
             key.startswith("/")
             and ":" not in key

@@ -221,6 +221,7 @@ def end_on(
     waiting = [name]
     while waiting:
         here = waiting.pop()
+        # In a record devices can be made of each other in a circle.
         if here in seen:
             continue
         seen.add(here)
@@ -303,6 +304,8 @@ class _DeviceTree:
         if kind == "disk":
             self.physical[name] = is_virtual
         self._put(name, is_virtual, whole)
+        # A device of the device mapper has no partitions in sysfs: kpartx(8) makes a mapped device
+        # of each.
         for part in self._parts(name) if kind in {"disk", "md", "loop"} else ():
             own = f"{folder}/{part}"
             self._put(part, is_virtual, whole | {

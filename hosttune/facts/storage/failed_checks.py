@@ -46,6 +46,7 @@ def find_failed_check(facts: Facts, entry: FstabEntry) -> tuple[str, str]:
     found = sources_of(facts).find(entry.source)
     failed = attempt(failed_by_itself, facts.reader) if found else {}
     name = f"systemd-fsck@{unit_name(device_path(entry.source), 'service')}"
+    # A check of a disk that is gone now has no way out of its own: the missing disk is the finding.
     if not found or not isinstance(failed, Mapping) or name not in failed:
         return "", ""
     path = sources_of(facts).describe(found[0]).partition(" ")[0]

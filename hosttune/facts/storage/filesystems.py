@@ -179,6 +179,7 @@ def _find_idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
     mapped = (disk.name for disk in disks if disk.kind == "dm" and disk.name not in attached)
     has_volumes = any(is_volume(reader, name, or_unknown=True) for name in mapped)
     up = {*names_in(reader, "/proc/spl/kstat/zfs")}
+    # A record may lack the folder in /proc. A dataset that is mounted shows that its pool is up.
     up |= {mount.source.partition("/")[0] for mount in facts.mounts.all if mount.fstype == "zfs"}
     found: dict[tuple[str, str], list[str]] = {}
     all_parts = facts.filesystems.all

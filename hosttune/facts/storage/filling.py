@@ -38,5 +38,6 @@ class Filling(Subject):
     @fact
     def _counted(self) -> Usage:
         """What was counted in /tmp; nothing where it is a file system of its own."""
+        # Of a file system of its own statvfs(3) knows all, without a walk through files of users.
         nothing = Usage(0, 0, is_complete=True)
         return nothing if self.facts.tmp.is_mount else if_absent(self.reader.usage("/tmp"), nothing)

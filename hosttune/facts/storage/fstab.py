@@ -216,6 +216,7 @@ def entry_of(document: FstabText, line: FstabLine, path: str = "") -> FstabEntry
     assert fields is not None  # noqa: S101 - what Kind.ENTRY means
     problem = line_problem(document, line)
     is_swap = fields.fstype == b"swap"
+    # Of swap the second field is a word such as `none` or `0`, which is not cleaned as a path.
     target = decode(fields.target) if is_swap else line.target
     text = masked_line(decode(line.text))
     return FstabEntry(
@@ -261,6 +262,8 @@ def _drop_doubles(entries: list[FstabEntry]) -> list[FstabEntry]:
 
 
 def _split_options(text: str) -> tuple[str, ...]:
+    # str.split() would also part at a no-break space or a form feed, which both readers take for
+    # data.
     fields = text.replace("\t", " ").split(" ")
     written = [field for field in fields if field]
     if len(written) < 4:
@@ -268,6 +271,8 @@ def _split_options(text: str) -> tuple[str, ...]:
     try:
         return split_items(written[3])
     except Refused:
+        # An open quote forbids every edit of the line. For rules that only read, the plain words
+        # are near enough.
         return tuple(written[3].split(","))
 
 

@@ -287,12 +287,15 @@ def read_line(number: int, text: bytes, ending: bytes, block: str = "") -> Fstab
     ):
         owner = "cloud-init"
     kind = LineKind.ENTRY if libmount is not None and libmount == getmntent else LineKind.BROKEN
+    # A line that only one of the two takes still has a target there: another line of this target is
+    # a duplicate for that one.
     seen = libmount or getmntent
     target = "" if seen is None or seen.fstype == b"swap" else clean_path(decode(seen.target))
     return FstabLine(number, text, ending, kind, libmount, getmntent, target, owner)
 
 
 def _find_manager(data: bytes, lines: tuple[FstabLine, ...]) -> FstabManager | None:
+    # One pass over the whole file costs less than the pattern at each comment.
     small = data.lower()
     if not any(word in small for word in (b"managed", b"controlled", b"edit")):
         return None
@@ -350,6 +353,8 @@ def line_problem(document: FstabText, line: FstabLine) -> Problem | None:
             line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n"
         )
         return document.problem(line.number, message, hint)
+    # mount(8) and systemd take the first of several lines, and `mount -a` tries all of them: an
+    # edit of one may change nothing.
     same = document.index.get(line.target, ())
     if len(same) > 1:
         places = others_of(line, same)

@@ -99,8 +99,12 @@ def replace_words(options: str, is_one: Callable[[str], bool], new: str) -> str:
         if index == first or index not in places
     ]
     if not places:
+        # After a comma at the end the new word takes the empty place, so that no empty item is left
+        # inside the list.
         kept = [*kept[:-1], new] if not kept[-1] else [*kept, new]
     text = ",".join(kept)
+    # A backslash at the end of an item protects the comma behind it: the new word would become a
+    # part of that item.
     if split_items(text) != tuple(kept):
         raise Refused(
             f"after {kept[-2]!r} a comma does not separate options",
@@ -282,6 +286,8 @@ def _find_secrets(line: bytes) -> tuple[str, ...]:
         ):
             values.update(match[group] for match in pattern.finditer(field))
     found = {one for value in values for one in (value, value.strip('"'), _undo_escapes(value))}
+    # The longest first, because one value may be a part of another. A value of two letters would be
+    # starred in half of the words of a sentence.
     return tuple(sorted((one for one in found if len(one) > 2), key=len, reverse=True))
 
 

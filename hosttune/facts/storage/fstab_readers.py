@@ -149,6 +149,7 @@ def read_getmntent(text: bytes, *, is_ended: bool = True) -> Fields | None:
     only white space is after the options (before a CR, or at the end of a file without LF),
     sscanf(3) returns EOF, which it does not expect: both numbers are then STALE.
     """
+    # fgets(3) leaves one byte of the buffer for the NUL at its end.
     rest = text[: GETMNTENT_LIMIT - 1].lstrip(BLANKS)
     if is_ended and len(text) < GETMNTENT_LIMIT - 1:  # it takes blanks away before the LF alone
         rest = rest.rstrip(BLANKS)
@@ -166,6 +167,8 @@ def read_getmntent(text: bytes, *, is_ended: bool = True) -> Fields | None:
     if found[2] == b"autofs" and b"ignore" in found[3].split(b","):
         return None
     numbers: list[int] = []
+    # sscanf(3) stops at the first text that is not a number, and what follows is not looked at.
+    # libmount drops such a line.
     while len(numbers) < 2 and (number := _SCANF.match(rest)):
         numbers.append(_as_c(number[1]))
         rest = rest[number.end() :]

@@ -46,6 +46,8 @@ def explain_disagreement(
             "leave it to autofs",
         )
     both = "mount(8) and systemd before 259 read this line differently: "
+    # A line that is cut differs in its numbers and its escapes as well, so this cause comes before
+    # those.
     if len(text) >= GETMNTENT_LIMIT:
         return f"{both}getmntent(3) loses what is beyond {GETMNTENT_LIMIT - 1} bytes", "shorten it"
     if has_cr and getmntent.options.endswith(b"\r"):
@@ -78,6 +80,8 @@ def _explain_dropped(text: bytes) -> tuple[str, str]:
             "complete it, or put a # in front of it",
         )
     texts = [decode(field) for field in found]
+    # A blank in a name pushes all other fields to the right. The stray words behind it are only
+    # what comes of that.
     if cut := blank_in_name(texts):
         return f"the blank in `{cut.replace(ESCAPED, ' ')}` cuts it in two", f"write it as {cut}"
     if texts[0][1:].endswith("#"):

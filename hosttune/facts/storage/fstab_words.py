@@ -44,6 +44,8 @@ def is_noexec(words: Iterable[str]) -> str:
     """
     last = ""
     for word in words:
+        # `exec,user` is noexec again, so the order of the words decides, not which of them are
+        # there.
         if word == "noexec" or "exec" in USER_WORDS.get(word, ()):
             last = word
         elif word == "exec":

@@ -39,6 +39,7 @@ def find_auto_swaps(facts: Facts) -> tuple[str, ...]:
         or reader.link(_MASK) == "/dev/null"
     ):
         return ()
+    # The generator looks only at the disk of /, so a swap partition on a data disk stays off.
     roots = {
         name for one in facts.mounts.visible if one.target == "/" for name in sources.below(one)
     }
@@ -54,6 +55,7 @@ def find_auto_swaps(facts: Facts) -> tuple[str, ...]:
         ):
             continue
         known = attempt(read_text, reader, f"/run/udev/data/b{get_raw(disk, 'device')}")
+        # A partition with a swap area in it may have any type: only this type is switched on.
         if not isinstance(known, str) or _SWAP_TYPE not in known.split("\n"):
             continue
         flags = _FLAGS.search(known)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
+from hosttune.facts.kernel.module_options import normalize_module
 from hosttune.facts.kernel.modules_at_boot import kept_out_at_boot, modules_at_boot
 from hosttune.facts.reading import hint, read_text
 from hosttune.frozen import frozen
@@ -61,6 +62,7 @@ def find_lacking_kernel(facts: Facts, fstype: str) -> str:
         return ""
     release, built_in, modules = read_modules(facts)
     there = built_in | modules
+    # Without both lists nothing is known of the kernel, and nothing counts as missing.
     if not there or any(name in there for one in kinds for name in _MODULES[one]):
         return ""
     return (
@@ -90,6 +92,7 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
     needed = names & modules
     if any(one not in _MODULES for one in kinds) or not needed or names & built_in:
         return None
+    # A module that is loaded by then stays, whatever forbids loading it later.
     if not names.isdisjoint(_loaded_before(facts)):
         return None
     kept_out = attempt(kept_out_at_boot, facts)
@@ -100,7 +103,9 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
         path = kept_out[name]
         why = f"a module, and {path} keeps it from being loaded ({name})"
         lock = Lock(path, why, f"take {name} out of {path}")
-        return None if is_mounted and is_older_than_boot(facts, path) else lock
+        # A boot that had this file and the mount has shown nothing about kernel.modules_disabled.
+        if not (is_mounted and is_older_than_boot(facts, path)):
+            return lock
     return find_shut(facts, works=is_mounted)
 
 
@@ -129,8 +134,12 @@ def is_loaded_first(facts: Facts, module: str) -> bool:
 def _loaded_before(facts: Facts) -> set[str]:
     """What the initial RAM disk loads for /, and what is loaded by name before systemd-sysctl."""
     listed = hint(facts.reader, "/etc/initramfs-tools/modules").splitlines()
+    kept_out = attempt(kept_out_at_boot, facts)
+    barred = kept_out.keys() if isinstance(kept_out, Mapping) else frozenset()
+    # systemd-modules-load.service leaves out what modprobe.d keeps from being loaded.
+    named = (one.value for one in modules_at_boot(facts.reader))
     names = [
-        *(one.value for one in modules_at_boot(facts.reader)),
+        *(name for name in named if normalize_module(name) not in barred),
         *(line.partition("#")[0] for line in listed),
     ]
     mounts = attempt(lambda: facts.mounts.all)
@@ -162,6 +171,7 @@ def read_modules(facts: Facts) -> tuple[str, frozenset[str], frozenset[str]]:
             attempt(read_text, facts.reader, f"{folder}/{release}/{name}") for folder in _MODULES_IN
         )
         content = next((one for one in answers if isinstance(one, str)), "")
+        # An empty list is a package that is half installed, not a kernel without modules.
         if not content.strip():
             return release, frozenset(), frozenset()
         found.append(frozenset(match[1].replace("-", "_") for match in _MODULE.finditer(content)))

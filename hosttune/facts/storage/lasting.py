@@ -42,6 +42,8 @@ def volatile_root(facts: Facts) -> str:
     """The sentence for a host whose / is in memory; empty for any other, and for an image or a
     container.
     """
+    # Where this is not known, the sentence is left out: it says for certain that all changes are
+    # lost.
     has_own_root = attempt(lambda: not (facts.host.is_image or facts.host.is_container)) is True
     root = attempt(lambda: facts.mounts.root) if has_own_root else None
     if root is None or isinstance(root, Unreadable) or not (why := _why_in_memory(root)):

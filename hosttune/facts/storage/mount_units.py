@@ -59,6 +59,7 @@ _WANTING = _REQUIRING | {"Wants", "Upholds", "WantsMountsFor"}
 _LINKS = {".requires": "Requires", ".wants": "Wants", ".upholds": "Upholds"}
 _MOST_NEEDING = 256  # units that do not start without one
 _SPECIFIER = regex(r"%[^%]")
+_ENCODED = regex(r"[^\w#+.:=@\x80-\U0010ffff-]")  # in the name of a link below /dev/disk
 
 
 @frozen
@@ -145,11 +146,14 @@ def mount_command(entry: FstabEntry) -> str:
 
 
 def device_path(source: str) -> str:
-    """`UUID=0a11-22` -> /dev/disk/by-uuid/0a11-22, of which systemd makes the names of units; a
-    path as it is.
+    r"""`LABEL=my data` -> /dev/disk/by-label/my\x20data, as udev names the link and systemd makes
+    the names of units of it (encode_devnode_name() of both); a path as it is.
     """
     tag, equals, value = plain_source(source).partition("=")
-    return f"/dev/disk/by-{tag.lower()}/{value}" if equals and not tag.startswith("/") else source
+    if not equals or tag.startswith("/"):
+        return source
+    encoded = _ENCODED.sub(lambda match: f"\\x{ord(match[0]):02x}", value)
+    return f"/dev/disk/by-{tag.lower()}/{encoded}"
 
 
 def device_wait(facts: Facts, source: str) -> str:
@@ -197,6 +201,8 @@ def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
             for _, section, key, value in rows
             if (section, key) == ("Unit", "DefaultDependencies")
         ]
+        # By default a service comes after basic.target, and so after local-fs.target: that closes
+        # the circle.
         if values[-1:] == [] or values[-1].lower() not in _NO:
             return name
     return ""
@@ -216,7 +222,8 @@ class _Unit:
                 if section in {"Unit", "Install"}:
                     words = self.listed.setdefault(key, [])
                     words += value.split()
-                    if not value:
+                    # An empty value takes back what a list has, but not an order (systemd.unit(5)).
+                    if not value and key != "After":
                         words.clear()
 
     def value(self, key: str) -> str:
@@ -259,6 +266,8 @@ class _Unit:
         is_ordered = (
             self.values.get(("Unit", "DefaultDependencies"), ("yes",))[0].lower() not in _NO
         )
+        # With nofail in Options= systemd does not put the mount before local-fs.target
+        # (src/core/mount.c, mount_add_default_ordering_dependencies).
         is_awaited = is_started and is_ordered and not is_far and "nofail" not in options
         needing = pulls.needing(self.name) if is_started else ()
         return MountUnit(
@@ -306,6 +315,8 @@ class _Pulls:
     def __init__(self, files: UnitFiles, units: list[_Unit], facts: Facts) -> None:
         self._files = files
         self._lines = {unit_name(one.path): one for one in facts.fstab.at_boot}
+        # A mount above this one may be a unit file or a line of fstab: both are in one tree of
+        # folders.
         names = {one.name for one in units if one.name.endswith(".mount")} | {*self._lines}
         self._mounts = {target_of(one): one for one in sorted(names)}
 
@@ -320,6 +331,8 @@ class _Pulls:
         done, waiting = {name}, [name]
         while waiting and len(done) < _MOST_NEEDING:
             unit = waiting.pop()
+            # What needs a target of each boot is half of the system, and would hide the few units
+            # that need this mount.
             if unit in _REACHED and unit != name:
                 continue
             new = {*self._requiring.get(unit, ())} - done
@@ -394,6 +407,7 @@ class _Pulls:
             is_far = is_network(line.fstype, line.source) or is_remote_to_systemd(
                 line.fstype, frozenset(line.options)
             )
+            # An automount makes the mount wait for its first use, so no boot requires it.
             is_wanted = words[-1:] == ["nofail"] or is_automount(line.options)
             yield (
                 "remote-fs.target" if is_far else LOCAL,
@@ -428,6 +442,8 @@ class _Pulls:
                 if f"{dot}{suffix}" not in _LINKS:
                     continue
                 for name in self._files.names(f"{folder}/{entry}"):
+                    # An administrator takes the link of a package away by a link of the same name
+                    # to /dev/null in an earlier folder.
                     if (entry, name) not in seen and self._files.reader.link(
                         f"{folder}/{entry}/{name}"
                     ) != "/dev/null":

@@ -257,6 +257,7 @@ def is_served(mount: Mount) -> bool:
 
 def _find_expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     mounted = facts.mounts.all
+    # A mount of a user that is not reached must not count as the mount of the host.
     there = frozenset(mount.target for mount in mounted if mount.is_topmost or not mount.is_of_user)
     shares = _Shares(mounted)
     at = facts.mounts.at
@@ -564,6 +565,8 @@ def is_network(fstype: str, source: str) -> bool:
     return (
         kind in NETWORK_TYPES
         or source.startswith("//")
+        # A path at the front makes it local: `/disk1:/disk2` is a source of mergerfs, and holds
+        # `:/` as well.
         or (":/" in source and not source.startswith("/"))
     )
 
@@ -597,7 +600,7 @@ def plan_mounts(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
             options=entry.options,
             super_options=(),
             atime=atime_of(entry.options),
-            is_read_only="ro" in entry.options,
+            is_read_only=asks_read_only(entry.options),
             is_topmost=True,
             is_bind=bool({"bind", "rbind"} & set(entry.options)),
             disks=unread,
@@ -712,6 +715,8 @@ class _MountDisks:
     def unit(self, target: str) -> str:
         """The unit file that mounts `target`, or nothing. Names as systemd-escape(1) makes them."""
         name = unit_name(target)
+        # A unit in /etc or /run comes before a line of fstab, and the line before the unit of a
+        # package (systemd.unit(5)).
         for folder in (ADMIN, RUNTIME, *(() if target in self.listed() else VENDOR)):
             if getattr(self.reader.stat(f"{folder}/{name}"), "type", "") == "file":
                 return f"{folder}/{name}"
@@ -738,6 +743,7 @@ def unit_name(target: str, suffix: str = "mount") -> str:
         elif (
             (character.isascii() and character.isalnum())
             or character in "_:"
+            # In front a dot would make a hidden file of the unit, so systemd escapes it there.
             or (character == "." and index)
         ):
             escaped.append(character)

@@ -74,6 +74,8 @@ def _find_disks(
     most: dict[str, int] = {}  # paths, by model
     for name, paths in maps.items():
         most[models[name]] = max(len(paths), most.get(models[name], 0))
+    # multipathd can also map a disk that has one path. Where no disk of the model has a second one,
+    # that is not a lost path.
     plain = {
         name: _is_unused(reader, facts, name)
         for name, paths in maps.items()
@@ -99,6 +101,7 @@ def _is_unused(reader: Reader, facts: Facts, name: str) -> bool:
     """Whether nothing is made of a map, mounted from it, or swapped to it, for certain."""
     device = if_absent(read_line(reader, f"{_BLOCK}/{name}/dev"), "")
     mounts, swaps = attempt(lambda: facts.mounts.all), attempt(lambda: facts.memory.swaps)
+    # What is not known counts as used.
     if not device or not isinstance(mounts, tuple) or not isinstance(swaps, tuple):
         return False
     is_mounted = any(one.device == device for one in mounts)

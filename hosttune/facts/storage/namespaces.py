@@ -74,6 +74,7 @@ def _read_mounts(reader: Reader) -> tuple[OtherMount, ...]:
 
 def _is_disk(mount: MountLine) -> bool:
     """Mounted from a device node: overlay, proc, tmpfs and the like are not."""
+    # An image of snapd is a loop device, and is read-only: its access times do not matter.
     return mount.source.startswith("/dev/") and mount.fstype not in {"devtmpfs", "squashfs"}
 
 

@@ -169,6 +169,8 @@ def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Ite
     served = [one.target for one in facts.mounts.all if is_served(one)]
     for mount in [one for one in mounts if not one.is_of_pods][:_MOST_ASKED]:
         above = posixpath.dirname(mount.target)
+        # Behind another server the way itself could hang, and a folder that a user may write could
+        # lead anywhere.
         if any(f"{above}/".startswith(f"{one}/") for one in served) or not is_way_of_root(
             reader, above
         ):
@@ -238,6 +240,7 @@ def _mount(reader: Reader, facts: Facts, mount: Mount) -> NfsMount:
         read_ahead_kib=lazy(lambda: require_known(read_integer(reader, path), path)),
         is_soft=not options.keys().isdisjoint(("soft", "softerr")),
         is_read_only=mount.is_read_only,
+        # tcp6 and udp6 are the same protocols over IPv6 (nfs(5), proto=).
         protocol=options.get("proto", "").removesuffix("6"),
         connections=_parse_number(options.get("nconnect", ""), 1),
         speed_mbps=lazy(lambda: _read_speed(reader, options.get("addr", ""))),

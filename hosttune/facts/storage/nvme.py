@@ -176,6 +176,7 @@ def _read_drive(reader: Reader, name: str) -> Drive:
     state = require_known(read_line(reader, f"{folder}/state"), f"{folder}/state")
     device = reader.link(f"{folder}/device")
     slot = device.rpartition("/")[2] if isinstance(device, str) else ""
+    # A kernel without the file transport knows only drives on the PCI bus.
     is_local = if_absent(
         read_line(reader, f"{folder}/transport"), "pcie"
     ) == "pcie" and not _MADE_UP.fullmatch(model)
@@ -238,6 +239,8 @@ def _list_monitors(reader: Reader, folder: str) -> tuple[str, ...]:
 
 def _read_celsius(reader: Reader, folder: str) -> int:
     for monitor in _list_monitors(reader, folder):
+        # temp1 is the composite temperature; the others are single sensors, which not each drive
+        # has (drivers/nvme/host/hwmon.c).
         millidegrees = read_integer(reader, f"{monitor}/temp1_input")
         if isinstance(millidegrees, int):
             return round(millidegrees / 1000)
@@ -270,7 +273,8 @@ def _ask_drive(reader: Reader, name: str) -> DriveLog | None:
             continue
         try:
             return read(require_known(answer, program).stdout)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        # int() of a JSON number such as 1e999 raises OverflowError: a record may hold any text.
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             lines = require_known(answer, program).errors.strip().splitlines() or [
                 "it printed something else"
             ]

@@ -190,6 +190,7 @@ def _find_growth(facts: Facts, mount: Mount) -> str:
     grow = {"ext4": "sudo resize2fs {device}", "xfs": "sudo xfs_growfs {target}"}.get(mount.fstype)
     if isinstance(known, Unreadable) or disk is None or grow is None:
         return ""
+    # statvfs(3) does not count the tables of the file system, so a small difference says nothing.
     unused = disk.size_bytes - mount.total_bytes
     if unused > max(_LEAST_ROOM, disk.size_bytes * _OF_TABLES):  # ext4 and XFS keep tables there
         command = grow.format(device=quote(disk.path), target=quote(mount.target))
@@ -203,6 +204,7 @@ def _find_growth(facts: Facts, mount: Mount) -> str:
         return ""
     command = f"sudo lvextend -r -l +100%FREE {quote(disk.path)}"
     below = [one for one in known.values() if one.name in disk.parents]
+    # A volume that is on a second device as well does not show how much of it is on this one.
     made = [
         one for one in known.values() if one.kind == "dm" and set(one.parents) & set(disk.parents)
     ]

@@ -67,7 +67,8 @@ DEVICE = regex(  # indent, name, state and counts of a row of `zpool status`
     rf"|OFFLINE)(?:{_COUNT}{_COUNT}{_COUNT})?(?: .*)?"
 )
 _FAILED = frozenset({"FAULTED", "UNAVAIL", "REMOVED"})
-_REBUILT = regex(r"^ *scan: resilver in progress", re.MULTILINE)
+# `resilver (mirror-0) in progress` of zpool replace -s (print_rebuild_status() of OpenZFS)
+_REBUILT = regex(r"^ *scan: resilver (?:\(\S+\) )?in progress", re.MULTILINE)
 _THIN_LINE = regex(
     r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))", re.DOTALL
 )
@@ -195,6 +196,7 @@ def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:
         indent, name = len(row[1]), row[2]
         while groups and groups[-1][0] >= indent:
             groups.pop()
+        # A spare or a cache that cannot be opened has no counts in its row.
         errors = [number for number in row.groups()[3:] if number]
         if any(number != "0" for number in errors):
             found[name] = "{} ({} read, {} write, {} checksum)".format(name, *errors)
@@ -236,12 +238,17 @@ def data_errors_in(status: str) -> int:
     if not found:
         message = "zpool status tells nothing of data errors"
         raise ValueError(message)
+    # `Permanent errors` comes with names of files in place of a count.
     return 0 if found[1] else int(found[2] or 1)
 
 
 def percent_of(printed: str) -> float:
     """`62%` or 62. Raises ValueError for anything else."""
-    return float(printed.strip().rstrip("%"))
+    percent = float(printed.strip().rstrip("%"))
+    # float() also takes `nan`, which no bound of a rule would catch.
+    if not 0 <= percent <= 100:
+        raise ValueError(f"zpool printed {printed.strip()[:40]!r}, which is not a percentage")
+    return percent
 
 
 def _of_thin(reader: Reader, facts: Facts) -> tuple[Pool, ...]:

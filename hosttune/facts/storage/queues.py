@@ -105,6 +105,8 @@ def chosen_scheduler(content: str) -> str:
 def _read_all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
     disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
     names = {disk.name: _match(reader, disk.name) or _by_array(reader, disk) for disk in disks}
+    # A copied virtual disk, or one path of several, has the identity of another disk. A match by it
+    # would set both.
     times = Counter(names.values())
     matches = {
         disk.name: one if (one := names[disk.name]) and times[one] == 1 else _by_place(reader, disk)
@@ -192,6 +194,7 @@ def _by_place(reader: Reader, disk: Disk) -> str:
     folder = path.rpartition("/")[0].removeprefix("/sys") if isinstance(path, str) else ""
     if not folder.startswith("/devices/pci") or not _PORT.fullmatch(folder):
         return f'KERNEL=="{disk.name}"'
+    # The number of a controller differs from boot to boot, that of a namespace on it does not.
     namespace = disk.name.rpartition("n")[2] if disk.name.startswith("nvme") else ""
     name = f"nvme*n{namespace}" if namespace else "*"
     return f'DEVPATH=="{_COUNTED.sub(_number_as_any, folder)}/{name}"'

@@ -135,6 +135,8 @@ class Raid(Subject):
 def _read_arrays(
     reader: Reader, facts: Facts, attached: Callable[[], frozenset[str]]
 ) -> tuple[Array, ...]:
+    # Most hosts have no array, and a support file may lack /proc/mdstat: without this line they
+    # would be unknown.
     if not any(name.startswith("md") for name in names_in(reader, _BLOCK)):
         return ()
     content = read_text(reader, MDSTAT)
@@ -150,6 +152,7 @@ def _read_arrays(
             health_commands=lazy(find_health_commands, facts, array.failed or array.members),
         )
         for array in arrays
+        # An array without members is kept: an empty set is a part of each set.
         if not array.members or not of_users.issuperset(array.members)
     )
 
@@ -160,9 +163,11 @@ def _is_unlisted(reader: Reader, array: Array, arrays: tuple[Array, ...]) -> boo
     another host, and counts down from md127. A line may have another name of an array, so there
     have to be fewer lines than arrays, too.
     """
+    # People call an array md0 to md99; from md127 down is what a boot calls one without a line.
     content = (
         read_text(reader, _CONF) if array.is_active and _BY_HAND.fullmatch(array.name) else ABSENT
     )
+    # Files in mdadm.conf.d are not read here, and any of them may have the line.
     if content is ABSENT or names_in(reader, f"{_CONF}.d"):
         return False
     rows = [row.split() for row in str(content).splitlines()]
@@ -238,10 +243,13 @@ def _is_lost(level: str, members: str, layout: str) -> bool:
     copies = {kind: int(many) for many, kind in _COPIES.findall(layout)}
     # the number is text of a program
     gap = "_" * min(max(copies.values(), default=2), 2 * len(members) + 1)
+    # With near and far copies at once the layout is not worked out here, so only an array without
+    # any member is lost for certain.
     if level != "raid10" or len(copies) > 1:
         return level == "raid10" and "U" not in members
     if "near" in copies and len(members) % len(gap) == 0:
         return gap in (members[at : at + len(gap)] for at in range(0, len(members), len(gap)))
+    # The copies of the last member are on the first one.
     return gap in members + members[: len(gap) - 1]
 
 

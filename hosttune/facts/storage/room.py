@@ -38,6 +38,7 @@ def room_at(facts: Facts, path: str) -> FreeRoom:
     if mount is None:
         raise UnknownFact(f"no mounted file system holds {path}")
     reserved = attempt(lambda: mount.reserved_bytes)  # not in records of before
+    # dpkg writes as root, and so also into what ext4 keeps back from users.
     free = mount.available_bytes + (0 if isinstance(reserved, Unreadable) else reserved)
     files = mount.available_inodes if mount.total_inodes else MANY
     return FreeRoom(mount.target, free, files, mount.is_read_only)

@@ -76,6 +76,8 @@ class Smart(Subject):
         """The disks that are asked, and what each answers, which is asked for at first need."""
         if self.reader.persistent_only:
             return ()
+        # A stick or a card reader of a user may answer whatever it likes, and a disk of a
+        # hypervisor has no health of its own.
         own = (
             disk
             for disk in self.facts.disks.physical
@@ -143,7 +145,7 @@ def _answer(reader: Reader, name: str) -> tuple[bool, str, int] | None:
             (*health_in(answer.stdout), unreadable_in(answer.stdout)),
             no_answer_in(answer.stdout),
         )
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         health, problem = (
             None,
             (answer.errors.strip().splitlines() or ["it printed something else"])[0],

@@ -218,6 +218,7 @@ class Sources:
 
     def _find_tag(self, tag: str, value: str) -> tuple[str, ...]:
         """The devices with exactly this value: util-linux/util-linux#1014."""
+        # The index folds capitals to find what people mistyped; a boot finds only the exact value.
         words = {"UUID": "uuid", "PARTUUID": "part_uuid"}
         named = self._tagged.get((tag, _fold(tag, value)), ())
         return tuple(
@@ -251,6 +252,7 @@ class Sources:
             return (self._names[canonical],) if canonical in self._names else None
         if path.count("/") == 2:  # the kernel's own names are all in /sys/block
             return () if _SURE.match(path) else None
+        # A name deeper below /dev may come from a program that starts later in the boot.
         is_link = _SURE.match(path) or path.count("/") == 3  # /dev/VG/LV
         return () if canonical is ABSENT and is_link and self._is_proof(path) else None
 
@@ -282,6 +284,8 @@ class Sources:
             held = self._held.get(name)
             if held and held.uuid:
                 same = set(self._tagged["UUID", _fold("UUID", held.uuid)])
+                # A user can attach a file with the UUID of this file system: that device is not one
+                # of its members.
                 found |= same if name in self._attached else same - self._attached
         waiting = [*found]
         while waiting and len(found) < _MOST_BELOW:
@@ -537,6 +541,8 @@ class Sources:
             for end in ends
         }
         known = [self._identity(name) for name in sorted(whole)]
+        # Two paths to one disk show one identity. Where a disk shows none, it may be the same as
+        # another one.
         return tuple(sorted(found)) if all(known) and len({*known}) == len(known) else ()
 
     def whole_of(self, name: str) -> tuple[str, ...]:
@@ -782,6 +788,7 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
         )
         return SourceFault(SourceKind.HIDDEN, what, _tell_opening(sources, entry, closed[0]))
     unused = sources.find_unused(entry)
+    # A disk that came back empty has neither the UUID nor the label of before.
     empty = sources.empty_ephemeral if source.partition("=")[0] in {"UUID", "LABEL"} else ()
     if empty:
         what += (
@@ -810,6 +817,7 @@ def _tell_opening(sources: Sources, entry: FstabEntry, held: Filesystem) -> str:
     names = sources.find(held.path) or (device,)  # the kernel's: dm-5 for /dev/mapper/vg-lv
     array = next(filter(None, map(sources.find_stopped_array, names)), "")
     known = next(filter(None, map(sources.find_crypt_line, names)), None)
+    # A mapping without a name in fstab gets the one that the installer of Debian would give it.
     name = wanted if wanted != entry.source and "/" not in wanted else f"{device}_crypt"
     tag = f"UUID={held.uuid}" if held.uuid else held.path
     if held.fstype == "LVM2_member" and (pool := _find_broken_pool(sources, entry.source)):

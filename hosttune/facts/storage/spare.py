@@ -99,6 +99,7 @@ def _is_local(reader: Reader, name: str) -> bool:
     )
     files = [f"{folder}/{one}/transport" for one in controllers] or [f"{folder}/transport"]
     transports = [read_line(reader, file) for file in files]
+    # A disk of another host may look the same from here, and nothing may be mounted or made on it.
     if ABSENT in transports:
         raise UnknownFact(f"{name} does not say how it is attached")
     return all(transport == "pcie" for transport in transports)
@@ -126,7 +127,11 @@ def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
     if any(names_in(reader, f"{folder}/holders") for folder in folders):
         return True
     names = {one.name for one in family}
-    return any(names & set(_list_names(reader, f"/sys/fs/{fstype}")) for fstype in LOCAL_TYPES)
+    # While it is mounted anywhere, btrfs has a folder by UUID there, all others one by device.
+    folders = [f"/sys/fs/{fstype}" for fstype in LOCAL_TYPES] + [
+        f"/sys/fs/btrfs/{pool}/devices" for pool in _list_names(reader, "/sys/fs/btrfs")
+    ]
+    return any(names & set(_list_names(reader, folder)) for folder in folders)
 
 
 def _is_claimed(facts: Facts, disk: Disk, names: frozenset[str]) -> bool:
@@ -156,6 +161,7 @@ def _make_spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
     plain = [
         one for one in held if one.fstype in LOCAL_TYPES and one.uuid and uuids.count(one.uuid) == 1
     ]
+    # With a second partition the disk has a use that one file system does not show.
     is_plain = len(held) == len(plain) == 1 and len(family) <= 2
     return SpareDisk(
         name=disk.name,

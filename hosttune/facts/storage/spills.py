@@ -127,6 +127,7 @@ def _find_slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
     elif folders and is_tmp(folders[-1][0]):
         yield Spill("slurmd", f"slurmd's TmpFS is {folders[-1][0]} ({folders[-1][1]})")
     for key, value, place in settings:
+        # 0 is the default, with which Slurm asks for nothing (slurm.conf(5)).
         if key == "tmpdisk" and value != "0":
             yield Spill("slurmd", f"Slurm counts on TmpDisk={value} of temporary space ({place})")
             return

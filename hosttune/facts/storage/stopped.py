@@ -173,7 +173,8 @@ def _count_errors(reader: Reader, facts: Facts, mount: Mount) -> tuple[int, floa
     is of this boot.
     """
     if mount.fstype == "xfs" and not reader.persistent_only:
-        return facts.storage_log.damaged.get(_name_device(reader, mount), 0), reader.now()
+        count = facts.storage_log.damaged.get(_name_device(reader, mount), 0)
+        return count, reader.now() if count else 0
     if mount.fstype not in ("ext2", "ext3", "ext4") or reader.persistent_only:
         return 0, 0
     place = f"{_EXT4}/{_name_device(reader, mount)}"

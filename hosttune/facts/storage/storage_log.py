@@ -280,6 +280,7 @@ def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
         if sentence.startswith(_MOUNTED):
             found = {key: one for key, one in found.items() if one.name != name}
         elif _FAILED_MOUNT.match(words):
+            # Taken out first, so that an error that came again is at the end, as the newest.
             found.pop((name, sentence), None)
             found[name, sentence] = MountError(name, sentence)
     return tuple(found.values())
@@ -379,6 +380,8 @@ def _fuse_users(reader: Reader, pid: str) -> set[int]:
     seen, own = require_sure(seen), require_sure(own)
     if seen is ABSENT or own is ABSENT:
         return set()
+    # A device number that we have too is of the same connection. Another one may be of a user
+    # namespace, whose numbers of users mean others there.
     ours = {mount.device for mount in parse(own)}
     mounts = [mount for mount in parse(seen) if mount.fuse_user >= 0]
     return {mount.fuse_user if mount.device in ours else -1 for mount in mounts} - {0}

@@ -106,6 +106,7 @@ def _make_ages(facts: Facts) -> Callable[[], Mapping[str, AgeRule]]:
         rules = attempt(lambda: facts.ageing.rules)
         found: dict[str, AgeRule] = {}
         for one in () if isinstance(rules, Unreadable) else rules:
+            # A rule for / is one whose folder is not known, so it says nothing of this folder.
             if one.age and one.path != "/":
                 found.setdefault(one.path.rstrip("/"), one)
         return found
@@ -160,6 +161,7 @@ def _compiles(facts: Facts) -> bool:
     """Whether jobs may compile code for a GPU here. Without, a noexec that someone wrote harms no
     data.
     """
+    # Where it is not known, the remark stays.
     return attempt(lambda: facts.gpus.has_gpu or facts.other_gpus.count > 0) is not False
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.reading import read_texts
+from hosttune.facts.reading import names_in, read_texts
 from hosttune.facts.services.unit_files import is_mask, parse_assignments
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
@@ -99,9 +99,9 @@ class Tmp(Subject):
         (systemd.unit(5)).
         """
         found: dict[str, str] = {}
-        for folder in LOAD_PATH:
-            names = self.reader.list(f"{folder}/{UNIT}.d")
-            for name in names if isinstance(names, tuple) else ():
+        for folder in self._folders:
+            # A folder that cannot be listed may hold the drop-in that decides, so it raises.
+            for name in names_in(self.reader, f"{folder}/{UNIT}.d"):
                 if name.endswith(".conf"):
                     found.setdefault(name, f"{folder}/{UNIT}.d/{name}")
         return tuple(found[name] for name in sorted(found))
@@ -111,6 +111,12 @@ class Tmp(Subject):
         """The Options= that the unit and its drop-ins set, the last one; empty without a unit."""
         return _read_settings(self.reader, self._fragment[0], self.drop_ins).get("Options", "")
 
+    @property
+    def _folders(self) -> tuple[str, ...]:
+        """Of unit files; an image has no /run of its own."""
+        is_image = self.reader.persistent_only
+        return tuple(one for one in LOAD_PATH if not (is_image and one.startswith("/run/")))
+
     @fact
     def _fragment(self) -> tuple[str, bool]:
         """The unit file that counts at the next boot, and whether it is a mask: empty, or a link to
@@ -119,13 +125,10 @@ class Tmp(Subject):
         A mask in /run is gone by then: the package of systemd puts an empty file there when an
         upgrade to Ubuntu 26.04 finds a /tmp on disk.
         """
-        for folder in LOAD_PATH:
+        for folder in self._folders:
             path = f"{folder}/{UNIT}"
-            is_passing = folder.startswith("/run/")
-            if is_passing and self.reader.persistent_only:
-                continue  # an image has no /run of its own
             is_masked = is_mask(self.reader, path)
-            if is_masked and is_passing:
+            if is_masked and folder.startswith("/run/"):
                 continue
             if is_masked or self.reader.read(path) is not ABSENT:
                 return path, is_masked
@@ -152,6 +155,7 @@ def _mount(reader: Reader, facts: Facts) -> Mount | None:
     if reader.persistent_only:
         return None
     mounts = facts.mounts.at
+    # Without a mount of its own /tmp is a folder of /.
     return mounts.get("/tmp") or mounts.get("/")
 
 
@@ -173,6 +177,8 @@ def _find_home(
     if is_masked:
         return "masked", f"{fragment} masks {UNIT}"
     is_admin = fragment.startswith(tuple(f"{folder}/" for folder in OF_ADMINISTRATORS))
+    # A drop-in also changes the unit that systemd makes of a line of fstab. The unit of a package
+    # counts only where there is no such line.
     if other := _no_tmpfs(reader, fragment if is_admin else "", drop_ins):
         return other
     foreign = [path for path in drop_ins if not path.rpartition("/")[2].startswith(OWN)]

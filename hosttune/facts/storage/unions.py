@@ -62,6 +62,7 @@ def branches_of(fstype: str, source: str, words: Iterable[str]) -> tuple[str, ..
 
 
 def _split(text: str, name: str) -> Iterator[str]:
+    # mhddfs separates its folders by commas, all others by colons.
     for part in _BETWEEN.split(text.replace(",", ":") if name == "mhddfs" else text):
         path = _MODE.sub("", part).replace("\\:", ":").rstrip("/")
         if path.startswith("/") and len(path) < PATH_MAX and path.count("/") <= _DEEPEST:

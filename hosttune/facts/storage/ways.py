@@ -57,6 +57,8 @@ class Ways:
             if here in self._far or walked > PATH_MAX:
                 return posixpath.normpath(posixpath.join(here, *reversed(waiting))), True
             target = self._reader.link(here)
+            # The kernel gives up at a link beyond this limit (ELOOP), so nothing is mounted or read
+            # behind it.
             if isinstance(target, str) and hops < _MOST_LINKS:
                 hops += 1
                 here = "/" if target.startswith("/") else posixpath.dirname(here)
@@ -76,6 +78,8 @@ class Ways:
     @cached_property
     def _far(self) -> frozenset[str]:
         """Where those that wait for a server are."""
+        # Asked of the mount table alone: a stat(2) of a mount whose server is gone does not come
+        # back.
         return frozenset(mount.target for mount in self.mounts if is_served(mount))
 
 

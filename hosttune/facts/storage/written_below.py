@@ -184,6 +184,7 @@ def describe_rescue(folders: Iterable[DataFolder], target: str, step: str) -> st
     if is_system(target) or target in _IN_USE:
         way = (step, f"see what that hides, in /mnt{quote(target)}: sudo mount --bind / /mnt")
     elif target in {one.path for one in listed}:
+        # Without -T mv would put the folder into one of that name that is there already.
         way = (
             f"keep it: sudo mv -T {quote(target)} {quote(aside)} && sudo mkdir {quote(target)}",
             step,

@@ -92,6 +92,8 @@ def _look_at_line(
     if found and found.kind in {SourceKind.MISSING, SourceKind.HIDDEN}:
         end = _tell_end(facts, entry, line, needing, is_open=is_open)
         todo = found.way_out
+        # The disk is open now, by another name than the line has: that name is the way out, not a
+        # search for the disk.
         if below := sources.encrypted_below(f"{MAPPER}{line.name}"):
             named = sources.name_like(line.source if "=" in line.source else "UUID=", below[0])
             todo = f"write {named} there, which is open as {line.name} now\n{REBUILD}"
@@ -229,12 +231,15 @@ def _look_at_unlisted(
 ) -> Iterator[BootLine]:
     """Mappings that are open now, that a boot needs, and that no line opens."""
     words = attempt(lambda: facts.kernel.command_line)
+    # The kernel command line opens devices without a line of crypttab
+    # (systemd-cryptsetup-generator(8)).
     if not isinstance(words, tuple) or any(word.startswith(_CMDLINE) for word in words):
         return
     names = {one.name for one in lines}
     for name, entries in users.items():
         if name in names or not sources.is_encrypted(f"{MAPPER}{name}"):
             continue
+        # A line without which no boot ends well is named before others of the same device.
         needing = [one for one in entries if _is_required(one)] or list(entries)
         first = needing[0]
         end = (

@@ -96,6 +96,8 @@ class DataMountAddress(AddressKind):
         device = _choose(writer, tag, change)
         if device is None:
             raise Refused(f"no device is {tag} any more", hint="see: hosttune disks")
+        # The line was written just before, by the same run. If it differs now, someone else edits
+        # the file.
         if _options_of(writer, target) != options:
             raise Conflict(
                 f"{PATH}: the options of {target} are no longer {options}",
@@ -104,6 +106,8 @@ class DataMountAddress(AddressKind):
         writer.mount(device.path, target, device.fstype, options)
 
     def same(self, one: Value, other: Value) -> bool:
+        # The kernel adds words of its own to the options of a live mount, so only type and UUID are
+        # compared.
         if isinstance(one, str) and isinstance(other, str):
             return one.split(" ")[:2] == other.split(" ")[:2]
         return one == other
@@ -344,6 +348,7 @@ class _DataMountComparison:
                 f"the file system on {device.path} has no UUID",
                 "give it one, or write the line by hand",
             )
+        # XFS refuses a second mount of one UUID; of other types a boot may mount the copy.
         same = [one for one in filesystems.all if one.uuid == device.uuid]
         if len(same) > 1 and (
             device.path in attached
@@ -450,6 +455,8 @@ class _DataMountComparison:
             raise _refuse(detail, "run it in the host's namespace: nsenter -t 1 -m hosttune")
         if is_mounted:
             return
+        # A service that writes there now would go on below the mount, out of sight, and miss its
+        # data after the next start.
         if self.running and (writers := find_writers(self.facts, (target,))):
             step = "run this again"
             raise _refuse(

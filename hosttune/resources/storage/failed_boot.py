@@ -60,7 +60,7 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
     )
     if not isinstance(failed, Mapping) or not failed:
         return
-    for name in _WAITS.keys() & failed.keys():
+    for name in sorted(_WAITS.keys() & failed.keys()):
         look, leave_out = _WAITS[name]
         note = (
             f"{name} failed in this boot: each boot waits for the network until its time limit (2 "
@@ -73,6 +73,7 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
             way_out=f"see which interface never comes up: {look}\n{leave_out}",
             file=name,
         )
+    # What a line or a unit file is of is judged there: one cause is shown once.
     named = {unit_name(one.target) for one in lines if one.target.startswith("/")}
     devices = {device_path(one.source) for one in facts.fstab.entries}
     named |= {unit_name(one, "swap") for one in devices}

@@ -39,6 +39,8 @@ class FolderAddress(AddressKind):
         return stat
 
     def write(self, writer: Writer, change: Change) -> None:
+        # Someone may have made the folder since the plan, with other rights: then nothing is
+        # mounted on it.
         if self.read(writer, change.address.name) != change.before:
             raise Conflict(
                 f"{change.address.name} is no longer as in the plan", hint="run the plan again"

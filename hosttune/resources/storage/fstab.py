@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab import read_file
+from hosttune.facts.storage.fstab_lines import split_lines
 from hosttune.facts.storage.fstab_options import decode, encode, masked_line, masked_text
 from hosttune.host.door import Rehearsal
 from hosttune.host.masking.cleaned import clean
@@ -127,12 +128,16 @@ def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> No
     if new == document.data:
         return
     after = parse(new)
+    # The overlay of a plan hands this to the host below it, so the proof has run before anyone says
+    # yes.
     rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
     problem = (
         find_complaint(rehearsal, document, after, target)
         if isinstance(rehearsal, Rehearsal)
         else ""
     )
+    # A program that is missing does not stop an edit that both parsers prove; the log keeps that it
+    # was not tried.
     if isinstance(rehearsal, Unreadable):
         sentence = (
             f"{PATH}: the edit for {target} was checked only with hosttune's own two parsers: "
@@ -206,7 +211,8 @@ def edit_diff(before: object, after: object) -> tuple[str, ...]:
     """
     if not isinstance(before, bytes) or not isinstance(after, bytes) or before == after:
         return ()
-    old, new = (data.decode("utf-8", "surrogateescape").splitlines() for data in (before, after))
+    # str.splitlines() would also count a form feed, which is data to all who read the file.
+    old, new = ([decode(text) for text, _ in split_lines(data)] for data in (before, after))
     first = next(
         (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
         min(len(old), len(new)),

@@ -153,6 +153,7 @@ def _may_be_there(facts: Facts, branch: str) -> bool:
     if is_far or glob_fault(last):
         return True
     names = attempt(names_in, facts.reader, path)
+    # A folder that cannot be listed may hold a branch.
     return not isinstance(names, tuple) or any(fits_glob(name, last) for name in names)
 
 
@@ -166,6 +167,7 @@ def _explain_link(facts: Facts, entry: FstabEntry, source: str, path: str) -> Bi
         else ()
     )
     lines = facts.fstab.by_path
+    # Of several mounts on the way the deepest one holds the source.
     on = max(
         (one for one in above if one in lines or one in facts.mount_units.by_path),
         key=len,

@@ -399,9 +399,12 @@ def _resolve_lines(
             fails = remark is not None and _is_misread(
                 reading, kernel, mounted if is_mounted else None
             )
+        # What is mounted now has to be there after the boot as well, so each failure counts, also
+        # with nofail.
         elif is_mounted:
             fails = remark is not None and remark.code not in MAY_FAIL
         else:
+            # What is not mounted now cannot be lost: only a boot that stops at it counts.
             fails = remark is not None and remark.level is RemarkLevel.ERROR and _is_needed(fields)
         entry = entries.get(line.number)
         if remark is not None and fails and remark.code not in HARMLESS:
@@ -489,6 +492,7 @@ def look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, need: Boot
         if need.end and found.kind is SourceKind.MISSING and entry.target != "/"
         else ""
     )
+    # The kernel mounts / by root=, so a wrong source in the line of / stops no boot.
     goes_on = entry.target == "/" and not _is_left_read_only(facts, entry, found.kind)
     if goes_on or (found.kind is SourceKind.HIDDEN and need.is_required):
         return replace(line, is_of_device=True, note=sentence, way_out=found.way_out)
@@ -810,6 +814,7 @@ def _find_swap_risk(facts: Facts, path: str) -> tuple[str, str] | None:
         )
         off = f"switch it off while memory is free: sudo swapoff {quote(path)}"
         return why, f"{off}\nmake another one in a folder that only root can write"
+    # swapon(8) only warns of a file that others can read, and uses it.
     if not mode & 0o077:
         return None
     does = "change" if mode & 0o022 else "read"

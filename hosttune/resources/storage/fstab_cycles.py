@@ -33,6 +33,8 @@ def find_circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
     found: dict[frozenset[int], tuple[FstabLine, ...]] = {}
     steps = _MOST_STEPS
     for start in starts:
+        # Only lines that wait for something that waits again can be in a circle; the others are out
+        # of `before`.
         if start.number not in before or steps < 0:
             continue
         circle, looked = _find_circle(before, start)

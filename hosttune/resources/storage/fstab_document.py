@@ -246,12 +246,14 @@ def remove_line(document: FstabText, line: str) -> bytes:
     """
     text = encode(line)
     found = [index for index, other in enumerate(document.lines) if other.text == text]
+    # A second line of the same text may be a copy of someone: which one is ours is not known.
     if len(found) != 1:
         many = len(found) or "no"
         hint = "somebody changed it: remove it by hand"
         raise Refused(f"{document.path} has {many} lines like: {line}", hint=hint)
     index = found[0]
     pieces = [other.text + other.ending for other in document.lines]
+    # The line before it becomes the last one, and loses the line end that `insert_line` gave it.
     if not document.lines[index].ending and index:
         pieces[index - 1] = document.lines[index - 1].text
     new = b"".join(pieces[:index] + pieces[index + 1 :])

@@ -71,6 +71,7 @@ def _replace_tabs(value: object) -> str:
 def _line_of(document: FstabText, target: str) -> Value:
     lines = document.at(target)
     if len(lines) > 1:
+        # Which of several lines is ours is not known, so undo removes none of them.
         return Unreadable(str(line_problem(document, lines[0])))
     return decode(lines[0].text) if lines else ABSENT
 

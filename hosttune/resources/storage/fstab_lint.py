@@ -124,6 +124,8 @@ def lint(document: FstabText) -> tuple[ShownRemark, ...]:
             )
         )
     swaps: dict[bytes, int] = {}
+    # A table of BSD has other fields and options: each of its lines would get remarks that are
+    # wrong.
     for line in document.lines if not bsd else ():
         if line.kind is LineKind.ENTRY:
             found += _entry_remarks(document, line)
@@ -288,6 +290,7 @@ def _entry_remarks(document: FstabText, line: FstabLine) -> list[Remark]:
     if target:
         if len(document.index[target]) > 1:
             found.append(_duplicate_remark(document, line))
+        # Shifted fields make the target a relative one, which is the same mistake.
         if target[0] != "/" and not any(one.code in _SHIFTED for one in found):
             found.append(_relative_remark(number, target))
         found += _order_remarks(document, line)

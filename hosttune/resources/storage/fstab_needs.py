@@ -87,6 +87,7 @@ def find_needs(document: FstabText) -> Iterator[Need]:
             relations |= dict(_find_more(line, words))
         for path, relation in relations.items():
             on = _find_line(document, path, line)
+            # x-systemd.requires= names one mount, and not the one that its folder is on.
             if on and _can_be_missing(on) and (relation != _REQUIRES or on.target == path):
                 yield Need(line, on, relation)
 

@@ -44,6 +44,8 @@ def look_at_places(facts: Facts) -> Iterator[ShownRemark]:
                 why,
                 f"sudo mkdir -p {quote(entry.target)}",
             )
+        # A device that is missing for certain is a finding of `fstab_boot.py`; here are those that
+        # a program may make later.
         is_device = entry.source.startswith("/dev/") and MOVES.isdisjoint(entry.options)
         if is_device and sources.find(entry.source) is None and reader.stat(entry.source) is ABSENT:
             why = f"{entry.source} is not there now; a boot waits for it"

@@ -121,6 +121,8 @@ class _Planner:
             return
         if problem is None and fields and not line.owner and self.document.manager is None:
             key = (fields.fstype, options)
+            # A file may have ten thousand lines with the same type and options, so each answer is
+            # worked out once.
             if key in self.tuned:
                 self._tune(line, target, options, fields.fstype)
                 return
@@ -141,6 +143,7 @@ class _Planner:
         elif hold.kind is HoldKind.OWNED:
             self._leave(line, target, str(hold), todo)
         elif hold:
+            # A reason that names its line holds for no other one.
             if not problem and view.place not in hold.detail:
                 self.senseless[fields.fstype, options] = hold.detail
             self._leave(line, target, hold.detail, todo)

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.fstab_options import decode, size_bytes
+from hosttune.facts.storage.mount_units import device_path
 from hosttune.facts.storage.mounts import unit_name
 from hosttune.host.reading.mountinfo import parse as parse_mounts
 
@@ -49,6 +50,7 @@ def _verify(before: FstabReading, after: FstabReading, target: str) -> str:
 
 
 def _has_answered(done: Completed | None) -> bool:
+    # A program that a signal ended has a negative status here, or one of 128 and more from a shell.
     return done is not None and 0 <= done.status < 128
 
 
@@ -108,24 +110,15 @@ def _own_names(document: FstabText, target: str) -> set[str]:
     names = {unit_name(target).removesuffix(".mount") + "."}
     for line in document.at(target):
         if line.fields:
-            names.add(
-                unit_name(_name_device(line.fields.source)).removesuffix(".mount") + ".device"
-            )
+            names.add(unit_name(device_path(decode(line.fields.source)), "device"))
     return names
-
-
-def _name_device(source: bytes) -> str:
-    """Where systemd looks for a source."""
-    key, equals, value = decode(source).partition("=")
-    value = value.strip('"')
-    return f"/dev/disk/by-{key.lower()}/{value}" if equals else key
 
 
 def _behind_links(units: Mapping[str, str], lines: Iterable[FstabLine]) -> set[str]:
     """As `_own_names` where the target is a symbolic link, for which the generator names the unit
     by where it leads: the mounts of the same device.
     """
-    devices = {f"What={_name_device(line.fields.source)}" for line in lines if line.fields}
+    devices = {f"What={device_path(decode(line.fields.source))}" for line in lines if line.fields}
     mounts = {name: text for name, text in units.items() if name.endswith(".mount")}
     return {
         f"{name[:-5]}" for name, text in mounts.items() if not devices.isdisjoint(text.splitlines())

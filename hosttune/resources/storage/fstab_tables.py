@@ -263,6 +263,8 @@ def find_table(fstype: str) -> dict[str, OptionSpec] | None:
             match["until"] or "",
         )
         for name in (match["name"], f"no{match['name']}") if match["no"] else (match["name"],):
+            # The table of ext4 holds that of ext2, so a word such as `dax` is there twice: each
+            # form of it counts.
             old = found.get(name)
             found[name] = (
                 spec

@@ -57,6 +57,7 @@ def look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Boo
         return
     found = attempt(find_auto_swaps, facts)
     by_type = found if isinstance(found, tuple) else ()
+    # What the next boot switches on by itself has a way out of its own below.
     if swaps and swaps[0].path not in by_type:
         yield refuse_swap(BootLine(f"swap {swaps[0].path}", 0, file="/proc/swaps"), swaps[0].path)
         return
@@ -102,6 +103,7 @@ def look_at_shutdown(facts: Facts) -> Iterator[BootLine]:
     found = []
     for one in mounts:
         above = mount_below(facts, one.target.rpartition("/")[0])
+        # systemd takes these for disks, and so unmounts them after it has stopped the network.
         is_local = not one.is_network and one.fstype not in _OF_NO_DISK and not one.is_of_user
         # not / of a diskless node
         is_on_share = above is not None and above.is_network and not is_system(above.target)

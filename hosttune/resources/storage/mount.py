@@ -84,6 +84,8 @@ class MountAddress(AddressKind):
                 hint="run the plan again",
             )
         writer.set_atime(target, wanted)
+        # The flag goes to the mount that the path reaches: one that was mounted over it meanwhile
+        # would take it.
         if self.read(writer, target) != wanted:
             raise HosttuneError(
                 f"the kernel took {wanted} for {target}, but {MOUNTINFO} does not show it"
@@ -175,6 +177,8 @@ def _compare(wish: Wish, context: Context) -> Finding:
         line.target == target for line in facts.fstab.misread
     )
     for value in (live, written):
+        # A line that is not edited cannot be read either. Its reason and way out come from
+        # `find_obstacle`.
         if isinstance(value, Unreadable) and not (is_refused and value is written):
             return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=value.reason)
     options = written if isinstance(written, str) else None

@@ -187,6 +187,8 @@ class MountCauses:
         entry = unit.entry if unit else self._entries.get((file, number))
         if entry is None:
             return MountCause()
+        # From what is certain to what is likely: text and devices first, words of programs last, as
+        # they may be of a mount by hand.
         checks = (
             self._of_twin, self._of_contents, self._of_text, self._of_iscsi, self._of_device,
             self._of_users, self._of_old_unit, self._of_failed_check, self._of_timeout,
@@ -483,7 +485,7 @@ class MountCauses:
             (look for kinds, one, look in _REFUSALS if entry.fstype in kinds and one.search(said)),
             "",
         ):
-            todo = join_steps((look.format(quote(_server_of(entry))), todo))
+            todo = join_steps((look.format(quote(server_of(entry))), todo))
         elif _UNCLEAN in said and (check := _CHECKS.get(entry.fstype[:3])):
             todo = join_steps(
                 (
@@ -503,7 +505,7 @@ class MountCauses:
 
     def _todo_of_server(self, entry: FstabEntry, look: str) -> str:
         later = (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
-        return join_steps((look.format(quote(_server_of(entry))), later))
+        return join_steps((look.format(quote(server_of(entry))), later))
 
     def _of_log(self, entry: FstabEntry) -> MountCause:
         """What the kernel logged of the device, or of an option that this line has."""
@@ -579,7 +581,7 @@ class MountCauses:
         """A volume that this host serves itself."""
         kind = name_effective_type(entry.fstype, entry.source).removeprefix("fuse.")
         is_failed = unit_name(entry.path or entry.target) in self._failed
-        if kind != "glusterfs" or _server_of(entry) not in _HERE or not is_failed:
+        if kind != "glusterfs" or server_of(entry) not in _HERE or not is_failed:
             return MountCause()
         todo = (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
         return MountCause(
@@ -640,8 +642,18 @@ class MountCauses:
         return _find_todo(entry, words, path)
 
 
-def _server_of(entry: FstabEntry) -> str:
-    return entry.source.removeprefix("//").partition(":/")[0].partition("/")[0].strip("[]")
+def server_of(entry: FstabEntry) -> str:
+    """The name or address of the first server in `//nas/share`, `nas:/data`, `nas:volume`,
+    `https://nas/dav`, `me@nas:/data` and `sshfs#me@nas:/data`.
+    """
+    _, mark, behind = entry.source.partition("#")
+    source = behind if mark and entry.fstype == "fuse" else entry.source
+    host = (source.partition("://")[2] or source.removeprefix("//")).partition("/")[0]
+    # Lustre names the network behind the address, 10.0.0.1@tcp; others the user before it.
+    host = host.partition("@")[0] if entry.fstype == "lustre" else host.rpartition("@")[2]
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(",")[0].partition(":")[0]
 
 
 def _find_todo(entry: FstabEntry, words: str, path: str) -> str:

@@ -10,7 +10,7 @@ from hosttune import quoting
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
 from hosttune.facts.storage.fstab_words import USER_WORDS
-from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
+from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, asks_read_only, atime_of
 from hosttune.frozen import frozen
 from hosttune.host.reading.mountinfo import folders_above
 from hosttune.resources.storage.fstab_document import PATH, clean_path
@@ -56,6 +56,7 @@ def remount(target: str, atime: str) -> str:
     stand in no line there.
     """
     place = quoting.quote(target)
+    # findmnt prints each mount at this place: the last one is on top.
     flags = f"findmnt -nro VFS-OPTIONS --mountpoint {place} | sed -E '$!d; s/,(no|rel)atime//'"
     return f'mount --options-source disable -o "remount,bind,$({flags}),{atime}" {place}'
 
@@ -216,6 +217,7 @@ def find_obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
     """Why this difference is left alone, and the way out; an empty hold where it is ours to
     change.
     """
+    # First what would lose data, whatever the file system and its owner are.
     purged = find_aged(view.target, wish, context.facts)
     if purged.by:
         return Hold(
@@ -309,7 +311,9 @@ def _why_senseless(view: View) -> str:
     ):
         return "a bind mount shows a file system that is mounted elsewhere, with a flag of its own"
     if fstype in LOCAL_TYPES:
-        if (view.mount and view.mount.is_read_only) or (view.entry and "ro" in view.entry.options):
+        if (view.mount and view.mount.is_read_only) or (
+            view.entry and asks_read_only(view.entry.options)
+        ):
             return "it is mounted read-only: no access times are written"
         return ""
     if fstype in _NO_EFFECT:

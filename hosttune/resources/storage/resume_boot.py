@@ -199,6 +199,8 @@ def _find_resume(facts: Facts) -> Placed | None:
     placed = settings if isinstance(settings, tuple) else ()
     menu = attempt(lambda: facts.grub_arguments.entries)
     now = attempt(lambda: facts.kernel.command_line)
+    # The menu is what GRUB reads; settings count only where there is none, as they need update-grub
+    # first.
     if isinstance(menu, tuple) and menu:
         words = menu[0].arguments
     else:
@@ -219,6 +221,7 @@ def _find_setting(facts: Facts) -> Placed | None:
     found = None
     names = attempt(names_in, facts.reader, f"{_FOLDER}/conf.d")
     listed = sorted(names)[:_MOST] if isinstance(names, tuple) else ()
+    # The last assignment that the shell reads counts.
     for path in (f"{_FOLDER}/initramfs.conf", *(f"{_FOLDER}/conf.d/{name}" for name in listed)):
         for number, row in enumerate(hint(facts.reader, path).split("\n"), 1):
             if match := _SETTING.match(row):

@@ -266,6 +266,8 @@ class _TmpfsComparison:
         line = _line_text(self.wish, self.size, self.facts.fstab.separator)
         details = addition_diff(self.facts.fstab, line)
         change = self._change(Address("fstab-line", TARGET), ABSENT, line, details)
+        # The guard comes first: once systemd knows the line, it may mount /tmp at any time, over
+        # the sockets that are in use.
         return self._differs((*self._guard(), change))
 
     def _guard(self) -> tuple[Change, ...]:

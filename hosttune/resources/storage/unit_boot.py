@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _OF_FSTAB = frozenset(
     {"auto", "noauto", "nofail", "fail", "x-systemd.automount", "comment=systemd.automount"}
 )
+# A blank in a value would be a separator in a line of fstab, and a # at its beginning a comment.
 _BLANKS = str.maketrans({"\\": r"\134", " ": r"\040", "\t": r"\011", "\n": r"\012", "#": r"\043"})
 
 
@@ -50,6 +51,7 @@ def look_at_units(facts: Facts) -> Iterator[BootLine]:
     for unit in facts.mount_units.all:
         entry = unit.entry
         is_mounted = bool({entry.target, entry.path} & mounted)
+        # A condition may leave the unit out of each boot, so nothing about it is certain.
         if unit.is_conditional or (entry.is_swap and (unit.is_masked or entry.source in swaps)):
             continue
         if unit.is_masked:
@@ -142,6 +144,8 @@ def way_out_of_refusal(unit: MountUnit) -> str:
 def find_error(unit: MountUnit, kernel: tuple[int, ...]) -> ShownRemark | None:
     """What is wrong with its text, as if it were a line of fstab."""
     entry = unit.entry
+    # Whether a boot needs the mount is known from the links of the unit. `nofail` puts the same
+    # into the words that the linter reads.
     words = [one for one in entry.options if one not in _OF_FSTAB] + ["nofail"] * (
         not unit.is_required
     )
