@@ -273,12 +273,15 @@ def _render_row(row: DiskRow, page: Page, indent: str) -> list[str]:
         parts += [_describe_medium(disk), clean(str(get_raw(disk, "model")))]
     elif disk.kind != "partition":
         parts.append(
-            f"{disk.kind} on {', '.join(_list_parents(disk))}" if _list_parents(disk) else disk.kind
+            f"{disk.kind} on {', '.join(map(clean, parents))}"
+            if (parents := _list_parents(disk))
+            else disk.kind
         )
     if row.holds:
-        parts += [row.holds.fstype or "no file system", *_list_names(row.holds)]
+        parts += [clean(row.holds.fstype) or "no file system", *_list_names(row.holds)]
     elif row.mounts:
-        parts.append(row.mounts[0].fstype)
+        # The subtype of FUSE and the device that it names are words of the user who mounts it.
+        parts.append(clean(row.mounts[0].fstype))
     inner = indent + "    "
     lines = _join_parts([part for part in parts if part], page.screen.columns, indent, inner)
     for mount in row.mounts:
@@ -308,7 +311,7 @@ def _describe_medium(disk: Disk) -> str:
     """
     rotational = get_raw(disk, "is_rotational")
     transport = get_raw(disk, "transport")
-    words = [transport] if isinstance(transport, str) and transport else []
+    words: list[str] = [clean(transport)] if isinstance(transport, str) and transport else []
     if isinstance(rotational, bool):
         is_sure = get_raw(disk, "is_virtual") is False
         words.append(
@@ -374,7 +377,7 @@ def _describe_state(row: DiskRow) -> str:
         return _IDLE[row.idle.kind].format(f" {clean(row.idle.name)}" if row.idle.name else "")
     if row.holds and not row.children and not row.is_swap:
         return (
-            f"a part of something else ({row.holds.fstype})"
+            f"a part of something else ({clean(row.holds.fstype)})"
             if row.holds.is_member
             else "not mounted, no line in fstab"
         )

@@ -105,7 +105,7 @@ def _make_rows(name: str, value: Any) -> list[tuple[str, ...]]:
 def _record(entry: Mapping[str, Any]) -> str:
     """`name=nvme0n1 size_bytes=... (1.7 TiB)`: the fields that say something."""
     filled = [(name, value) for name, value in entry.items() if value not in ("", None, [], False)]
-    return " ".join(f"{name}={_format_sized(name, value)}" for name, value in filled)
+    return " ".join(f"{clean(name)}={_format_sized(name, value)}" for name, value in filled)
 
 
 def _format_sized(name: str, value: Any) -> str:

@@ -174,7 +174,8 @@ def _render_item(item: Item, indent: str) -> list[str]:
 
 
 def _render_diff(diff: Diff) -> list[str]:
-    lines = [f"- {quote_code(diff.title)}{f' ({diff.note})' if diff.note else ''}"]
+    note = f" ({escape_text(diff.note)})" if diff.note else ""
+    lines = [f"- {quote_code(diff.title)}{note}"]
     lines += fence_lines(diff.lines, "diff", indent="  ") if diff.lines else []
     return [*lines, *([f"  {escape_text(diff.reason)}"] if diff.reason else [])]
 

@@ -212,6 +212,7 @@ ONE, TWO = GpuSample(0, "GPU-aaa", pids=(7,)), GpuSample(1, "GPU-bbb", pids=())
         ({8}, "1", set(), [1], True),
         ({8}, "GPU-bb", set(), [1], True),
         ({8}, "", set(), [], True),
+        ({8}, "9" * 5000, set(), [], True),  # of a user's environment
         ({8}, None, {"GPU-bbb"}, [1], True),
         ({8}, None, set(), [0, 1], False),
         ({7}, "0,1", set(), [0], True),

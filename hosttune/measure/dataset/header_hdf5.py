@@ -39,21 +39,22 @@ def parse_hdf5(source: Source) -> Header:
     file, root = _open_file(source)
     waiting, seen = [root], {root}
     found: list[_Array] = []
-    try:
-        while waiting:
+    while waiting:
+        try:
             messages = list(file.read_messages(waiting.pop()))
             by_kind = {one.kind: one for one in messages}
             if _LAYOUT in by_kind:
                 found += _read_array(file, by_kind)
                 continue
             new = {place for one in messages for place in _list_children(file, one)} - seen
-            seen |= new
-            waiting += sorted(new, reverse=True)
-    except Spent:
-        if not found:
-            raise
-    except ValueError:  # what one object holds says nothing of the others
-        pass
+        except Spent:
+            if not found:
+                raise
+            break
+        except ValueError:  # what one object holds says nothing of the others
+            continue
+        seen |= new
+        waiting += sorted(new, reverse=True)
     largest = max(found, key=lambda one: one.size, default=None)
     return Header("HDF5", unit=largest.to_unit() if largest else None)
 

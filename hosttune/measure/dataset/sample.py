@@ -146,7 +146,8 @@ class Sample:
         for key in [
             key for key in self.large if has_header(key) and seen[key] < len(self.large[key])
         ]:
-            self.runs[key].append(self.large.pop(key))
+            # Time may have ended before the sample met any file of the format.
+            self.runs.setdefault(key, []).append(self.large.pop(key))
             run = len(self.runs[key]) - 1
             self.looked = [
                 replace(one, run=run) if one.key == key and one.run < 0 else one

@@ -385,7 +385,8 @@ class Account:
                 seconds if is_far_below and (gpu.util_percent or 0.0) >= LIMITS.gpu_enter else 0.0
             )
         for reason in gpu.reasons or ():
-            kept.reasons[reason] = kept.reasons.get(reason, 0.0) + seconds
+            if reason in kept.reasons or len(kept.reasons) < MOST_NAMES:
+                kept.reasons[reason] = kept.reasons.get(reason, 0.0) + seconds
 
     def _total(self, tick: Tick) -> None:
         tree = tick.tree
@@ -433,6 +434,7 @@ def _count_parts(tick: Tick) -> int:
         tick.mounts,
         tick.allowances,
         tick.pools,
+        *(part for gpu in tick.gpus or () for part in (gpu.pids, gpu.reasons)),
     )
     return sum(len(one) for one in lists if one)
 

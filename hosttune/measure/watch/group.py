@@ -32,9 +32,10 @@ def folder_of(groups: bytes, mounts: bytes) -> str:
         return ""
     for mount in parse(mounts):
         if mount.fstype == "cgroup2":
-            inside = path if mount.root == "/" else path.removeprefix(mount.root)
-            if mount.root == "/" or path.startswith(mount.root):
-                return (mount.target + inside).rstrip("/")
+            root = mount.root.rstrip("/")
+            # /jobs is not below /job, though its name begins so
+            if f"{path}/".startswith(f"{root}/"):
+                return (mount.target + path.removeprefix(root)).rstrip("/")
     return ""
 
 

@@ -75,7 +75,8 @@ def is_gone(pid: int) -> bool:
     """Whether no process has this number; signal 0 is sent to none (kill(2))."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    # A trace, or a driver, may name a number that no process of this kernel can have.
+    except (ProcessLookupError, OverflowError):
         return True
     except OSError:
         return False
