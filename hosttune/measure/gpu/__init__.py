@@ -68,6 +68,7 @@ def _choose_sampler() -> GpuSampler:
             )
     except NoSmi as error:
         return NoSampler(f"{nvml}; {error}")
+    # It works, but coarser: the report names why the better source was not used.
     sampler.reason = nvml
     return sampler
 
@@ -98,6 +99,8 @@ class _Chosen:
         self._wanted = wanted
         self.source = inner.source
         seen = inner.read()
+        # A typing error must not turn into a watch of no GPU, which would judge the job as one
+        # without any.
         for one in wanted:
             if not any(sample.is_named(one) for sample in seen):
                 there = ", ".join(f"{sample.index} ({sample.uuid})" for sample in seen)

@@ -179,6 +179,7 @@ class SmiSampler:
         seen = self._table.rows[index].sample
         if seen.lost:
             return seen
+        # A line of another GPU shows that nvidia-smi works, not that this one still answers.
         if now - self._heard_at.get(index, float("-inf")) > STALE_S:
             return GpuSample(index, seen.uuid, seen.name)
         pids = None if self._pids is None else self._pids.get(seen.uuid, ())
