@@ -38,6 +38,7 @@ class Others:
         was, was_at = self._was, self._was_at
         self._was, self._was_at = now, now_s
         seconds = now_s - was_at
+        # The first look of a pair: its counters are kept, and nothing is said of a minute ago.
         if seconds > STALE_S:
             return None
         self._answered_at = now_s
@@ -94,6 +95,7 @@ def find_busiest(
     found = []
     for pid, stat in now.items():
         old = was.get(pid)
+        # The number belongs to another process by now, and a difference would be of two programs.
         if pid in members or (old is not None and old.started != stat.started):
             continue
         cores = (stat.own - (old.own if old else stat.own)) / hertz / seconds

@@ -67,6 +67,7 @@ def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> Watc
     Raises NotStarted where it cannot be started, HosttuneError where a wish cannot be granted; then
     it is not started.
     """
+    # All that can be refused comes before the command starts: afterwards it has done something.
     command = put_in_scope(argv) if wish.has_scope else argv
     recorder = Recorder(wish.record) if wish.record else None
     sampler = _open_sampler(wish)
@@ -107,6 +108,7 @@ def _follow_child(
     wish: WatchOptions,
     show: Show,
 ) -> WatchEnd:
+    # Ours, because the child inherits it; what it sets for itself is not visible from here.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         looks = Looks(
@@ -208,6 +210,8 @@ def _make_end(account: Account, looks: Looks, recorder: Recorder | None, ended: 
         pressure_reason=looks.pressure_reason,
         gpu_reason=looks.sampler.reason,
     )
+    # Asked once more at the end: the kernel counts a kill before the process is gone, and the last
+    # look may have been earlier.
     account.kills, account.memory = looks.memory.kills(), account.memory or looks.memory.look()
     if recorder is not None:
         recorder.end(account)
