@@ -83,6 +83,7 @@ def facts_text(
                 for number, (label, text) in enumerate(own)
             ]
             rows += [("", "", f"({meaning})")] if meaning else []
+            # The fields of an item come below the list that has them, and once.
             inside = [one for one in words if one.startswith((f"{name}[", f"{name}."))]
             rows += [(f"  {one.removeprefix(name)}", *words.pop(one)) for one in inside]
         rows += [(name, kind, meaning) for name, (kind, meaning) in words.items()]

@@ -71,6 +71,7 @@ def escape_text(text: str) -> str:
 
 def quote_code(text: str) -> str:
     """Text as a code span, whatever backticks it holds."""
+    # One more than any run inside: CommonMark has no escape in a code span.
     fence = "`" * (_longest_run(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
@@ -89,6 +90,7 @@ def fence_lines(lines: Iterable[str], language: str, *, indent: str = "") -> lis
 
 def make_cell(text: str) -> str:
     """Markdown that is in a table."""
+    # A newline ends a row, and a bar ends a cell even in a code span (GFM, tables).
     return " ".join(text.split()).replace("|", "\\|")
 
 

@@ -115,10 +115,12 @@ class Page:
         """Advice from a rule or a resource, with the commands in it as they have to be typed here,
         for this host.
         """
+        # A rule that wrote the options already must not get them twice.
         options, aim = (words if words not in text else "" for words in (self.options, self.aim))
 
         def insert_typed(found: re.Match[str]) -> str:
             verb = found["verb"]
+            # `sudo` of the text is replaced as well: a shell of root needs none.
             sudo = self.sudo if found["sudo"] or verb in _BY_ROOT else ""
             takes_options = verb in LOOKS or (verb in ACTS and self.can_apply)
             return (
