@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.masking.secrets import mask_command
 from hosttune.measure.gpu import GpuSampler, open_sampler
@@ -138,14 +139,17 @@ def watch_process(
     signals = Signals()
     looks = None
     try:
-        looks = Looks(
-            target.pid,
-            sampler,
-            time.monotonic(),
-            follows_group=True,
-            visible=target.visible,
-            are_named=bool(wish.gpus),
-        )
+        try:
+            looks = Looks(
+                target.pid,
+                sampler,
+                time.monotonic(),
+                follows_group=True,
+                visible=target.visible,
+                are_named=bool(wish.gpus),
+            )
+        except ProcessLookupError:  # between the look at the target and this one
+            raise HosttuneError(f"process {target.pid} has just ended") from None
         warm_up_s = 0.0 if wish.warm_up_s is None and target.age_s >= WARM_AGE_S else wish.warm_up_s
         watched = Watched(
             pid=target.pid,
