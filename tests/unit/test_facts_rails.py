@@ -152,7 +152,6 @@ def test_link_local_address_and_roce_v1_reach_nobody():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (ABSENT, "is not installed"),
         (Unreadable("dcb did not end"), "did not end"),
         (Completed(1, b"", b"Permission denied\n"), "dcb: Permission denied"),
         (Completed(0, b"nothing of the kind\n", b""), "shows no priorities"),
@@ -164,6 +163,12 @@ def test_settings_that_dcb_does_not_tell_are_unknown(answer, said):
         _ = rail.lossless
     with pytest.raises(UnknownFact, match=said):
         _ = rail.odd
+    assert rail.mtu == 9000
+
+
+def test_host_without_dcb_makes_nothing_unknown():
+    rail = near(queries=dcb(3, ABSENT, ABSENT))
+    assert rail.lossless == rail.trust == "not told: dcb is not installed"
     assert rail.mtu == 9000
 
 

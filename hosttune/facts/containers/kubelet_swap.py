@@ -20,11 +20,11 @@ from hosttune.facts.reading import if_absent, names_in, read_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hosttune.facts import Facts
 
-_UNIT = "kubelet.service"  # k3s, rke2, k0s and the snaps start theirs with --fail-swap-on=false
+UNIT = "kubelet.service"  # k3s, rke2, k0s and the snaps start theirs with --fail-swap-on=false
 # YAML or JSON
 _KEY = regex(r"(?:^failSwapOn|[{,\s]\"failSwapOn\")[ \t]*:[ \t]*(\w{1,5})", re.MULTILINE)
 _SET_OFF = "swapoff"
@@ -37,23 +37,32 @@ def refuses_swap(facts: Facts) -> bool:
     """Whether it starts with the host, and not beside swap. Raises UnknownFact where a setting is
     not known.
     """
-    if _UNIT not in {*facts.units.enabled, *running_services(facts.reader)} or any(
+    if UNIT not in {*facts.units.enabled, *running_services(facts.reader)} or any(
         _swaps_off(facts)
     ):
         return False
-    flag, configs = "", [CONFIG]
-    for words, _ in started_commands(facts.reader, facts, _UNIT):
+    flags, configs = read_flags(facts)
+    flag = (flags["--fail-swap-on"] or "true") if "--fail-swap-on" in flags else ""
+    return _is_true(flag or _find_setting(facts, configs) or "true")
+
+
+def read_flags(facts: Facts) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """The flags that kubelet.service gives, of each name the last, and the files of settings in the
+    order in which the kubelet reads them. Raises UnknownFact where the files of the unit cannot be
+    read.
+    """
+    flags, configs = {}, [CONFIG]
+    for words, _ in started_commands(facts.reader, facts, UNIT):
         for name, value in _parse_flags(words):
-            if name == "--fail-swap-on":
-                flag = value or "true"
-            elif name == "--config":
+            flags[name] = value
+            if name == "--config":
                 configs[0] = value
             elif name == "--config-dir":
                 names = sorted(
                     one for one in names_in(facts.reader, value) if one.endswith(".conf")
                 )
                 configs += [f"{value}/{one}" for one in names]
-    return _is_true(flag or _find_setting(facts, configs) or "true")
+    return flags, tuple(configs)
 
 
 def _parse_flags(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -63,7 +72,7 @@ def _parse_flags(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         yield name, words[number] if takes_next else value
 
 
-def _find_setting(facts: Facts, configs: list[str]) -> str:
+def _find_setting(facts: Facts, configs: Iterable[str]) -> str:
     """What the last of its files says that sets it; empty for none."""
     found = [_KEY.findall(if_absent(read_text(facts.reader, path), "")) for path in configs]
     return next((values[-1] for values in reversed(found) if values), "")
@@ -71,7 +80,7 @@ def _find_setting(facts: Facts, configs: list[str]) -> str:
 
 def _is_true(word: str) -> bool:
     if word.lower() not in _TRUE | _FALSE:
-        message = f"{_UNIT} has no failSwapOn that can be read"
+        message = f"{UNIT} has no failSwapOn that can be read"
         raise UnknownFact(message)
     return word.lower() in _TRUE
 
@@ -80,7 +89,7 @@ def _swaps_off(facts: Facts) -> Iterator[bool]:
     """Whether something of the boot takes swap away: a unit, the kubelet's too, a script that it
     starts, or a job.
     """
-    for command in boot_commands(facts.reader, facts, {_UNIT, *facts.units.enabled}):
+    for command in boot_commands(facts.reader, facts, {UNIT, *facts.units.enabled}):
         yield _takes_swap_away(command.text)
     for path in _JOBS:
         yield _takes_swap_away(if_absent(read_text(facts.reader, path), ""))

@@ -138,6 +138,13 @@ class HostLog(Subject):
         return self.facts.kernel_log.certain(lockups_in(self._recent))
 
     @fact
+    def stalls_often(self) -> bool:
+        """They are more than one short one: two in the last 24 hours, one of a minute, or a hard
+        lockup.
+        """
+        return self.facts.kernel_log.certain(stalls_often(self._recent))
+
+    @fact
     def stuck(self) -> tuple[str, ...]:
         """Processors in a soft lockup that goes on: `CPU 17 in mksquashfs for 84 hours`."""
         return self.facts.kernel_log.certain(stuck_in(self._list_since(_STILL_S)))
@@ -383,6 +390,15 @@ def lockups_in(texts: Sequence[str]) -> tuple[str, ...]:
         + (f", {many} times" if many > 1 else "")
         for name, many in found.items()
     )
+
+
+def stalls_often(texts: Iterable[str]) -> bool:
+    """Whether there is more than one short stall."""
+    soft = [int(match[2]) for text in texts if (match := _SOFT.match(text))]
+    others = sum(
+        2 if _HARD.match(text) else 1 for text in texts if _HARD.match(text) or _RCU.match(text)
+    )
+    return len(soft) + others > 1 or max(soft, default=0) >= _STUCK_S
 
 
 def died_in(texts: Iterable[str]) -> tuple[str, ...]:

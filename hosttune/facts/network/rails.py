@@ -36,6 +36,7 @@ _NET = "/sys/class/net"
 _PRIORITIES = regex(r"\bprio-pfc((?: \d:(?:on|off))+)")
 # ports that are near no GPU are rails of one kind from so many on: two may be for two networks
 _FEW = 3
+_NO_DCB = "not told: dcb is not installed"
 
 
 @frozen
@@ -117,6 +118,11 @@ class Rails(Subject):
         return keep_known(of, self.facts.gpus.devices) if devices else ()
 
     @property
+    def lacks_dcb(self) -> bool:
+        """Nothing here tells the lossless priorities and the trust of a rail."""
+        return any(rail.lossless == _NO_DCB for rail in self.roce)
+
+    @property
     def most_gpus_have_one(self) -> bool:
         """More than half of the GPUs share a switch with an RDMA device: the board is built so."""
         return 2 * sum(bool(gpu.devices) for gpu in self.gpus) > len(self.gpus)
@@ -187,14 +193,12 @@ def _make_rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> R
 
 
 def _ask_dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:
-    """What dcb says; a driver that knows nothing of it (virtual functions, soft RoCE) is no
-    fault.
+    """What dcb says. A driver that knows nothing of it (virtual functions, soft RoCE) is no fault,
+    and neither is a release without dcb (Ubuntu 20.04).
     """
     answer = reader.query(("dcb", *words))
     if answer is ABSENT:
-        raise UnknownFact(
-            "dcb (package iproute2) is not installed, so the settings of RoCE are not known"
-        )
+        return _NO_DCB
     done = require_known(answer, "dcb")
     if "not supported" in done.errors:
         return "not told"

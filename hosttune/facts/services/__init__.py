@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hosttune.facts.services.core_dumps import CoreDumps
     from hosttune.facts.services.data_folders import DataFolders
     from hosttune.facts.services.desktop import Desktop
+    from hosttune.facts.services.job_daemons import JobDaemons
     from hosttune.facts.services.journal import SystemdJournal
     from hosttune.facts.services.needrestart import Needrestart
     from hosttune.facts.services.oomd import Oomd
@@ -26,6 +27,7 @@ class ServicesFacts:
     core_dumps: CoreDumps
     data_folders: DataFolders
     desktop: Desktop
+    job_daemons: JobDaemons
     journal: SystemdJournal
     needrestart: Needrestart
     oomd: Oomd

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.reading import ask, is_there, names_in, parse_or_unknown, require_sure
 from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
@@ -58,6 +58,14 @@ class Clock(Subject):
         return round(max(0.0, self.reader.now() - heard) / _HOUR_S, 1) if heard else 0.0
 
     @fact
+    def offset_s(self) -> float:
+        """How far the clock is from the time that chronyd has measured, in seconds: it takes a
+        large one back slowly. 0 where that is not known.
+        """
+        found = attempt(lambda: offset_of(self._tracking) if self._runs_chrony() else 0.0)
+        return found if isinstance(found, float) else 0.0
+
+    @fact
     def daemons(self) -> tuple[str, ...]:
         """The services that run and set it: chrony, systemd-timesyncd."""
         running = {name for folder in _GROUPS for name in names_in(self.reader, folder)}
@@ -96,6 +104,14 @@ def heard_at(tracking: str) -> float:
     """
     fields = tracking.strip().split(",")
     return float(fields[3]) if len(fields) > 3 else 0.0
+
+
+def offset_of(tracking: str) -> float:
+    """The size of the correction that chronyd still has to make, in seconds: the fifth field of
+    `chronyc -c tracking` (System time). Raises ValueError where it is no number.
+    """
+    fields = tracking.strip().split(",")
+    return abs(float(fields[4])) if len(fields) > 4 else 0.0
 
 
 def _touched_at(reader: Reader) -> float:

@@ -72,16 +72,15 @@ class Slurm(Subject):
         """The slurm.conf that slurmd reads: that which it was given, or has from the controller,
         else the first of the usual ones.
         """
-        given = self._arguments
-        places = (
-            (given["file"],)
-            if "file" in given
-            else (*(CONFIGLESS if "server" in given else ()), *SLURM_CONF)
-        )
-        found = next((path for path in places if self.reader.stat(path) is not ABSENT), "")
+        found = self._found_conf
         if not found:
-            raise UnknownFact(f"no slurm.conf was found ({', '.join(places[:2])} ...)")
+            raise UnknownFact(f"no slurm.conf was found ({', '.join(self._places[:2])} ...)")
         return found
+
+    @fact
+    def names_host(self) -> bool:
+        """There is such a file, and a line of this host in it, or slurmd needs none (-Z)."""
+        return bool(self._found_conf) and self._found_line is not None
 
     @fact
     def node(self) -> str:
@@ -249,6 +248,11 @@ class Slurm(Subject):
         return "cgroup" in self._setting("TaskPlugin").lower()
 
     @fact
+    def uses_munge(self) -> bool:
+        """Its daemons trust each other by munge: AuthType, unless set."""
+        return "munge" in self._setting("AuthType", "auth/munge")
+
+    @fact
     def health_program(self) -> str:
         """Empty for none."""
         program = self._setting("HealthCheckProgram")
@@ -299,6 +303,19 @@ class Slurm(Subject):
         return found
 
     @fact
+    def _places(self) -> tuple[str, ...]:
+        """Of slurm.conf, the first that is there counts."""
+        given = self._arguments
+        if "file" in given:
+            return (given["file"],)
+        return (*(CONFIGLESS if "server" in given else ()), *SLURM_CONF)
+
+    @fact
+    def _found_conf(self) -> str:
+        """Empty where there is none."""
+        return next((path for path in self._places if self.reader.stat(path) is not ABSENT), "")
+
+    @fact
     def _rows(self) -> tuple[SlurmRow, ...]:
         return tuple(slurm_rows(self.conf, self._read_content))
 
@@ -309,14 +326,22 @@ class Slurm(Subject):
     @fact
     def _line(self) -> tuple[str, SlurmRow | None]:
         """What Slurm calls this host, and its line; none for a node without one."""
-        options = self._arguments
-        short = options.get("name") or self.facts.host.hostname.partition(".")[0]
+        if self._found_line is None:
+            raise UnknownFact(f"{self.conf} names no node {self._short}")
+        return self._found_line
+
+    @fact
+    def _short(self) -> str:
+        """The name by which slurmd looks for its line."""
+        return self._arguments.get("name") or self.facts.host.hostname.partition(".")[0]
+
+    @fact
+    def _found_line(self) -> tuple[str, SlurmRow | None] | None:
+        """None for a host that has none and needs one."""
         for row in with_defaults(self._rows, "nodename"):
-            if name := parse_or_unknown(_name_in, row, short, self.facts.host.hostname):
+            if name := parse_or_unknown(_name_in, row, self._short, self.facts.host.hostname):
                 return name, row
-        if "dynamic" in options:
-            return "", None
-        raise UnknownFact(f"{self.conf} names no node {short}")
+        return ("", None) if "dynamic" in self._arguments else None
 
     @fact
     def _own_gres(self) -> tuple[SlurmRow, ...]:

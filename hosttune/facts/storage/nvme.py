@@ -199,7 +199,7 @@ def _read_drive(reader: Reader, name: str) -> Drive:
         is_short_of_spare=lazy(
             lambda: (
                 bool(ask_log().warning & 1)
-                or ask_log().spare_percent < ask_log().spare_least_percent
+                or ask_log().spare_percent < ask_log().spare_least_percent <= 100
             )
         ),
         spare_percent=lazy(lambda: ask_log().spare_percent),

@@ -12,8 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, keep_known, lazy
+from hosttune.facts.containers.kubelet_eviction import find_least_percent
 from hosttune.facts.environment import COMPILED
-from hosttune.facts.reading import read_line
+from hosttune.facts.reading import all_sure, read_line
+from hosttune.facts.storage.btrfs_room import find_crowding
 from hosttune.facts.storage.mounts import is_measured, mount_below
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
@@ -22,18 +24,22 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.quoting import quote
-from hosttune.values import Unreadable
+from hosttune.values import Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
+    from hosttune.values import Answer
 
+_RUN = "/run"
 # What lives there, in the words of the report; only those that exist are looked at.
 _PATHS = (
-    "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker",
+    "/", _RUN, "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker",
     "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
+# What the kubelet measures there, while --root-dir and the root of containerd are the usual ones.
+_MEASURED = {"/var/lib/kubelet": "nodefs", "/var/lib/containerd": "imagefs"}
 _LEAST_ROOM = 2 << 30
 _OF_TABLES = 0.15  # of a device: more than the tables of a file system take
 
@@ -51,8 +57,12 @@ class LocalPlace(Fact):
     is_memory: bool  # a tmpfs
     # what one user may fill of it; 0 where nothing is known to limit that
     user_limit_bytes: int = 0
+    # below it the kubelet ends pods; 0 where it measures nothing here
+    pods_least_percent: float = 0.0
     # how it takes room that its volume group or its device has; empty where none is known
     growth: str = ""
+    # of btrfs: why no file can be made, whatever df shows; empty where that is not so
+    crowding: str = ""
 
     @property
     def used_bytes(self) -> int:
@@ -64,15 +74,6 @@ class LocalPlace(Fact):
         """How much of its bytes is free for users."""
         return (
             round(100 * self.available_bytes / self.total_bytes, 1) if self.total_bytes else 100.0
-        )
-
-    @property
-    def is_of_pods(self) -> bool:
-        """The kubelet, or the container runtime, keeps here what the kubelet measures (nodefs,
-        imagefs).
-        """
-        return not {"/var/lib/kubelet", "/var/lib/containerd"}.isdisjoint(
-            (self.target, *self.holds)
         )
 
     @property
@@ -119,27 +120,33 @@ class Places(Subject):
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     visible = facts.mounts.visible
-    data = {mount.target for mount in facts.mounts.local_data}
+    kept = {mount.target for mount in facts.mounts.local_data}
+    # one that is mounted there counts, whatever a look at the folder says
+    kept |= {one.target for one in visible if one.target in _PATHS and not one.is_of_user}
     ways = Ways(reader, facts)
-    there = [
-        path for path in _PATHS if not ways.way(path)[1] and hasattr(reader.stat(path), "type")
-    ]
-    held: dict[str, list[str]] = {target: [] for target in data}
+    answers = {path: reader.stat(path) for path in _PATHS if not ways.way(path)[1]}
+    there = [path for path, answer in answers.items() if hasattr(answer, "type")]
+    measured = [answers[path] for path in _MEASURED if path in answers]
+    held: dict[str, list[str]] = {target: [] for target in kept}
     for path in there:
         if mount := mount_below(facts, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
-    return keep_known(
-        lambda mount: (
-            _make_place(facts, mount, tuple(held[mount.target])) if mount.target in held else ()
-        ),
-        visible,
-    )
+
+    def make(mount: Mount) -> tuple[LocalPlace, ...]:
+        holds = held.get(mount.target)
+        return () if holds is None else _make_place(facts, mount, tuple(holds), measured)
+
+    return keep_known(make, visible)
 
 
-def _make_place(facts: Facts, mount: Mount, holds: tuple[str, ...]) -> tuple[LocalPlace, ...]:
+def _make_place(
+    facts: Facts, mount: Mount, holds: tuple[str, ...], measured: list[Answer[Stat]]
+) -> tuple[LocalPlace, ...]:
     """None for what is not measured (network, read-only images, unknown types)."""
     if mount.is_read_only or not is_measured(mount):
         return ()
+    if mount.target == _RUN and is_unrecorded(attempt(lambda: mount.total_bytes)):
+        return ()  # a record of before does not have it
     one = LocalPlace(
         mount.target,
         holds,
@@ -149,9 +156,25 @@ def _make_place(facts: Facts, mount: Mount, holds: tuple[str, ...]) -> tuple[Loc
         mount.available_inodes,
         is_memory=mount.fstype in IN_MEMORY,
         user_limit_bytes=user_limit(mount),
+        pods_least_percent=lazy(_find_pods_least, facts, mount, holds, measured),
         growth=lazy(_find_growth, facts, mount),
+        crowding=lazy(find_crowding, facts.reader, mount),
     )
     return (one,)
+
+
+def _find_pods_least(
+    facts: Facts, mount: Mount, holds: tuple[str, ...], measured: list[Answer[Stat]]
+) -> float:
+    signals = [signal for path, signal in _MEASURED.items() if path in (mount.target, *holds)]
+    if not facts.managers.kubelet:
+        return 0.0
+    all_sure(measured)
+    return (
+        max(find_least_percent(facts, signal, mount.total_bytes) for signal in signals)
+        if signals
+        else 0.0
+    )
 
 
 def _find_growth(facts: Facts, mount: Mount) -> str:
