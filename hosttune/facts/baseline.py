@@ -181,11 +181,17 @@ def write_learned(learned: Learned) -> str:
 
 def parse(content: str) -> Learned:
     """The content of the file. Raises ValueError for what is none, with the way out."""
+    from hosttune.host.record.check import is_time
+
     try:
-        return read_document(Learned, content, PATH)
+        found = read_document(Learned, content, PATH)
     except BadInput as error:
         first = error.faults[0]
         raise ValueError(f"{first.where.field} {first.message}; {_AGAIN}".strip()) from None
+    # A record may hold a file that no hosttune has written.
+    if not is_time(found.learned_at):
+        raise ValueError(f"learned_at: must be seconds since the epoch; {_AGAIN}")
+    return found
 
 
 def _read(reader: Reader) -> Learned | None:

@@ -42,6 +42,7 @@ def usable_cpus(pid: int = 0, *, root: str = "") -> Cpus:
 
 def join_limits(allowed: int, found: tuple[Quota, ...]) -> Cpus:
     """The affinity and the tightest quota, joined. Pure."""
+    # A quota of a group above counts for all below, so the tightest one decides, wherever it is.
     tightest = min(found, key=lambda quota: quota.cpus, default=None)
     if tightest is None or tightest.cpus >= allowed:
         return Cpus(float(allowed), f"{allowed} usable CPU{'s' * (allowed != 1)}")
@@ -55,6 +56,8 @@ def find_quotas(pid: int = 0, *, root: str = "") -> tuple[Quota, ...]:
     # With version 1 of the cpu controller, version 2 has none (hybrid set-up).
     is_v1 = "cpu" in groups
     mount = f"{root}{GROUPS}/cpu" if is_v1 else f"{root}{GROUPS}"
+    # In a container the path of the host may be missing below the mount: then only the folders that
+    # are there answer.
     for folder in walk_upwards(mount, groups.get("cpu", groups.get("", "/"))):
         cpus = _read_v1(folder) if is_v1 else _read_v2(folder)
         if cpus is not None:

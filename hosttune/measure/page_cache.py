@@ -51,6 +51,8 @@ def _load_libc() -> Any:
 @cache
 def name_method() -> str:
     """`cachestat` where this kernel has it, else `mincore`."""
+    # Asked with a descriptor that cannot be: EBADF proves the call is there, and EPERM comes from a
+    # seccomp filter that does not know it.
     answer = _load_libc().syscall(_CACHESTAT, -1, None, None, 0)
     return (
         "mincore"
@@ -113,6 +115,7 @@ def _spread_windows(size: int) -> Iterator[int]:
     if size <= _WINDOW * _WINDOWS:
         yield from range(0, size, _WINDOW)
     else:
+        # mmap(2) takes offsets of whole pages only.
         step = (size - _WINDOW) // (_WINDOWS - 1) // PAGE * PAGE
         yield from range(0, step * _WINDOWS, step)
 
@@ -120,6 +123,7 @@ def _spread_windows(size: int) -> Iterator[int]:
 def _count_in_window(fd: int, offset: int, length: int) -> int | None:
     libc = _load_libc()
     place = libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, offset)
+    # MAP_FAILED is -1, which ctypes gives as an unsigned number.
     if place in {None, ctypes.c_void_p(-1).value}:
         return None
     try:

@@ -129,6 +129,7 @@ def _find_local(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Undernea
         return _make_underneath(mount, is_vm, "unknown", note=note)
     layers, bottom = _descend_layers(tops, facts)
     loops = [disk for disk in bottom if disk.kind == "loop"]
+    # An image can be on a file system that is in an image itself; the depth bounds that.
     if loops and depth < _DEEPEST:
         return _find_loop(mount, loops[0], facts, layers, depth)
     if bottom and all(disk.kind in {"ram", "zram"} for disk in bottom):
@@ -177,6 +178,7 @@ def _descend_layers(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...]
         disk = waiting.pop(0)
         if disk.name in seen:
             continue
+        # md and multipath reach one disk over several ways.
         seen.add(disk.name)
         parents = get_raw(disk, "parents")
         if disk.kind in {"dm", "md"}:
@@ -237,8 +239,12 @@ def _find_overlay(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Undern
     one disk, and seen from inside of a container neither can be found.
     """
     folders = _overlay_folders(mount)
+    # The path of a layer is one of the host; in a container it leads nowhere, or to a folder that
+    # only has its name.
     if depth < _DEEPEST and folders and isinstance(facts.reader.resolve(folders[0]), str):
         below = find_underneath(folders[0], facts, depth=depth + 1)
+        # A layer that seems to be on the overlay itself is such a name, and would be followed in a
+        # circle.
         if below.target != mount.target:
             return _pass_through(mount, below, ("overlay",))
     return _make_underneath(

@@ -83,6 +83,7 @@ def start_workers(
             shared = f"{available_bytes / 2**30:.1f} GiB / {_count_processes(ranks)}"
             formula = f"{shared} / {worker_bytes / 2**30:.1f} GiB a worker"
             limits.append("memory limits it before the CPUs do")
+    # With fewer shards than ranks the division gives none, and one worker is still needed.
     if shards is not None and 0 < shards // ranks < wanted:
         wanted = shards // ranks
         formula = f"{say_count(shards, 'shard')} / {_count_processes(ranks)}"

@@ -47,6 +47,7 @@ def _list_afterwards(changes: list[Change]) -> list[str]:
     own = [change.address for change in changes if change.activation is Activation.RESTART]
     units = {kind_of(address).unit_of(address.name) for address in own}
     steps += [_restart(unit) for unit in sorted(units - restarted - {""})]
+    # Only the last of them is said: a reboot ends the sessions too.
     last = max((change.activation for change in changes), default=Activation.NOW)
     ends = {Activation.REBOOT: "reboot when nothing runs", Activation.SESSION: "log in again"}
     return [*steps, ends[last]] if last in ends else steps

@@ -77,6 +77,8 @@ def file_diff(before: Value, after: Value) -> Iterator[str]:
         yield f"binary: {value_text(before)} -> {value_text(after)}"
         return
     old, new = ((text or "").split("\n") for text in texts)
+    # split gives an empty piece behind the last newline; a piece with text in it is a line without
+    # one, which a diff has to show.
     ends = [lines.pop() for lines in (old, new)]  # what is behind the last newline
     for lines, end in zip((old, new), ends, strict=True):
         if end:
@@ -90,13 +92,17 @@ def file_diff(before: Value, after: Value) -> Iterator[str]:
             *(f"+{one}" for one in new),
         ]
     else:
+        # The first two lines are names of files, and both are the address above the diff.
         lines = [*difflib.unified_diff(old, new, lineterm="", n=_CONTEXT)][2:]
     for line in lines:
         if line.startswith("@@"):
             if not has_both:
                 continue
+            # The lines that both begin with were taken away before, so the numbers of difflib are
+            # too small.
             line = _NUMBER.sub(lambda found: str(int(found[0]) + skipped), line)  # noqa: PLW2901
         symbol, (text, *rest) = line[:1], line[1:].split("\n")
+        # Tabs first: an escaped one would shift the columns of a table such as fstab.
         yield line if symbol == "@" else f"{symbol} {clean(text.expandtabs())}"
         yield from (f"  {note}" for note in rest)
 

@@ -199,7 +199,9 @@ def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
     if text.why_not:
         yield f"why not: {text.why_not}"
     others = [clean(who) for who in set_by(finding)]
+    # Evidence has places as `FILE line N`, owners as `FILE:N`: both name one place.
     seen = f"{sentence} {text.why_not}".replace(" line ", ":")
+    # All or none: a list with gaps would look complete.
     if not all(who in seen for who in others):
         yield f"set by: {', '.join(others)}"
 

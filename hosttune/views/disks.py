@@ -93,6 +93,8 @@ def disks_of(facts: Facts) -> DiskTree:
             return ()
 
     disks = facts.disks.all
+    # Everything but the disks may be unknown: a table with a gap that is named is worth more than
+    # none.
     held = {one.path: one for one in ask_or_none(lambda: facts.filesystems.all)}
     mounts = [mount for mount in ask_or_none(lambda: facts.mounts.all) if not mount.is_bind]
     misread = ask_or_none(lambda: facts.fstab.misread)
@@ -124,6 +126,8 @@ def disks_of(facts: Facts) -> DiskTree:
     rows = []
     for disk in disks:
         holds = held.get(disk.path)
+        # The number of a mount may be an anonymous one (btrfs), so its source counts as well,
+        # however it is spelled.
         tags = {disk.path, f"/dev/{disk.name}", *(holds.tags if holds else ())}
         places = {
             *by_device.get(get_raw(disk, "device"), ()),
@@ -182,6 +186,7 @@ def _count_unused(disk: Disk, made: Iterable[Disk]) -> int:
     parts = [get_raw(one, "size_bytes") for one in made if get_raw(one, "kind") == "partition"]
     known = [one for one in parts if isinstance(one, int)]
     size = get_raw(disk, "size_bytes")
+    # One partition of unknown size may fill the whole gap.
     if not known or not isinstance(size, int) or len(known) < len(parts):
         return 0
     left = size - sum(known)
@@ -215,6 +220,8 @@ def _sort_rows(rows: list[DiskRow]) -> Iterable[DiskRow]:
             if row.disk.name not in done:
                 done.add(row.disk.name)
                 yield row
+                # Reversed, because the last one is taken first; each once, as an array has several
+                # parents.
                 waiting += (by_name[name] for name in reversed(row.children))
 
     for row in rows:
@@ -277,12 +284,15 @@ def _render_row(row: DiskRow, page: Page, indent: str) -> list[str]:
         parts += [_describe_medium(disk), clean(str(get_raw(disk, "model")))]
     elif disk.kind != "partition":
         parts.append(
-            f"{disk.kind} on {', '.join(_list_parents(disk))}" if _list_parents(disk) else disk.kind
+            f"{disk.kind} on {', '.join(map(clean, parents))}"
+            if (parents := _list_parents(disk))
+            else disk.kind
         )
     if row.holds:
-        parts += [row.holds.fstype or "no file system", *_list_names(row.holds)]
+        parts += [clean(row.holds.fstype) or "no file system", *_list_names(row.holds)]
     elif row.mounts:
-        parts.append(row.mounts[0].fstype)
+        # The subtype of FUSE and the device that it names are words of the user who mounts it.
+        parts.append(clean(row.mounts[0].fstype))
     inner = indent + "    "
     lines = _join_parts([part for part in parts if part], page.screen.columns, indent, inner)
     for mount in row.mounts:
@@ -312,8 +322,9 @@ def _describe_medium(disk: Disk) -> str:
     """
     rotational = get_raw(disk, "is_rotational")
     transport = get_raw(disk, "transport")
-    words = [transport] if isinstance(transport, str) and transport else []
+    words: list[str] = [clean(transport)] if isinstance(transport, str) and transport else []
     if isinstance(rotational, bool):
+        # Not known counts as virtual: only a disk that is certainly real is said to rotate.
         is_sure = get_raw(disk, "is_virtual") is False
         words.append(
             ("rotates" if is_sure else "virtual disk, reports that it rotates")
@@ -378,7 +389,7 @@ def _describe_state(row: DiskRow) -> str:
         return _IDLE[row.idle.kind].format(f" {clean(row.idle.name)}" if row.idle.name else "")
     if row.holds and not row.children and not row.is_swap:
         return (
-            f"a part of something else ({row.holds.fstype})"
+            f"a part of something else ({clean(row.holds.fstype)})"
             if row.holds.is_member
             else "not mounted, no line in fstab"
         )

@@ -221,6 +221,8 @@ def _state_without_gpu(facts: Facts, teller: _Teller) -> StateRow:
         return _state_of_wsl(facts, teller)
     others = teller.ask(lambda: facts.other_gpus.summary, "")
     loaded = "" if _is_of_another(facts) else teller.ask(lambda: facts.driver.loaded_version, "")
+    # 1 if that cannot be read: a driver beside NVSwitches needs no GPU, and a fault must not follow
+    # from what is unknown.
     if loaded and not teller.ask(lambda: facts.gpus.nvswitches, 1):
         evidence = (
             f"no NVIDIA GPU is on the PCI bus, and the NVIDIA driver {loaded} is loaded, which "
@@ -352,6 +354,7 @@ def driver_text(table: DriverTable, page: Page, obstacles: Sequence[str] = ()) -
     """
     status = why_driver_status(table)
     gaps = gaps_text([*table.unknown, *(state.evidence for state in table.states)], (), page)
+    # One sentence for all answers that a record lacks takes the place of one at each state.
     if gaps and not page.is_whole:
         table = _without_gaps(table, page)
     leading = table.states[0] if table.states else None
@@ -364,6 +367,8 @@ def driver_text(table: DriverTable, page: Page, obstacles: Sequence[str] = ()) -
         ]
     for row in table.rows:
         lines += ["", *_row_lines(row, page)]
+    # By the very text: a clause that a state says in its own words is shown twice, which is better
+    # than not at all.
     above = _join_above(table)
     if why := [clause for clause in table.clauses if clause not in above]:
         lines += ["", *_wrap_paragraph(f"Why: {'; '.join(why)}", page)]

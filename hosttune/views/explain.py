@@ -115,6 +115,8 @@ def explain_rule(
     idle -= {one.subject for one in own if one.verdict not in _NOT_WANTED}
     wishes = tuple(wish for wish in judged.wishes if wish.subject not in idle)
     settled = _SETTLED - _NOT_WANTED if rule.want else _SETTLED
+    # Without a verdict of this host its values are those of a rule that does not apply, and no one
+    # should type them.
     is_settled = bool(wishes) or any(one.verdict in settled for one in own)
     wording = Wording(
         params, names_of(rule, facts, params, policy.declared) if is_settled else None
@@ -226,6 +228,7 @@ def explain_json(one: Explained) -> dict[str, Any]:
 def _add_dates(source: str) -> str:
     """A source; with its dates if it is one of hosttune's own tables."""
     name = re.match(rf"hosttune/{FOLDER}/([\w-]+)\.tsv", source)
+    # Tables age, and the rule is only as good as they are.
     table = read_own_table(name[1]) if name else None
     return f"{source} (as of {table.as_of}, good until {table.good_until})" if table else source
 

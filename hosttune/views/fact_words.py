@@ -51,6 +51,7 @@ def read_meanings(kind: type) -> Mapping[str, str]:
     """
     hints = fields_of(kind)
     found = {name: _describe_items(hint) for name, hint in hints.items()}
+    # Base classes first, so that a field that a subclass describes anew has its words.
     for owner in reversed(kind.__mro__):
         if owner.__module__.startswith("hosttune.facts."):
             found |= _read_members(inspect.getsource(owner))

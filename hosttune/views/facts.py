@@ -83,6 +83,7 @@ def facts_text(
                 for number, (label, text) in enumerate(own)
             ]
             rows += [("", "", f"({meaning})")] if meaning else []
+            # The fields of an item come below the list that has them, and once.
             inside = [one for one in words if one.startswith((f"{name}[", f"{name}."))]
             rows += [(f"  {one.removeprefix(name)}", *words.pop(one)) for one in inside]
         rows += [(name, kind, meaning) for name, (kind, meaning) in words.items()]
@@ -105,7 +106,7 @@ def _make_rows(name: str, value: Any) -> list[tuple[str, ...]]:
 def _record(entry: Mapping[str, Any]) -> str:
     """`name=nvme0n1 size_bytes=... (1.7 TiB)`: the fields that say something."""
     filled = [(name, value) for name, value in entry.items() if value not in ("", None, [], False)]
-    return " ".join(f"{name}={_format_sized(name, value)}" for name, value in filled)
+    return " ".join(f"{clean(name)}={_format_sized(name, value)}" for name, value in filled)
 
 
 def _format_sized(name: str, value: Any) -> str:

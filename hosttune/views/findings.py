@@ -134,6 +134,7 @@ def gather_findings(findings: Iterable[Finding], *, most: int = 0) -> list[Findi
     alike: dict[object, list[Finding]] = {}
     for finding in findings:
         names_it = _names_subject(clean(finding.reason), finding.subject)
+        # A reason that names its subject differs from thing to thing, and stays a line of its own.
         alike.setdefault(finding if names_it else replace(finding, subject=""), []).append(finding)
     return [
         replace(own[0], subject=_join_subjects([one.subject for one in own], most))
@@ -142,6 +143,7 @@ def gather_findings(findings: Iterable[Finding], *, most: int = 0) -> list[Findi
 
 
 def _join_subjects(subjects: list[str], most: int) -> str:
+    # "and 1 more" takes as much room as the name itself.
     named = subjects[:most] if most and len(subjects) > most + 1 else subjects
     return join_words(
         [*named, f"{len(subjects) - len(named)} more"] if len(named) < len(subjects) else named
@@ -244,6 +246,7 @@ def _make_item(finding: Finding, page: Page, about: About | None, *, has_gain: b
         and finding.verdict is Verdict.ADVICE
         and not is_fault(finding)
     )
+    # The gain is that of the change; beside advice it would promise what the advice does not bring.
     has_gain = has_gain and is_open and not is_instead
     points = (
         [Item("why", first_clause(about.gain), look="label")]
@@ -277,6 +280,7 @@ def first_clause(gain: str) -> str:
     if len(clause) <= MOST_OF_A_CLAUSE:
         return clause
     heads = (clause[: at.start()] for at in _GOES_ON.finditer(clause, LEAST_OF_A_CLAUSE))
+    # Not inside of parentheses: half a pair reads like a text that was cut off.
     return next((head for head in heads if head.count("(") == head.count(")")), clause)
 
 
@@ -288,6 +292,7 @@ def refer_back(items: Iterable[Item]) -> tuple[Item, ...]:
     shown = []
     for item in items:
         steps = tuple(one for one in item.items if one.look == "label" and one.head in {"do", ""})
+        # A single step is shorter than the reference to it.
         if len(steps) > 1 and first.setdefault(steps, item.head) != item.head:
             others = tuple(one for one in item.items if one not in steps)
             shown.append(
@@ -315,4 +320,5 @@ def _make_folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
 
 
 def _names_subject(sentence: str, subject: str) -> bool:
+    # As a word, not as a part of one: `sda` is not named by `sda1`.
     return clean(subject) in sentence.replace(",", " ").replace(":", " ").split()

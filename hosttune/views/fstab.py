@@ -84,6 +84,7 @@ def _group_alike(remarks: list[ShownRemark]) -> list[list[ShownRemark]]:
     """Remarks that say the same, together, where the first of them is."""
     groups: dict[tuple[object, ...], list[ShownRemark]] = {}
     for remark in remarks:
+        # A misread line has its own two readings below it, so it cannot share them.
         key = (remark.message, remark.todo, remark.line if remark.is_misread else 0)
         groups.setdefault(key, []).append(remark)
     return list(groups.values())
@@ -178,6 +179,8 @@ def _render_diff(document: FstabText, tuning: Tuning, *, is_exact: bool) -> Iter
                 yield from _render_signed(" ", decode(line.text), line.ending, is_exact)
             else:
                 yield from _render_signed("-", step.before, line.ending, is_exact)
+                # All lines of a run are taken away before the new ones come, as diff(1) prints it
+                # and patch(1) reads it.
                 added += _render_signed("+", step.after, line.ending, is_exact)
         yield from added
 
@@ -194,6 +197,7 @@ def _group_hunks(numbers: list[int]) -> list[list[int]]:
 
 
 def _render_signed(sign: str, text: str, ending: bytes, is_exact: bool) -> Iterator[str]:  # noqa: FBT001 - passed on
+    # patch(1) compares bytes: a carriage return that is left out would make the hunk fail.
     exact = text + ("\r" if ending == b"\r\n" else "")
     yield sign + (exact if is_exact else _make_plain(text))
     if not ending:

@@ -135,6 +135,7 @@ def _list_worst(health: NodeHealth) -> tuple[str, ...]:
         return ()
     word = FITNESS[health.fitness.value].verdict
     gathered = _gather_points([point for point in health.points if point.fitness is health.fitness])
+    # Reversed, so that of each rule the first point stays.
     first = {one.rule: one for one in reversed(gathered)}
     return tuple(
         f"{word} {clean(one.rule)}: {clean(one.sentence)}"
@@ -171,6 +172,7 @@ def _gpu_rows(
         )
         if holder and not own:
             verdict = f"not checked: {holder} holds it for virtual machines"
+        # Only with no point at all: otherwise a GPU without one is not thereby fit.
         elif not health.points:
             verdict = FITNESS[health.fitness.value].verdict
         yield clean(slot), clean(name), clean(verdict)
@@ -272,6 +274,7 @@ def health_prometheus(health: NodeHealth, seconds: int) -> str:
         for fitness in Fitness
     ]
     rows += [("hosttune_health_points", {"fitness": str(one)}, numbers[one]) for one in _NOT_FIT]
+    # Two samples of one name and one set of labels are an error for node_exporter.
     things = dict.fromkeys(
         (point.rule, point.subject, str(point.fitness)) for point in health.points
     )
@@ -350,12 +353,16 @@ def _describe_worst(health: NodeHealth) -> str:
 def _make_plain(point: HealthPoint) -> str:
     """A point on one line, without what these formats give a meaning."""
     return (
+        # `|` begins the performance data of Nagios, and a double quote would end the Reason that a
+        # script hands to scontrol.
         clean(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
     )
 
 
 def _cut_to_bytes(text: str, most: int) -> str:
     """At most so many bytes, the end of what is cut off shown by dots."""
+    # Bytes are what these programs count, and a cut inside of a character would make the text
+    # unreadable for them.
     encoded = text.encode("ascii", "replace")
     return (encoded if len(encoded) <= most else encoded[: most - 3].rstrip() + b"...").decode()
 

@@ -65,6 +65,7 @@ def history_report(
         applied = (
             run for run in runs if run.command == "apply" and journal.status(run) not in GONE
         )
+        # An entry that cannot be read may belong to any run, so no way back is offered beside it.
         if (last := next(applied, None)) and not journal.unread:
             whole = clean(journal.first_of(last).id)
             blocks.append(CommandBlock("To look at the way back:", page.act(f"undo {whole}")))

@@ -89,10 +89,13 @@ def _make_anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mappin
             name = _NOT_IN_AN_ID.sub("-", item.head)
             first = name if len(documents) == 1 else f"{host}-{name}"
             anchor = first
+            # The name of a rule with a number may be the name of another rule.
             while anchor in taken:
                 numbers[first] += 1
                 anchor = f"{first}-{numbers[first] + 1}"
             taken.add(anchor)
+            # By identity: two findings with the same words are equal, and each needs an anchor of
+            # its own.
             anchors[id(item)] = anchor
             if len(documents) == 1:
                 targets[item.head] = targets[item.head] or anchor

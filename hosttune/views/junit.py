@@ -72,6 +72,8 @@ def _make_case(finding: Finding, one: FindingText, *, strict: bool) -> Element:
     elif not counts_for_status(finding, strict=strict):
         if text:
             SubElement(case, "system-out").text = text
+    # `error` is what a case is that could not be run; a fault stays a failure, whatever else is
+    # unknown of it.
     elif finding.verdict is Verdict.UNKNOWN and not finding.is_fault:
         _add_outcome(case, "error", reason, text, "unknown")
     else:

@@ -35,6 +35,7 @@ def make_sides(a: LearnedState, b: LearnedState, times: float) -> tuple[Side, Si
     """Two states as two checks of one rule. What the later has less of is advice, and so is a
     counter that grew more than `times` as fast as before.
     """
+    # Less is judged forwards in time, in whichever order the two were named.
     then, now = (a, b) if a.learned.learned_at <= b.learned.learned_at else (b, a)
     pairs = (*_of_parts(then, now), *_of_counters(then.learned, now.learned, times))
     before = _make_side(then.learned, (one for one, _ in pairs))
@@ -50,6 +51,7 @@ def _of_parts(
     for kind, name in dict.fromkeys([*had, *has]):
         part, today = (parts.get((kind, name), Part(kind, name, 0)) for parts in (had, has))
         before = _make_fine(name, _describe_amount(part, today)) if part.amount else None
+        # What was not looked at today is not lost.
         if kind in now.unseen:
             yield before, Finding(RULE, name, Verdict.UNKNOWN, reason=now.unseen[kind])
         elif less := less_than(part, today):

@@ -71,6 +71,7 @@ def escape_text(text: str) -> str:
 
 def quote_code(text: str) -> str:
     """Text as a code span, whatever backticks it holds."""
+    # One more than any run inside: CommonMark has no escape in a code span.
     fence = "`" * (_longest_run(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
@@ -89,6 +90,7 @@ def fence_lines(lines: Iterable[str], language: str, *, indent: str = "") -> lis
 
 def make_cell(text: str) -> str:
     """Markdown that is in a table."""
+    # A newline ends a row, and a bar ends a cell even in a code span (GFM, tables).
     return " ".join(text.split()).replace("|", "\\|")
 
 
@@ -174,7 +176,8 @@ def _render_item(item: Item, indent: str) -> list[str]:
 
 
 def _render_diff(diff: Diff) -> list[str]:
-    lines = [f"- {quote_code(diff.title)}{f' ({diff.note})' if diff.note else ''}"]
+    note = f" ({escape_text(diff.note)})" if diff.note else ""
+    lines = [f"- {quote_code(diff.title)}{note}"]
     lines += fence_lines(diff.lines, "diff", indent="  ") if diff.lines else []
     return [*lines, *([f"  {escape_text(diff.reason)}"] if diff.reason else [])]
 

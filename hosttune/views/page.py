@@ -116,6 +116,7 @@ class Page:
         """Advice from a rule or a resource, with the commands in it as they have to be typed here,
         for this host; of a record, those that act on its host as they are typed there.
         """
+        # A rule that wrote the options already must not get them twice.
         options, aim = (words if words not in text else "" for words in (self.options, self.aim))
 
         def insert_typed(found: re.Match[str]) -> str:
@@ -123,6 +124,7 @@ class Page:
             if not self.can_apply and (verb not in LOOKS | AIMED | _OF_NO_HOST or found["learn"]):
                 sudo = "sudo " if found["sudo"] or verb in _BY_ROOT else ""
                 return f"{sudo}hosttune {verb}{self.there if verb in ACTS else ''}"
+            # `sudo` of the text is replaced as well: a shell of root needs none.
             sudo = self.sudo if found["sudo"] or verb in _BY_ROOT else ""
             takes_options = verb in LOOKS or (verb in ACTS and self.can_apply)
             takes_aim = verb in AIMED and not found["learn"]

@@ -69,6 +69,7 @@ def plan_outline(
     blocks += make_sections((UNKNOWN, *HELD, *quiet_groups(plan)), plan.findings, page, one.about)
     if plan.changes:
         says = [Say(text, is_hanging=True) for text in describe_consent(plan)]
+        # A plan without root's rights may lack changes; apply would refuse its digest.
         digest = () if page.is_partial else (Say("Digest", code=plan.digest),)
         blocks.append(Lines("In all", (*says, *digest)))
     blocks += trial.blocks if trial else ()

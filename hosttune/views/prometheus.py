@@ -52,6 +52,7 @@ def render_metrics(
     helps: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, str], int]]
 ) -> str:
     """Samples (name, labels, value) as text, those of one metric together under its HELP."""
+    # The format wants all samples of one metric in one group.
     samples: dict[str, list[str]] = {name: [] for name in helps}
     for name, labels, value in rows:
         samples[name].append(f"{name}{_format_labels(labels)} {value}")
@@ -77,6 +78,7 @@ def _list_samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
         int(datetime.fromisoformat(plan.created_at).timestamp()),
     )
     numbers = Counter(name_standing(finding) for finding in plan.findings)
+    # All of them, also zeros: an alert on a series that is missing never fires.
     for name in STANDINGS:
         yield "hosttune_findings", {"verdict": name}, numbers[name]
     rules: dict[str, list[Finding]] = {}

@@ -139,6 +139,7 @@ def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Blo
     )
     says = tuple(Say(f"Cannot be undone: {text}", is_hanging=True) for text in texts)
     blocks: list[Block] = [Lines("No way back", says)] if says else []
+    # Nothing is left that undo could take back, so no command is offered.
     if len(lost) == len(standing):
         return blocks
     title = "To undo the rest:" if lost else "To undo it:"
@@ -153,6 +154,7 @@ def _taken_back(receipt: Receipt) -> list[Outcome]:
     back = []
     for outcome in receipt.outcomes:
         if outcome.phase is Phase.DONE and outcome.change.rule in failed:
+            # The order of the outcomes is that of the acts: first the change, then its return.
             if outcome.change.address in seen:
                 back.append(outcome)
             seen.add(outcome.change.address)

@@ -135,6 +135,7 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
     least = [
         finding for group in (ADVICE, WAIVED) for finding in plan.findings if group.holds(finding)
     ]
+    # By identity: equal findings of two rules must not be hidden together.
     hidden = {id(finding) for finding in least[len(least) - folded :]}
     shown = [finding for finding in plan.findings if id(finding) not in hidden]
     blocks: list[Block] = []
@@ -375,6 +376,7 @@ def next_steps(one: Checked) -> list[tuple[str, str]]:
         for finding in plan.findings
         if counts_for_status(finding, strict=False)
         and finding.hold.kind not in WAITS
+        # What root would see is the step before it already.
         and not (page.is_partial and finding.verdict is Verdict.UNKNOWN)
     ]
     steps += [

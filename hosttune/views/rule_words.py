@@ -98,6 +98,7 @@ def ways_of(wishes: tuple[Wish, ...], findings: tuple[Finding, ...] = ()) -> Way
 def _in_general(wishes: tuple[Wish, ...]) -> list[Change]:
     plain_ones = [_without_choices(wish) for wish in wishes]
     kinds = dict.fromkeys(wish.kind for wish in plain_ones)
+    # Kind by kind, because wishes of one kind share a file and are written together.
     own = ((kind, tuple(wish for wish in plain_ones if wish.kind == kind)) for kind in kinds)
     return [change for kind, some in own for change in wish_kinds()[kind].writes(some)]
 

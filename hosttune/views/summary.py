@@ -69,6 +69,7 @@ def summarize(plan: Plan) -> Summary:
     ]
     for_reboot = [finding for finding in waiting if waits_for_reboot(finding)]
     free = [finding for finding in plan.findings if not finding.hold]
+    # A rule with a fault and an unknown is counted once, by the fault.
     faulty = {finding.rule for finding in filter(is_fault, plan.findings)}
     return Summary(
         faults=len(faulty),
@@ -233,6 +234,7 @@ def is_left_after(finding: Finding, plan: Plan) -> bool:
         return False
     done = set(plan.changes)
     needs_person = bool(finding.hold) or finding.verdict in {Verdict.UNKNOWN, Verdict.ADVICE}
+    # A fault without a change of its own is as it was before the run.
     needs_person = needs_person or (finding.is_fault and not finding.changes)
     return needs_person or not all(change in done for change in finding.changes)
 

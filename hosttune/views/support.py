@@ -27,6 +27,8 @@ def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterat
     kernel = str(files.get("/proc/sys/kernel/osrelease", "")).strip()
     driver = files.get("/sys/module/nvidia/version")
     parts = [f"kernel {kernel}"] if kernel else []
+    # Only a stat of the report proves that the folder is missing; a file that is not in it may not
+    # have been collected.
     is_absent = isinstance(report.record["stats"].get("/sys/module/nvidia"), dict)
     loaded = "no NVIDIA module is loaded" if is_absent else "which driver is loaded is not known"
     parts.append(f"driver {driver.strip()}" if isinstance(driver, str) else loaded)

@@ -33,6 +33,8 @@ class Screen:
 
     @property
     def columns(self) -> int:
+        # A terminal can claim a column or two, in which no text can be read; 0 means that no line
+        # is broken.
         return max(NARROWEST, min(self.width, WIDEST)) if self.width else UNBROKEN
 
     @property
@@ -129,6 +131,8 @@ def align_columns(
         head = " " * indent + "".join(
             pad_text(cell, width) + "  " for cell, width in zip(row, widths, strict=False)
         )
+        # Decided once for a row and those that go on with it, so that one point is not laid out in
+        # two ways.
         if head.strip() or not number:
             is_below = room < max(ROOM, _longest_word(rows, number))
         if is_below:

@@ -50,6 +50,7 @@ def render_text(document: Document, screen: Screen) -> str:
     )[::-1]
     body = document.blocks[: len(document.blocks) - len(last)]
     says = [Say(document.status, style="dim", is_hanging=True)] if document.status else []
+    # Measured with the status, which is shown in either case.
     whole = "\n".join(filter(None, (head, blocks_text((*document.blocks, *says), screen))))
     if whole.count("\n") <= ONE_SCREEN:
         return "\n".join(filter(None, (head, blocks_text((*body, *says, *last), screen))))
@@ -268,6 +269,7 @@ def _render_labelled(section: Section, screen: Screen) -> list[str]:
                     first.rstrip(),
                     *wrap_text(texts[0], screen.columns, first=below, rest=below),
                 ]
+            # Painted after the wrapping: escape sequences have no width, and would be counted.
             own[0] = own[0].replace(
                 section.label, screen.paint(section.label, "bold", section.style), 1
             )

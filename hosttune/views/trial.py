@@ -128,6 +128,7 @@ def planned_json(planned: TrialPlan) -> dict[str, Any]:
 
 def standing_words(trial: TrialRun, now: float) -> str:
     """`on trial until 14:32 UTC (12 minutes left)`, and in the other states what each is called."""
+    # Without a clock (the next boot) no time runs yet.
     if trial.left_s is None or not trial.state.is_open:
         return trial_text(trial.state.value)
     until = datetime.fromtimestamp(now + trial.left_s, timezone.utc)

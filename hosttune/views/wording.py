@@ -69,6 +69,8 @@ class Wording:
     def _value(self, part: Expression, known: Mapping[str, Any]) -> str:
         try:
             value = text_of(part.evaluate(known))
+        # None of a fact that has no value here makes a TypeError in arithmetic: then the word is
+        # used.
         except (HosttuneError, UnknownFact, TypeError):
             value = ""
         return value or in_words(ast.parse(part.source.replace("\n", " "), mode="eval").body)

@@ -200,6 +200,18 @@ def test_smi_that_ignores_the_wish_to_end_is_killed(program, opened):
     assert is_gone(int(started(path)[0].split()[0]))
 
 
+def test_smi_that_hangs_in_the_driver_is_not_started_beside_itself(program, opened, monkeypatch):
+    clock = Clock()
+    path = program("if LOOP: head(); row()" + FOREVER)
+    sampler = opened(path, clock=clock)
+    with monkeypatch.context() as hung:
+        hung.setattr(smi.Program, "stop", lambda _: False)
+        clock.now = smi.HUNG_S + 1
+        sampler.read()
+    assert len([line for line in started(path) if "--query-gpu" in line]) == 1
+    assert sampler.reason == "nvidia-smi hangs in the driver, and cannot be ended"
+
+
 def test_smi_that_keeps_dying_is_started_again_a_few_times_only(program, opened):
     path = program("if LOOP:\n head(); row(); say('Segmentation fault')")
     sampler = opened(path)

@@ -15,6 +15,8 @@ from hosttune.measure.dataset.estimate import (
     half_interval,
     split_in_runs,
 )
+from hosttune.measure.dataset.sample import Sample, Sized, plan
+from hosttune.measure.dataset.tally import Named
 
 PAGE = 4096
 
@@ -163,3 +165,13 @@ def test_half_interval_with_few_looks_is_students():
     assert half_interval(1.0, 1000) == pytest.approx(1.962, abs=0.002)
     assert half_interval(1.0, 11) == pytest.approx(2.228, abs=0.01)
     assert half_interval(1.0, 5) == pytest.approx(2.776, abs=0.06)
+
+
+def test_large_file_of_a_format_that_no_sample_met_is_a_stratum_of_its_own():
+    """The time for sizes may end before, and that for headers too."""
+    large = Sized(Named("PNG", "/x/a.png", 1), 10, None, 1)
+    sample = Sample(large={"PNG": [large]})
+    plan(sample, {"PNG": 10})
+    sample.settle()
+    assert sample.runs == {"PNG": [[large]]}
+    assert sample.drawn({"PNG": 1})["PNG"].runs == (1,)

@@ -264,6 +264,11 @@ def test_header_of_hdf5_is_what_one_row_of_the_largest_array_costs(name, unit):
     assert look(packed(name)) == Header("HDF5", unit=unit)
 
 
+def test_broken_object_of_hdf5_does_not_hide_the_others():
+    content = packed("groups_latest.h5").replace(struct.pack("<Q", 1032), struct.pack("<Q", 8))
+    assert look(content) == Header("HDF5", unit=ReadUnit(5, 15_360, 3_072, "gzip"))
+
+
 def test_a_node_of_hdf5_that_names_itself_has_an_end():
     """What is in the start of a file costs no read, so that the bound of reads alone never
     comes.

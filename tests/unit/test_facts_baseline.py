@@ -145,6 +145,13 @@ def test_counters_of_another_machine_say_nothing():
         ("[]", "expected an object"),
         ('{"format_version": 99, "tool_version": "9.0"}', "99"),
         ('{"format_version": 1}', "missing"),
+        (
+            (
+                '{"format_version": 1, "tool_version": "1", "name": "x", "machine": "m", "boot_id": "b",'
+                ' "learned_at": 1e300, "uptime_days": 1.0, "parts": [], "counters": []}'
+            ),
+            "learned_at: must be seconds since the epoch",
+        ),
     ],
 )
 def test_broken_file_is_unknown_and_says_how_to_mend_it(content, says):

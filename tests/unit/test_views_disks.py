@@ -218,3 +218,12 @@ def test_devices_one_upon_the_other_may_be_more_than_calls_of_python():
     ]
     rows[-1].children = ()
     assert [row.disk.name for row in disks._sort_rows(rows)] == [f"d{n}" for n in range(2000)]
+
+
+def test_file_system_that_a_user_has_named_steers_no_terminal():
+    """The user chooses the subtype, and the device that is named (fusermount(1))."""
+    table = read_record(str(HOSTS / "h100-8x-2socket.json")).read("/proc/self/mountinfo").decode()
+    line = "50 1 0:99 / /home/u/m rw - fuse.\x1b]0;x\x07 /dev/nvme0n1 rw,user_id=1000\n"
+    text = disks_text(of("h100-8x-2socket", **{"/proc/self/mountinfo": table + line}), Page())
+    assert "fuse.\\x1b]0;x\\x07" in text
+    assert "\x1b" not in text

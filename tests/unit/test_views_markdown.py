@@ -6,8 +6,8 @@ import pytest
 
 from hosttune.values import Finding, Verdict
 from hosttune.views.checked import Checked
-from hosttune.views.document import Medium
-from hosttune.views.markdown import escape_text, fence_lines, quote_code
+from hosttune.views.document import Diff, Medium
+from hosttune.views.markdown import _render_diff, escape_text, fence_lines, quote_code
 from hosttune.views.plan import plan_report
 from hosttune.views.report import check_report
 from tests.golden import scenarios as made
@@ -89,3 +89,8 @@ def test_password_in_a_diff_is_masked():
     change = replace(made.NOATIME[1], details=("-//nas/x /x cifs password=geheim 0 0",))
     plan = replace(made.SMALL, stages=(replace(made.SMALL.stages[0], changes=(change,)),))
     assert "geheim" not in plan_report(Checked(plan, PAGE))
+
+
+def test_unit_in_the_note_of_a_change_opens_nothing():
+    diff = Diff("~", "x", "1", "2", "in effect after a restart of [a](http://b)")
+    assert _render_diff(diff) == [r"- `~ x  1 -> 2` (in effect after a restart of \[a\](http://b))"]

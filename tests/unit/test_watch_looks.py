@@ -24,7 +24,8 @@ from hosttune.measure.watch.host import has_smt, read_governor
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.mounts import MountTable
-from hosttune.measure.watch.target import find, put_in_scope
+from hosttune.measure.watch.session import Show, WatchOptions, watch_process
+from hosttune.measure.watch.target import Target, find, put_in_scope
 from hosttune.measure.watch.tick import Mounted
 from hosttune.measure.watch.tree import Tree
 
@@ -212,6 +213,7 @@ ONE, TWO = GpuSample(0, "GPU-aaa", pids=(7,)), GpuSample(1, "GPU-bbb", pids=())
         ({8}, "1", set(), [1], True),
         ({8}, "GPU-bb", set(), [1], True),
         ({8}, "", set(), [], True),
+        ({8}, "9" * 5000, set(), [], True),  # of a user's environment
         ({8}, None, {"GPU-bbb"}, [1], True),
         ({8}, None, set(), [0, 1], False),
         ({7}, "0,1", set(), [0], True),
@@ -273,6 +275,14 @@ def test_process_that_cannot_be_watched_is_refused_with_the_reason():
         find(done.pid)
     with pytest.raises(HosttuneError, match="this very process"):
         find(os.getpid())
+
+
+def test_process_that_ends_before_the_first_look_is_no_fault_of_ours():
+    child = subprocess.Popen(["true"])
+    child.wait()
+    target = Target(child.pid, ("true",), 1.0, None, "")
+    with pytest.raises(HosttuneError, match=f"process {child.pid} has just ended"):
+        watch_process(target, WatchOptions(), Show(lambda *_: None, lambda: None), 1.0)
 
 
 def test_process_that_hidepid_hides_is_told_from_one_that_is_not_there(tmp_path, monkeypatch):

@@ -29,7 +29,7 @@ from hosttune.measure.watch.parse import (
     run_delay,
 )
 from hosttune.measure.watch.process import WatchedProcess
-from hosttune.measure.watch.tick import HeldBack
+from hosttune.measure.watch.tick import GpuUser, HeldBack
 
 STAT = b"4242 (a) b (c) D 7 42 40 34816 4242 4194304 99 0 5 0 120 30 10 4 20 0 3 0 3826173 3133440 358 18446744073709551615"
 
@@ -234,6 +234,7 @@ CONTAINER = b"50 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
         (b"0::/user.slice/session-2.scope\n", MOUNTS, "/sys/fs/cgroup/user.slice/session-2.scope"),
         (b"4:memory:/x\n1:cpu:/\n0::/\n", HYBRID, "/sys/fs/cgroup/unified"),
         (b"0::/docker/abc/job\n", CONTAINER, "/sys/fs/cgroup/job"),
+        (b"0::/docker/abcdef/job\n", CONTAINER, ""),  # of another container
         (b"4:memory:/x\n", MOUNTS, ""),
         (b"0::/x\n", b"", ""),
         (b"0::/../../elsewhere\n", MOUNTS, ""),
@@ -263,6 +264,10 @@ def test_users_of_its_gpus_are_neither_the_job_nor_mps_and_what_has_ended_is_nam
     )
     found = gpu_users([9, 8, 7, 6, 5, 4, 4], {5}, str(tmp_path))
     assert [(one.pid, one.name) for one in found] == [(4, "python3"), (8, GONE), (9, GONE)]
+
+
+def test_number_that_no_process_can_have_is_one_that_has_ended(tmp_path):
+    assert gpu_users([1 << 40], (), str(tmp_path)) == (GpuUser(1 << 40, GONE),)
 
 
 def test_busiest_of_the_others_leaves_out_the_job_and_what_is_new_to_a_number():

@@ -14,13 +14,16 @@ import pytest
 from hosttune.cli import status_title
 from hosttune.cli.status_title import StatusTitle
 from hosttune.host import console
+from hosttune.measure.views.watch import watch_text
 from hosttune.measure.views.watch_plot import _make_lanes
 from hosttune.measure.views.watch_words import list_evidence, make_headline
 from hosttune.measure.watch.recording import Recorder, replay
 from hosttune.measure.watch.remedies import choose_remedies
+from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import FILE_SERVER, DiskTick, Mounted, Wait, Want, round_tick
 from hosttune.measure.watch.verdict import Confidence
+from hosttune.views.page import Page
 from tests.unit.watch_scenarios import MEASURED, MIB, WATCHED, at, jittered, judged, tick
 
 
@@ -330,3 +333,15 @@ def test_wait_for_the_server_of_a_file_system_names_it_and_rules_no_storage_out(
     )
     assert State.DISK in store.not_the_cause
     assert any(": the page cache has the rest" in line for line in list_evidence(store, account))
+
+
+def test_verdict_names_a_folder_of_a_user_without_what_steers_a_terminal():
+    one = replace(
+        MEASURED["disk bound, two workers"][1],
+        mounts=(Mounted("/far\x1b]0;x\x07", "fuse.sshfs", "host:/x"),),
+    )
+    _, account, headline, _ = seen((one, 30))
+    assert "\x1b" in headline
+    text = watch_text(WatchEnd(account, "the command has ended"), Page())
+    assert "storage: /far\\x1b]0;x\\x07" in text
+    assert "\x1b" not in text

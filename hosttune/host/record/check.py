@@ -21,7 +21,7 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_time(value: Any) -> bool:
+def is_time(value: Any) -> bool:
     """Seconds since the epoch that a calendar knows: up to the year 9999."""
     return (
         isinstance(value, (int, float))
@@ -116,7 +116,7 @@ def _is_process(value: Any) -> bool:
     shape: Mapping[str, Callable[[Any], bool]] = {
         "pid": _is_int, "name": _is_text, "user": _is_text, "command": _is_texts,
         "rss_bytes": _is_int, "swap_bytes": _is_int, "devices": _is_texts, "cgroup": _is_text,
-        "started_at": _is_time,
+        "started_at": is_time,
     }  # fmt: skip
     later: Mapping[str, Callable[[Any], bool]] = {
         "parent": _is_int, "cpus": _is_int, "variables": _is_texts, "uid": _is_int,
@@ -139,7 +139,7 @@ def _is_words(value: Any) -> bool:
 
 _HEAD: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "tool_version": (_is_text, "text"),
-    "made_at": (_is_time, "seconds since the epoch"),
+    "made_at": (is_time, "seconds since the epoch"),
     "name": (_is_text, "text"),
     "machine": (_is_text, "text"),
     "privileged": (_is_bool, "true or false"),

@@ -8,6 +8,8 @@ from typing import Any
 
 from hosttune.host.processes.proc_fields import process_fields
 
+# A drop of the caches costs smaller ones little, and shells and daemons of every host would fill
+# the sentence.
 _LARGE = 256 << 20
 _MOST = 4
 

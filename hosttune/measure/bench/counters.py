@@ -18,6 +18,8 @@ from hosttune.regex import regex
 _MOST_BYTES = 16 << 20  # of one file: /proc/stat has a number for each interrupt of each CPU
 
 SECTOR = 512
+# The pattern must not step over a second `some`: on hostile text a plain `.*?` would try each pair
+# of marks.
 _TOTAL = regex(r"some (?:(?!some ).)*?total=(\d+)")
 
 
@@ -54,6 +56,8 @@ class Moment:
 def parse_disk(content: str) -> DiskReading | None:
     """The one line of .../stat."""
     fields = content.split()
+    # Linux 4.18 and 5.5 added fields behind these eleven, so more are no error
+    # (Documentation/block/stat.rst).
     if len(fields) < 11 or not all(field.isdecimal() for field in fields[:11]):
         return None
     return DiskReading(int(fields[2]) * SECTOR, int(fields[9]) / 1000)
@@ -86,6 +90,8 @@ def read_disk(device: str) -> DiskReading | None:
 def read_moment(device: str) -> Moment:
     """The host at this moment, with the disk "major:minor"."""
     used = os.times()
+    # `read_bytes` is what came from a device; `rchar`, which counts the page cache too, would make
+    # a warm pass look like disk traffic.
     own_io = re.search(r"^read_bytes: (\d+)", _read_text("/proc/self/io"), re.MULTILINE)
     programs, stolen = parse_host_cpu(_read_text("/proc/stat") or "cpu", os.sysconf("SC_CLK_TCK"))
     return Moment(

@@ -34,6 +34,7 @@ _BOTH_EMPTY = 0x4 | 0x40  # MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH
 _NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 _ALL_PRIVATE = 0x4000 | 0x40000  # MS_REC, MS_PRIVATE
 _READ_ONLY, _NOSUID_NODEV = 0x1, 0x2 | 0x4
+# mount_setattr(2) refuses a new access time mode with EINVAL unless the old one is in `attr_clr`.
 _MODES = 0x70  # MOUNT_ATTR__ATIME: the whole field is cleared when any of it is set
 
 
@@ -47,6 +48,8 @@ def _clone_mount(folder: int) -> int:
     """A mount of an open folder, and of all below it, that is attached nowhere, is read-only and
     keeps access times.
     """
+    # Recursive, so that a file system that is mounted further below is read-only in the view as
+    # well.
     flags = _CLONE | _EMPTY_PATH | os.O_CLOEXEC | _RECURSIVE
     fd = _call("open_tree", _OPEN_TREE, ctypes.c_int(folder), b"", ctypes.c_uint(flags))
     try:
@@ -102,6 +105,8 @@ def _make_namespace(path: str) -> tuple[int, int]:
     path leads to it.
     """
     _require("unshare", _load_libc().unshare(_NEW_NAMESPACE))
+    # A mount in a shared tree propagates to its peers (mount_namespaces(7)), so the view would
+    # appear to everyone without this.
     _require("mount", _load_libc().mount(b"none", b"/", None, ctypes.c_ulong(_ALL_PRIVATE), None))
     with ExitStack() as closing:
         folder = open_without_links(path)
@@ -110,11 +115,15 @@ def _make_namespace(path: str) -> tuple[int, int]:
         closing.callback(os.close, view)
         places = (ctypes.c_int(view), b"", ctypes.c_int(folder), b"")
         _call("move_mount", _MOVE_MOUNT, *places, ctypes.c_uint(_BOTH_EMPTY))
+        # The path is opened once more: only a look through it proves that a program, which goes by
+        # the path, meets the view.
         seen = open_without_links(path)
         closing.callback(os.close, seen)
         # of `/`, and of a folder that was exchanged since
         if not os.statvfs(seen).f_flag & os.ST_NOATIME:
             raise Refused(f"{path} does not lead to its view")
+        # A namespace does not carry a root folder, and nsenter would keep the one outside, which
+        # has no view below it.
         root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         closing.callback(os.close, root)
         namespace = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -135,6 +144,7 @@ def _call(name: str, number: int, *arguments: Any) -> int:
 def _require(name: str, result: int) -> int:
     if result < 0:
         code = ctypes.get_errno()
+        # ENOSYS and EINVAL both mean a kernel that is too old for the call or for a flag of it.
         way_out = "it needs root" if code == errno.EPERM else "it needs Linux 5.12 or newer"
         raise Refused(f"{name}: {os.strerror(code)}", hint=way_out)
     return int(result)

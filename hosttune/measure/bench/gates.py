@@ -53,6 +53,8 @@ def require_room(place: Place) -> int:
             f"{place.target} is nearly full: {free:.0%} free, {LEAST_FREE:.0%} are needed",
             hint="make room on it first; a full file system is slow, too",
         )
+    # A share of what is free, not of the whole: other jobs write on this file system too, and must
+    # not meet ENOSPC by a measurement.
     allowed = min(MOST_BYTES, int(place.available_bytes * SHARE_OF_FREE))
     if allowed < LEAST_BYTES:
         raise GateClosed(
@@ -66,6 +68,8 @@ def require_quiet(place: Place, *, anyway: bool) -> str:
     """Watch the host for a second. "" when it is quiet; with `anyway` what is not, as a reason why
     nothing better than inconclusive may come out. Raises GateClosed.
     """
+    # A second is short, but each later pass is judged by the same counters, so what begins
+    # afterwards is noticed there.
     before = read_moment(place.device)
     time.sleep(WATCHED_S)
     busy = idle_noise(before, read_moment(place.device))

@@ -13,6 +13,8 @@ def idle_noise(before: Moment, after: Moment) -> tuple[str, ...]:
     found = list(foreign_cpu(before, after))
     if (stolen := after.stolen_s - before.stolen_s) > LIMIT * span:
         found.append(f"the hypervisor keeps back {stolen / span:.1f} processors")
+    # A disk that serves requests side by side is "busy" with one of them, so this is a sign of
+    # others, not a measure of how much they take.
     if before.disk and after.disk and (busy := after.disk.since(before.disk).busy_s / span) > LIMIT:
         found.append(f"the disk is busy for {busy:.0%} of the time")
     stalls = (

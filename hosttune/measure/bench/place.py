@@ -72,6 +72,8 @@ def look_at(path: str) -> Place:
         info = os.fstat(fd)
         inode = (info.st_dev, info.st_ino)
         canonical, link = _way_to(named, inode)
+        # By the descriptor, not by the longest fitting target: a bind mount or one that covers
+        # another would give the wrong line.
         mount = _mount_of(fd, path)
         space = os.statvfs(fd)
         device = _block_device(info.st_dev, mount.source)
@@ -120,6 +122,7 @@ def _mount_of(fd: int, path: str) -> MountLine:
 
 def _block_device(device: int, source: str) -> str:
     """Files of btrfs have device numbers of their own, so there the source of the mount counts."""
+    # Anonymous device numbers (btrfs, overlay, NFS) have no entry there.
     numbers = f"{os.major(device)}:{os.minor(device)}"
     if os.path.exists(f"/sys/dev/block/{numbers}"):
         return numbers

@@ -137,6 +137,7 @@ def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: No
     python = user_python(wanted.python, place.path) if wanted.decode else None
     with ended_alike():
         on_progress("watching whether the host is quiet")
+        # Last of the gates, because it costs a second: what refuses for good is said before.
         spoiled = require_quiet(place, anyway=wanted.anyway)
         on_progress("looking for files")
         return _Bench(wanted, place, spoiled, on_progress, begun, hidden).run(python)
@@ -165,6 +166,8 @@ class _Bench:
         return self.begun + share * self.wanted.budget_s
 
     def run(self, python: Python | None) -> ReadResult:
+        # Only root may make the namespace; for a user the files whose access time would move are
+        # left out of the sample instead.
         if python is None or os.geteuid():
             return self._measure(python)
         with noatime_view(self.place.path, python.command) as command:
@@ -179,11 +182,14 @@ class _Bench:
             sample = self._sample(
                 python.uid, lambda path: _get_suffix(path) in libraries, python.path
             )
+            # Before anything is timed: a file that ends its worker would otherwise end a pass, and
+            # each pass would count it anew.
             good = self._probe(python, sample, libraries, answer).good
         else:
             sample = self._sample(os.geteuid(), lambda _: True)
         self.on_progress("cold, warm and packed files")
         differed = self._differential(sample, self.until(_PROBED * bool(python) + _DIFFERED))
+        # None is "not measured": a zero rate would say that nothing is decoded.
         decoded = handed = None
         with self._crew(python, sample.paths, max(wanted.levels)) as crew:
             if python and good:
@@ -231,6 +237,8 @@ class _Bench:
 
     def _sample(self, uid: int, takes: Callable[[str], bool], python: str = "") -> ReadSample:
         most = min(self.wanted.files, MOST_FILES)
+        # The uid is that of the process that reads: what root may read says nothing of what the
+        # decoding user may.
         sample = draw(
             self.place.path,
             files=most,
@@ -267,6 +275,7 @@ class _Bench:
             ) from None
         found = answer.get("libraries")
         names = (
+            # The answer comes from a user's interpreter, so it is cut before it reaches a report.
             {str(key)[:8]: str(value)[:60] for key, value in found.items()}
             if isinstance(found, dict)
             else {}
@@ -314,6 +323,8 @@ class _Bench:
         """
         paths = list(sample.paths)
         with self._crew(None, paths, 1) as crew, ExitStack() as stack:
+            # The chunks are cut by time, and how long a file takes here is not known before some
+            # were read.
             first = range(min(_FIRST, len(paths)))
             rate = self.watch.run(
                 crew, first, 1, "read", lambda: self.cold(paths[: len(first)])
@@ -354,8 +365,12 @@ class _Bench:
         """Workers of the user's Python, with the libraries loaded, or of ours; they know these
         files.
         """
+        # Isolated (-I -S): variables and site-packages must not bring code into a worker, which has
+        # the rights of the caller and may be root's.
         command = python.command if python else (sys.executable, "-I", "-S")
         environment = python.environment if python else {"LC_ALL": "C.UTF-8"}
+        # Half of what is free, shared by all workers, so that pictures that were made to harm
+        # cannot bring the host into swap.
         memory = min(
             WORKER_MEMORY, max(256 << 20, (read_room().bytes or WORKER_MEMORY) // (2 * count))
         )
@@ -414,6 +429,8 @@ def noatime_view(folder: str, command: Sequence[str]) -> Iterator[tuple[str, ...
             namespace, root = views.enter_context(namespace_with_view(folder))
             held = f"/proc/{os.getpid()}/fd"
             view = (str(nsenter), f"--mount={held}/{namespace}", f"--root={held}/{root}", "--")
+            # Whether nsenter may join is only seen by trying: seccomp of a container can forbid
+            # setns(2) where unshare(2) went well.
             tried = look((*view, str(true)), timeout_s=10.0)
             words = (*view, *command) if isinstance(tried, Completed) and tried.status == 0 else ()
         yield words
@@ -446,4 +463,5 @@ def _too_few(sample: ReadSample, path: str, python: str = "", missing: str = "")
         if missing
         else "name a larger folder"
     )
+    # No gate: another moment or another host does not make this folder one to measure.
     return HosttuneError(message, hint=hint)

@@ -67,7 +67,11 @@ class Crew:
         most: int,
         memory: int,
     ) -> None:
+        # Bounded by the kernel: a pass must fit into the pipe whole, so that feeding it never waits
+        # for a worker during the time that is measured.
         self._queue, self._feed = os.pipe2(os.O_CLOEXEC)
+        # A worker can make the pipe smaller (F_SETPIPE_SZ of fcntl(2)), and a blocking write would
+        # then wait for ever.
         os.set_blocking(self._feed, False)
         self._workers: list[_Worker] = []
         settings = {"queue": self._queue, "most": most, "memory": memory, "limit_s": FILE_S}
@@ -124,6 +128,7 @@ class Crew:
         for worker in crew:
             worker.tell({"go": how}, _compute_left(deadline))
         started = time.monotonic()
+        # The start of the workers is not part of the pass, so the limit starts anew.
         deadline = started + timeout_s
         _write_all(
             self._feed,
@@ -131,6 +136,8 @@ class Crew:
             _compute_left(deadline),
         )  # workers have its other end, and can make it small
         answers = [worker.answer(_compute_left(deadline)) for worker in crew]
+        # By the workers' own clock, which is CLOCK_MONOTONIC of the same host: the time that an
+        # answer takes through its pipe does not count.
         ended = max(require_positive(one, "end") for one in answers)
         return Pass(
             workers,
@@ -138,6 +145,7 @@ class Crew:
             sum(_require_whole(one, "failed") for one in answers),
             sum(_require_whole(one, "bytes") for one in answers),
             sum(_require_whole(one, "device") for one in answers),
+            # A user's worker may report an end before the start; a rate must stay a number.
             max(ended - started, 1e-6),
             sum(require_positive(one, "cpu") for one in answers),
             sum(require_positive(one, "user") for one in answers),
@@ -165,6 +173,8 @@ class _Worker:
         self, command: Sequence[str], environment: Mapping[str, str], passed: tuple[int, ...]
     ) -> None:
         try:
+            # A session of its own, so that one signal ends what the interpreter has started too;
+            # stderr is thrown away because a user's library may print without end.
             self._process = subprocess.Popen(
                 [*command, "-B", "-c", _load_program("measure/bench/read_program.py")],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
@@ -194,6 +204,8 @@ class _Worker:
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
             while b"\n" not in self._left:
+                # Without the bound a worker that never ends its line fills this process, which may
+                # be root's.
                 if len(self._left) > LINE_LIMIT:
                     raise HosttuneError("a worker says more than it should")
                 if not selector.select(max(0.0, deadline - time.monotonic())):
@@ -205,6 +217,7 @@ class _Worker:
         line, _, self._left = self._left.partition(b"\n")
         try:
             answer = json.loads(line)
+        # Deep nesting raises RecursionError, not ValueError, in the C scanner of json.
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
@@ -213,6 +226,7 @@ class _Worker:
 
     def end(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
+            # SIGKILL at once: a library may handle SIGTERM, or block it while it decodes.
             os.killpg(self._process.pid, signal.SIGKILL)
         for pipe in (self._in, self._out):
             with suppress(OSError):
@@ -226,6 +240,8 @@ class _Worker:
         """
         with suppress(subprocess.TimeoutExpired):
             status = self._process.wait(3.0)
+            # A program may also exit by itself with such a status; then a signal is named that
+            # never was, which does no harm.
             return 128 - status if status > 128 else status
         return None
 

@@ -65,6 +65,8 @@ class Watch:
         while True:
             prepare()
             before = read_moment(self.device)
+            # Between the two moments and nothing else: what `prepare` evicts or reads must not
+            # count as the work of others.
             made = crew.run(numbers, workers, how, PASS_TIMEOUT_S)
             if not made.files:
                 raise HosttuneError(
@@ -77,6 +79,8 @@ class Watch:
             if not noise or self.spoiled:
                 return made
             self.skipped += 1
+            # A few passes at the start prove nothing about the host; only behind these does the
+            # share mean something.
             if self.tried >= _TRIED and self.skipped > MOST_SKIPPED * self.tried:
                 why = (
                     f"{self.skipped} of {self.tried} passes were disturbed, {noise}: they show "
@@ -92,6 +96,8 @@ class Watch:
 
 def describe_disturbance(before: Moment, after: Moment, made: Pass) -> str:
     """Who else was at work during a pass, in a few words; nothing where no one was."""
+    # The counters of ended children reach the parent only when they are waited for (getrusage(2)),
+    # and workers live on: their part is added by hand.
     own = replace(
         after,
         own_cpu_s=after.own_cpu_s + made.user_seconds,
@@ -102,6 +108,8 @@ def describe_disturbance(before: Moment, after: Moment, made: Pass) -> str:
     if before.disk and own.disk:
         read = own.disk.since(before.disk).read_bytes
         foreign = read - (own.own_read_bytes - before.own_read_bytes)
+        # Read-ahead and the journal read a little that no worker asked for, and of a short pass
+        # that is a large share.
         if foreign > max(LIMIT * read, _SMALL_READ):
             return f"others read {foreign / read:.0%} of what the disk gave"
     return ""
@@ -121,6 +129,7 @@ def chunks_of(sample: ReadSample, rate: float) -> list[Chunk]:
     """The sample in pieces that take about 50 ms cold, at `rate` files a second; at least three
     where it can be.
     """
+    # Three at least, or the median of the passes would rest on one place of the disk.
     each = max(1, min(int(rate * CHUNK_S), len(sample.paths) // 3))
     found: list[Chunk] = []
     own: list[int] = []
@@ -147,6 +156,8 @@ def write_shards(
     left = most
     until = time.monotonic() + _WRITING_S
     for place, chunk in enumerate(chunks):
+        # Counted before the write: `most` is a promise about the disk, which a shard that is too
+        # large would break.
         left -= sum(sample.sizes[number] for number in chunk.files)
         if left < 0 or is_over() or time.monotonic() > until:
             made.append((chunk, ""))
@@ -197,10 +208,13 @@ def measure_differential(
     found: dict[str, list[Pass]] = {"cold": [], "warm": [], "packed": []}
     order: list[Chunk] = []
     while len(found["cold"]) < 3 or (time.monotonic() < until and not _is_precise(found, seed)):
+        # Without replacement: each chunk comes before any comes twice, so the parts of the disk
+        # have the same weight.
         order = order or draws.sample(list(chunks), len(chunks))
         chunk = order.pop()
         own = [paths[number] for number in chunk.files]
 
+        # Defaults bind the values of this round; a closure would see those of the next.
         def files(chunk: Chunk = chunk, own: list[str] = own) -> None:
             found["cold"].append(watch.run(crew, chunk.files, 1, "read", lambda: cold(own)))
             found["warm"].append(watch.run(crew, chunk.files, 1, "read", lambda: None))
@@ -221,6 +235,8 @@ def measure_differential(
 def _is_precise(found: dict[str, list[Pass]], seed: int) -> bool:
     """Whether the rates are known well; asked at twenty passes, forty ..., as a look costs time."""
     count = len(found["cold"])
+    # A look after each pass would also stop at the first lucky one: repeated tests of one interval
+    # are too sure.
     if count < 20 or count % 20:
         return False
     intervals = [
@@ -260,6 +276,8 @@ def probe_files(
                 deaths += 1
                 if deaths > _DEATHS or not batch:
                     raise HosttuneError(f"decoding is given up: {death.message}") from None
+                # The batch shrinks with each answer, so its first number is the file at which the
+                # worker died.
                 bad.append((batch[0], death.message))
                 left = batch[1:] + left
     return DecodedSample(tuple(good), tuple(bad))
@@ -285,6 +303,7 @@ def decode_warm(
         own = take.some(int(rate * PASS_S / 2))
         found.append(watch.run(crew, own, 1, how, lambda own=own: _warm_up(crew, own)))  # type: ignore[misc]
         rate = max(found[-1].rate, 1.0)
+    # The first pass pays for what a library sets up at its first image, and its length is a guess.
     return tuple(found[1:]) if len(found) > 3 else tuple(found)
 
 
@@ -305,10 +324,14 @@ def sweep_levels(
     rates: dict[int, float] = {}
     take = Taker(numbers)
     for number in range(MOST_ROUNDS):
+        # In ascending order at first: the rate of fewer workers is the guess for how many files the
+        # next level needs.
         for level in sorted(levels) if number == 0 else draws.sample(list(levels), len(levels)):
             if number and time.monotonic() >= until:
                 return found
             guess = rates.get(level) or max(rates.values(), default=50.0)
+            # Four files for each worker at least: with fewer the last one that is still busy
+            # decides the time.
             own = take.some(max(4 * level, int(guess * PASS_S)))
             own_paths = [paths[one] for one in own]
             made = watch.run(crew, own, level, how, lambda own_paths=own_paths: cold(own_paths))  # type: ignore[misc]
@@ -328,6 +351,7 @@ class Taker:
 
     def some(self, count: int) -> list[int]:
         count = max(1, min(count, len(self._numbers)))
+        # Never the same file twice in one pass: the second read of it would come from memory.
         both = self._numbers[self._next :] + self._numbers[: self._next]
         self._next = (self._next + count) % len(self._numbers)
         return both[:count]
@@ -344,5 +368,7 @@ def cold_by_dropping_all(paths: Sequence[str]) -> None:
     every other job's.
     """
     evict_files(paths)
+    # 1 would drop the page cache only; 3 drops inodes and names as well, which is what makes the
+    # metadata cold.
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
         file.write("3\n")

@@ -73,6 +73,8 @@ class ReadWorker:
             resource.RLIMIT_DATA: int(given["memory"]),
         }
         for what, wanted in limits.items():
+            # A limit above the hard one is refused with EPERM or EINVAL, and an administrator's
+            # lower limit is to hold.
             hard = resource.getrlimit(what)[1]
             most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(what, (most, most))
@@ -85,6 +87,7 @@ class ReadWorker:
             made = decoder_of(suffix, notes)
             if made:
                 names[suffix], self.decoders[suffix] = made
+        # Linux counts ru_maxrss in KiB (getrusage(2)).
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         self.say(
             {"python": sys.version.split()[0], "libraries": names, "notes": notes[:4], "rss": rss}
@@ -121,10 +124,14 @@ class ReadWorker:
         start = end = 0.0
         buffer = bytearray(BLOCK)
         while True:
+            # Four bytes are atomic: the kernel reads a pipe under its lock, so no worker gets half
+            # of a number.
             word = os.read(self.queue, 4)
             if len(word) < 4:
                 sys.exit(1)  # the one who asked is gone
             number = int.from_bytes(word, "little")
+            # From the first number on, so that the wait for the start of the other workers does not
+            # count.
             start = start or time.monotonic()
             if number == END:
                 break
@@ -168,6 +175,8 @@ class ReadWorker:
 
     def guard(self, seconds: float) -> None:
         """Die of SIGALRM unless called again in time."""
+        # The default action of SIGALRM ends the process in C code too, where a Python handler would
+        # wait for the end of the call.
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def say(self, what: dict[str, Any]) -> None:
@@ -197,6 +206,7 @@ def open_file(path: bytes) -> int:
         return opened_as_root(path)
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
+        # EPERM where the file belongs to someone else (open(2)), whatever its mode says.
         fd = os.open(path, flags | os.O_NOATIME)
     except PermissionError:
         fd = os.open(path, flags)  # another's file: chosen only where no access time moves
@@ -211,6 +221,8 @@ def opened_as_root(path: bytes) -> int:
     already, or a file elsewhere is what root must not be led to. O_PATH opens nothing, and tells
     where it is. In a folder that the bench holds open there is no way for others.
     """
+    # O_NOFOLLOW guards only the last name; the comparison of the link below guards the folders on
+    # the way.
     found = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         place = b"/proc/self/fd/%d" % found
@@ -228,6 +240,8 @@ def read_through(path: bytes, most: int, buffer: bytearray) -> int:
     try:
         size = 0
         while size < most:
+            # Into one buffer: a new bytes object for each block would measure the allocator of
+            # Python beside the disk.
             got = os.readv(fd, [buffer])
             if not got:
                 break
@@ -279,6 +293,8 @@ def decoder_of(suffix: str, notes: list[str]) -> tuple[str, Decoder] | None:
 
 def with_pillow() -> tuple[str, Decoder]:
     pillow: Any = import_module("PIL.Image")
+    # What Pillow warns of (DecompressionBombWarning) would go to standard error, which is thrown
+    # away.
     warnings.simplefilter("ignore")
 
     def decode(data: bytes) -> int:
@@ -292,6 +308,8 @@ def with_pillow() -> tuple[str, Decoder]:
 def with_opencv() -> tuple[str, Decoder]:
     cv2: Any = import_module("cv2")
     numpy: Any = import_module("numpy")
+    # As a loader worker should: a pool in each of N workers would measure N times as many threads
+    # as there are CPUs.
     cv2.setNumThreads(1)
 
     def decode(data: bytes) -> int:
@@ -321,6 +339,8 @@ def with_wave() -> tuple[str, Decoder]:
     def decode(data: bytes) -> int:
         with wave.open(io.BytesIO(data)) as sound:
             frames = sound.readframes(sound.getnframes())
+            # 24 bits have no array type; their bytes count then, which is three values for one
+            # sample.
             kind = {1: "B", 2: "h", 4: "i"}.get(sound.getsampwidth())
         return len(array.array(kind, frames)) if kind else len(frames)
 
@@ -340,6 +360,7 @@ def with_numpy() -> tuple[str, Decoder]:
     numpy: Any = import_module("numpy")
 
     def decode(data: bytes) -> int:
+        # A pickle in an .npy file runs code when it is loaded.
         return int(numpy.load(io.BytesIO(data), allow_pickle=False).size)
 
     return f"NumPy {numpy.__version__}", decode

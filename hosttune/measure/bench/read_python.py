@@ -43,6 +43,8 @@ def user_python(wanted: str | None, folder: str) -> Python:
     """The interpreter that is named, else `python3` of this PATH. Raises Refused with the
     reason.
     """
+    # The PATH of the caller chooses a program, but not its user: the owner of the code decides
+    # below as whom it runs.
     path = wanted or shutil.which("python3")
     if path is None:
         raise Refused(
@@ -63,6 +65,8 @@ def user_python(wanted: str | None, folder: str) -> Python:
         raise Refused(f"{path}: {command.reason}", hint="leave out --decode")
     environment = environment_of(found.uid)
     if found.is_roots and found.uid != typed:
+        # The owner of the data chose nothing here: ~/.local of that user must not become part of a
+        # system Python.
         environment["PYTHONNOUSERSITE"] = "1"
     return Python(path, found.uid, tuple(command), environment)
 

@@ -25,6 +25,8 @@ def make_kept(result: ReadResult, answer: str) -> Kept:
         "skipped_chunks": float(result.skipped),
         "measured_s": round(result.seconds, 1),
     }
+    # Names of figures are an interface: `bench list --format json` and stored results of older
+    # versions have them.
     for name, measure in _list_measures(result):
         numbers[f"{name}_files_per_s"] = measure.rate.estimate
         numbers[f"{name}_files_per_s_low"] = measure.rate.low

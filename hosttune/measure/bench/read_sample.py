@@ -71,8 +71,10 @@ def draw(
         seen += 1
         if len(chosen) < files:
             chosen.append(path)
+        # Algorithm R: each name has the same chance however many come, without a list of them all.
         elif (place := draws.randrange(seen)) < files:
             chosen[place] = path
+        # The clock is asked rarely; a walk of millions of names would spend its time in it.
         if seen >= MOST_NAMES or (seen % 1024 == 0 and time.monotonic() > until):
             is_whole = False
             break
@@ -86,6 +88,8 @@ def draw(
             unreadable += 1
             continue
         size = min(info.st_size, FILE_MOST)
+        # A file that would pass the bound of bytes is left out, not cut off: a smaller one behind
+        # it may still fit.
         if not stat.S_ISREG(info.st_mode) or not size or total + size > most_bytes:
             continue
         if not is_noatime and moves_atime(info, flags, uid, now):
@@ -107,6 +111,8 @@ def moves_atime(info: os.stat_result, flags: int, uid: int, now: float) -> bool:
         return False
     if not flags & os.ST_RELATIME:
         return True
+    # relatime writes when the old access time is not newer than both others, or a day old
+    # (fs/inode.c, relatime_need_update).
     return info.st_atime <= max(info.st_mtime, info.st_ctime) or now - info.st_atime >= DAY_S
 
 
@@ -114,6 +120,8 @@ def may_read(path: str, info: os.stat_result, uid: int) -> bool:
     """Whether a process of `uid` will be able to open it, as far as that can be known before."""
     if uid == os.geteuid():
         return os.access(path, os.R_OK, effective_ids=True)
+    # For another user only the mode is asked: ACLs and groups are not, so the probe of the decoder
+    # has the last word.
     return bool(
         info.st_mode & (stat.S_IRUSR if uid == info.st_uid else stat.S_IROTH | stat.S_IRGRP)
     )

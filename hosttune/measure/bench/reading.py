@@ -82,6 +82,8 @@ class Measure:
     @property
     def wait_ratio(self) -> float:
         """What a worker waits for each second that it computes."""
+        # Two clocks are read one after the other, so a worker that only computes may show a little
+        # more CPU than time.
         return max(0.0, self.seconds * self.workers - self.cpu_seconds) / max(
             self.cpu_seconds, 1e-6
         )
@@ -171,6 +173,7 @@ def knee_of(sweep: Sequence[Measure]) -> int:
     if not sweep:
         return 0
     best = max(one.rate.estimate for one in sweep)
+    # The sweep is in ascending order, so the first that comes near is the fewest.
     return next(one.workers for one in sweep if one.rate.estimate >= KNEE * best)
 
 
@@ -186,6 +189,8 @@ def still_grows(sweep: Sequence[Measure]) -> bool:
 def _limit(figures: Figures) -> tuple[Limit, str]:
     if figures.spoiled:
         return Limit.UNKNOWN, figures.spoiled
+    # Before the CPUs are asked: files from memory keep the CPUs busy as well, and that says nothing
+    # about this disk.
     is_cached = _is_cached(figures)
     if is_cached and figures.decode is None:
         if figures.is_network:
@@ -240,6 +245,8 @@ def _is_cached(figures: Figures) -> bool:
     cold, warm = figures.cold, figures.warm
     if figures.is_network:
         return cold.rate.estimate >= SAME * warm.rate.estimate
+    # Not zero: metadata and read-ahead of neighbours come from the device even where all pages are
+    # in memory.
     return cold.device_share < CACHED
 
 
@@ -257,6 +264,7 @@ def _choose_workers(figures: Figures, limit: Limit, knee: int, ratio: float) -> 
             figures.cpus, wait_per_cpu=ratio, available_bytes=figures.available_bytes
         ).start
         return max(least, start)
+    # The sweep ended before its knee: more CPUs are there than workers were tried.
     if grows and limit in {Limit.CPU, Limit.DECODE}:
         return max(least, figures.cpus.whole)
     return least

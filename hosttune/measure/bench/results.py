@@ -84,6 +84,7 @@ def save(result: BenchResult, where: str = "") -> None:
 
     name = _name(result)
     beside = name.removesuffix(".json") + ".inconclusive.json"
+    # A bench on a busy day must not take the place of an answer that `dataset` starts from.
     if not result.is_answer and (older := from_json(state.load(name, where))) and older.is_answer:
         name = beside
     state.save(name, dump_json(to_json(result)).encode(), where)
@@ -94,6 +95,8 @@ def save(result: BenchResult, where: str = "") -> None:
         for name in state.list_names(f"{KIND}-", where)
         if (one := from_json(state.load(name, where)))
     ]
+    # By the time that the result holds, not by that of the file: a restored backup has new times
+    # for old results.
     for old, _ in sorted(kept, key=lambda one: one[1].measured_at, reverse=True)[MOST_FOLDERS:]:
         state.remove(old, where)
 
@@ -112,6 +115,8 @@ def find_latest(
     found = [
         one
         for one in every
+        # The prefix of the name is not proof: unsafe characters are replaced in it, so two file
+        # systems can share one.
         if one and one.uuid == uuid and one.kernel == (kernel or one.kernel) and wanted(one)
     ]
     return max(found, key=lambda one: (one.is_answer, one.measured_at), default=None)
@@ -140,6 +145,8 @@ def from_json(content: bytes | None) -> BenchResult | None:
         found = read_document(BenchResult, content or b"", "")
         return (
             found
+            # JSON of Python reads NaN and Infinity, with which no comparison or format below would
+            # be true.
             if found.kind == KIND and all(map(math.isfinite, found.figures.values()))
             else None
         )

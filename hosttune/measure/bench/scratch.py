@@ -74,6 +74,8 @@ def make_scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
     import secrets
 
     parent, path = _opened_parent(place)
+    # Unpredictable, because the folder above may be writable for everyone (/var/tmp), and a known
+    # name could be taken first.
     token = secrets.token_hex(16)
     name = f"{PREFIX}{token[:16]}"
     mark = ScratchMark(
@@ -83,6 +85,8 @@ def make_scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
     fd = held = -1
     try:
         with hold_back_signals():
+            # The note comes first: a kill between the two leaves a note without a folder, which is
+            # found and dropped. The other order would leave a folder that no one knows of.
             state.save(note, mark.to_json(), where)
             fd = _make_folder(parent, name, mark)
             held = _write_mark(fd, mark)
@@ -94,6 +98,8 @@ def make_scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
             if fd >= 0:
                 _empty_folder(fd)
                 _remove_folder(parent, name, fd)
+            # The note stays while the folder does, so that the next bench or `bench clean` can try
+            # again.
             if not _is_there(parent, name):
                 state.remove(note, where)
 
@@ -175,6 +181,7 @@ def _opened_parent(place: Place) -> tuple[int, str]:
     below = [name for name in place.path[len(top) :].split("/") if name]
     ways = [top or "/", *("/".join([top, *below[:count]]) for count in range(1, len(below) + 1))]
     if ways[0] == "/":
+        # Scratch files do not belong into the root folder while /var/tmp is on its file system.
         ways.insert(0, "/var/tmp")
     if place.link:
         hint = f"name the folder without it: {place.path}"
@@ -183,6 +190,8 @@ def _opened_parent(place: Place) -> tuple[int, str]:
         )
     for way in ways:
         with suppress(OSError), walk("/", way) as found:
+            # Each way is walked without links of others: root must not be led to write elsewhere by
+            # the owner of a folder on the way.
             is_there = not found.missing and not found.name and not link_of_user(found)
             if way == place.path and inode_of(found) != place.inode:
                 raise HosttuneError(
@@ -211,6 +220,8 @@ def _write_mark(folder: int, mark: ScratchMark) -> int:
     """The descriptor that holds the mark until this process ends."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(MARK, flags, 0o600, dir_fd=folder)
+    # Written before the lock is taken: a mark that is empty or unlocked belongs to a bench that
+    # died here, and `_is_marked` takes both into account.
     os.write(fd, mark.to_json())
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return fd
@@ -234,6 +245,7 @@ def _parse_mark(content: bytes | None) -> ScratchMark | None:
 
 def _is_running(mark: ScratchMark) -> bool:
     return (
+        # A process number says nothing after a boot, and its start time only within one.
         mark.boot_id == _boot_id() and bool(mark.started) and _read_start(mark.pid) == mark.started
     )
 
@@ -251,6 +263,8 @@ def _opened_leftover(mark: ScratchMark) -> Iterator[tuple[int, int]]:
     if not name.startswith(PREFIX):
         raise gone
     try:
+        # A user who may write on the way can mount a server there that never answers; such a place
+        # is not entered.
         with walk("/", above, mounters=WritersMounters()) as found:
             if found.missing or found.name:
                 raise gone
@@ -309,6 +323,8 @@ def _empty_folder(folder: int) -> None:
     """
     device = os.fstat(folder).st_dev
     for _, folders, files, fd in os.fwalk(".", topdown=False, follow_symlinks=False, dir_fd=folder):
+        # fwalk follows no links, but it does descend into mounts: what a user mounted inside must
+        # not be emptied by root.
         if os.fstat(fd).st_dev != device:
             continue
         for name in files:
@@ -333,6 +349,7 @@ def _remove_folder(parent: int, name: str, fd: int) -> None:
         if there is None:
             return
         try:
+            # rmdir goes by name, and the owner of the folder above may have put another one there.
             if os.path.sameopenfile(there, fd):
                 os.rmdir(name, dir_fd=parent)
         finally:
@@ -346,6 +363,8 @@ def _boot_id() -> str:
 def _read_start(pid: int) -> str:
     """When a process began, in ticks after the boot; "" where there is none."""
     try:
+        # The name of a process may hold blanks and parentheses, so fields count from the last one
+        # on.
         return head_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
     except IndexError:
         return ""

@@ -27,6 +27,7 @@ def ended_alike() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         del frame
         for one in ENDING:
+            # The second Ctrl-C of an impatient user must not cut off the removal of scratch files.
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt(number)
 
@@ -60,6 +61,8 @@ def _answered_at_once() -> Iterator[None]:
     try:
         yield
     finally:
+        # Before the pipe is closed: a signal in between would be written to a closed descriptor, or
+        # to whatever got its number.
         signal.set_wakeup_fd(before)
         os.close(writer)
         thread.join()

@@ -48,8 +48,10 @@ def median_interval(values: Sequence[float], seed: int, resamples: int = RESAMPL
     medians = []
     for _ in range(resamples):
         if count % 2:
+            # An odd count has one middle order statistic, Beta(half + 1, half + 1).
             medians.append(_interpolate_at(ordered, draw.betavariate(half + 1, half + 1)))
             continue
+        # An even count has two that depend on each other: the upper one is drawn given the lower.
         lower = draw.betavariate(half, half + 1)
         # of the `half` numbers above the lower middle one, the smallest
         upper = lower + (1.0 - lower) * (1.0 - draw.random() ** (1.0 / half))

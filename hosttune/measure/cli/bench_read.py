@@ -122,4 +122,5 @@ def parse_levels(text: str) -> tuple[int, ...]:
             f"--workers {text}: these are not numbers from 1 to {MOST_LEVEL}",
             hint="such as: --workers 1,2,4,8",
         )
+    # Ascending and each once: the knee and the last step are found by their places.
     return tuple(sorted({int(word) for word in words}))

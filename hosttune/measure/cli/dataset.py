@@ -87,6 +87,8 @@ def dataset(
             write_json(dataset_json(found))
         else:
             say(dataset_text(found, open_page(reader, None, show)))
+        # A budget that is spent was asked for, and its report is the answer; Ctrl-C keeps the
+        # status that shells expect.
         return INTERRUPTED if found.stopped == "interrupted" else 0
 
     return end_within(path, budget, act)

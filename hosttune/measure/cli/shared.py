@@ -25,6 +25,7 @@ def run_measured(
     from hosttune.measure.bench.scratch import find_leftovers
     from hosttune.measure.views.bench import leftover_text
 
+    # Before the new bench, whose own scratch folder would otherwise be found as well.
     if left := leftover_text(find_leftovers(), page):
         tell(f"hosttune: {left}")
     try:
@@ -35,6 +36,7 @@ def run_measured(
         if closed.hint:
             tell(f"  hint: {closed.hint}")
         return None
+    # It is an OSError too, and a reader of the output that has gone is not a fault of the bench.
     except BrokenPipeError:
         raise
     except OSError as error:  # a disk that is full, or fails, under the scratch copies

@@ -104,6 +104,7 @@ def watch(
         ("--record", record, not replay, live_only),
         ("--gpus", gpus, not replay, live_only),
         ("--gpu-trace", gpu_trace, not replay, live_only),
+        # By value: the default cannot be distinguished from a typed 1, which does no harm.
         ("--hz", hz != 1, not replay, live_only),
     )
     _check(words, output, plot, show)
@@ -118,6 +119,8 @@ def watch(
     if words:
         try:
             seen = _watch_command(words, wish, is_live=live)
+        # The status of env(1) and of shells, so that a wrapper in a job script changes nothing for
+        # the scheduler.
         except NotStarted as error:
             tell(f"hosttune: {error.message}")
             return error.status
@@ -223,6 +226,8 @@ def _report(
     from hosttune.views.masking import mask_data
 
     page = open_page(LiveReader(), None, show)
+    # A verdict names files, addresses and command lines of the job, which can hold secrets; the
+    # text is masked where it is cleaned.
     text = dump_json(mask_data(watch_json(seen))) if show.is_json else watch_text(seen, page)
     try:
         if plot:

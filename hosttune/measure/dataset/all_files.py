@@ -48,6 +48,8 @@ class FileCounter:
         except OSError:
             self._each(folder, entries)
         else:
+            # One test for a whole chunk: the slow way below is only for links, odd types and
+            # headers, which few chunks have.
             is_plain = {one.st_nlink for one in infos} == {1} and all(
                 map(stat.S_ISREG, {one.st_mode for one in infos})
             )
@@ -91,6 +93,8 @@ class FileCounter:
                 is_link = stat.S_ISLNK(info.st_mode)
                 info = os.stat(path) if is_link else info
                 place = os.path.realpath(path) if is_link else ""
+                # A link into the data set would count its file twice; blobs of the cache of Hugging
+                # Face have no name of their own in the walk.
                 if place.startswith(f"{self._root}/") and not is_of_hub(os.path.dirname(place)):
                     continue  # it comes under its own name
                 if not stat.S_ISREG(info.st_mode) or not census.is_new(info, is_link=is_link):
@@ -105,6 +109,8 @@ class FileCounter:
                     census.look(
                         Looked(key, census.held(key, info), found.header if found else None)
                     )
+            # A file that is gone is not part of the set any more. One that may not be read is, so
+            # only that makes the census incomplete.
             except FileNotFoundError:
                 continue
             except OSError:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hosttune.measure.dataset.tally import Named
 
 LARGEST: Final = 100  # files that are looked into for certain
+# Each file whose other names are still to come is kept: backups made of hard links have millions of
+# them.
 _MOST_WAITING: Final = 500_000
 
 
@@ -57,10 +59,13 @@ class Census:
         if info.st_nlink < 2:
             return True
         left = self._waiting.pop(inode, 0)
+        # The entry goes with the last name: what stays in the end has names outside of the data
+        # set.
         if left != 1:
             self._waiting[inode] = (left or info.st_nlink) - 1
             if len(self._waiting) > _MOST_WAITING and not self.is_exact:
                 self.ended = "links"
+        # A symbolic link may have brought the file before its own name came.
         return not left and inode not in self._seen
 
     def names_below(self, device: int, inode: int, links: int) -> int:

@@ -124,6 +124,7 @@ def decode(
     variances: list[float | None] = []
     unknown = []
     looks = 0
+    # The largest first, so that `untold` names what matters most before what a report cuts off.
     for key, size in sorted(by_format.items(), key=lambda one: -one[1]):
         found = groups.get(key, [])
         share = _known_share(found)
@@ -143,11 +144,15 @@ def decode(
                 one.header is not None and one.header.error_bytes > 0 for one in found
             )
         rest = size * (1 - share)
+        # A few labels beside terabytes of pictures must not take the answer away; the most that
+        # they may become goes into the upper end instead.
         if rest > _TRIFLE * total:
             unknown.append(key)
         else:
             trifles += rest * _MOST.get(kind_of(key), _ANY)
     known = [one for one in variances if one is not None]
+    # One format without a variance makes the whole interval unknown: a sum of the others would look
+    # surer than it is.
     is_known = len(known) == len(variances) and margin_bytes is not None
     return Decoded(
         headers=sum(one.headers for group in groups.values() for one in group),

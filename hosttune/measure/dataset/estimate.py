@@ -88,6 +88,8 @@ def estimate(strata: Sequence[Stratum], page: int) -> Sizes | None:
         return None
     looked_at = sum(len(one.sizes) for one in known)
     files = sum(one.files for one in strata)
+    # A format without any look is assumed to be like the others, which is why the margin is then
+    # not known.
     scale = files / sum(one.files for one in known)
     total = math.fsum(one.total() for one in known) * scale
     pages = math.fsum(_count_pages(one, page) for one in known) * scale
@@ -99,7 +101,10 @@ def estimate(strata: Sequence[Stratum], page: int) -> Sizes | None:
     )
     weights = [(size, one.scale) for one in known for size in one.sizes]
     linked = math.fsum(
-        0.0 if one.is_whole else (sum(one.sizes) - sum(one.values())) * one.scale for one in known
+        # Of all names it is known which ones lead to one file; a sample cannot see the other names
+        # of its files.
+        0.0 if one.is_whole else (sum(one.sizes) - sum(one.values())) * one.scale
+        for one in known
     )
     return Sizes(
         looked_at=looked_at,
@@ -137,6 +142,7 @@ def compute_variance(values: Sequence[float], files: int) -> float | None:
     count = len(values)
     if count >= files:
         return 0.0
+    # One value has no spread: a variance of zero would claim that all files are alike.
     if count < 2:
         return None
     return files**2 * (1 - count / files) * _compute_spread(values) / count
@@ -177,6 +183,7 @@ def split_in_runs(
         if not found or passed >= share * least:
             found.append([])
         found[-1].append(one)
+        # The mean is added to each size, so that a stratum ends by number as well as by bytes.
         passed, last = passed + size + mean, folder
     return found
 
@@ -219,6 +226,8 @@ def combined_ratio(
     what files tell of themselves. A stratum with one look out of several borrows the spread of all.
     """
     seen = [(count, pairs) for count, pairs in groups if pairs]
+    # Strata without a look are spread over the seen ones: leaving them out would count their files
+    # as nothing.
     lifted = sum(count for count, _ in groups) / max(1, sum(count for count, _ in seen))
     weighed = [(count / len(pairs) * lifted, pair) for count, pairs in seen for pair in pairs]
     whole = math.fsum(weight * pair.size for weight, pair in weighed)
@@ -230,6 +239,7 @@ def combined_ratio(
     of_all = _compute_spread(residuals) if len(residuals) > 1 else None
     within = math.fsum(weight**2 * pair.error**2 for weight, pair in weighed)
     for count, pairs in seen:
+        # A stratum that was read to its end has no sampling error.
         if len(pairs) >= count and lifted == 1:
             continue
         rest = [pair.decoded - ratio * pair.size for pair in pairs]
@@ -255,6 +265,8 @@ def combined_ratio(
         across = files**2 * (1 / first - 1 / files) * spread
     # Calibrated on the bytes that are known better than the second sample alone would tell.
     known = total / (whole * scale) if scale else 1.0
+    # The sample missed most of the bytes: the files that it did not meet are of another kind, so no
+    # ratio is brought to them.
     if is_known and known > _MOST_UNSEEN:
         return Ratio(ratio, None)
     return Ratio(ratio, (within * scale**2 + across) * known**2)
@@ -264,6 +276,7 @@ def half_interval(variance: float, looks: int) -> float:
     """Half of the 95 % interval; with few looks Student's t (Abramowitz and Stegun, 26.7.5) instead
     of the normal.
     """
+    # Few looks make the normal interval too narrow, which would turn an unknown into a "fits".
     freedom = max(1, looks - 1)
     z = _Z
     t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)

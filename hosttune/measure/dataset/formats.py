@@ -14,6 +14,8 @@ from hosttune.regex import regex
 NONE: Final = "no suffix"
 OTHER: Final = "other suffixes"
 _LONGEST: Final = 10  # a longer end of a name is part of the name
+# Bounded digits: a suffix is a user's text, and a pattern of any length would be tried on it for
+# each name.
 _SHARD: Final = regex(r"-\d{1,9}-of-\d{1,9}\Z", re.ASCII)
 
 
@@ -77,6 +79,8 @@ def key_of(suffix: str) -> str:
     low = suffix.lower()
     if known := BY_SUFFIX.get(_SHARD.sub("", low)):
         return known.name
+    # Each of these would be a format of its own: hashes, dates and frame numbers behind the last
+    # point of a name.
     if not low or len(low) > _LONGEST or low.isdecimal() or not (low.isascii() and low.isalnum()):
         return NONE
     return f".{low}"

@@ -95,13 +95,18 @@ class Source:
         """Exactly `length` bytes. Raises ValueError where the file has fewer, Spent where it was
         asked for too much.
         """
+        # Offsets come out of the file, and pread(2) answers EINVAL to a negative one, which would
+        # be taken for a fault of the disk.
         if offset < 0 or length < 0 or offset + length > self.size:
             raise ValueError("beyond the end of the file")
+        # Counted before the head is asked: two structures that point at each other inside of it
+        # cost no read, and would go on for ever.
         self._looks -= 1
         if self._looks < 0:
             raise self._too_long("the header is too long")
         if offset + length <= len(self.head):
             return self.head[offset : offset + length]
+        # The file may shrink while it is read; a short answer is not padded.
         found = self._fetch(offset, length)
         if len(found) != length:
             raise ValueError("shorter than it was")
@@ -147,6 +152,7 @@ def read_header(source: Source) -> Header | None:
     try:
         return read_member(source)
     except Spent:
+        # The format is known by its first bytes even where time or reads ended before its size was.
         return Header(_choose_parser(source.head, with_containers=True)[0])
 
 
@@ -166,6 +172,7 @@ def read_member(source: Source, *, with_containers: bool = True) -> Header | Non
 
 
 def _choose_parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | None]:
+    # Imported here: each of them needs this module, and a look without headers needs none of them.
     from hosttune.measure.dataset import (
         header_arrays,
         header_hdf5,
@@ -196,6 +203,7 @@ def check_header(header: Header, size: int) -> Header:
     most = (header.of_bytes or size) * _BEST_RATIO + _SLACK
     sizes = (header.native_bytes, header.float32_bytes)
     if (
+        # Four times, because float32 takes up to four bytes for each byte that is stored.
         any(value is None or not 0 <= value <= most * 4 for value in sizes)
         or (header.native_bytes or 0) > most
     ):

@@ -38,6 +38,7 @@ def _parse_array(head: bytes, size: int) -> tuple[int, int]:
     """What an array takes, and what it takes as float32, in bytes; `head` is the start of an npy
     file of this size.
     """
+    # Version 1 has two bytes for the length of the header, 2 and 3 have four (numpy.lib.format).
     width = 2 if head[6:7] == b"\1" else 4
     length = int.from_bytes(head[8 : 8 + width], "little")
     text = head[8 + width : 8 + width + length]
@@ -50,6 +51,7 @@ def _parse_array(head: bytes, size: int) -> tuple[int, int]:
     if not kind:  # a structure of several fields
         return held, held
     item = int(kind[2]) * _SCALE.get(kind[1].decode(), 1)
+    # An array cut off by a full disk, or a header that was made to harm: neither is believed.
     if numbers * item != held:
         raise ValueError("the file is not as long as its header says")
     return held, numbers * 4 if kind[1] in b"biuf?" else held
@@ -59,6 +61,7 @@ def parse_npz(source: Source) -> Header:
     """The directory of the zip file, and the head of each array in it, unpacked as far as that."""
     start = max(0, source.size - _TAIL)
     tail = source.at(start, source.size - start)
+    # From the end, because the data of a member may hold the same four bytes.
     end = tail.rfind(b"PK\x05\x06")
     if end < 0 or end + 20 > len(tail):
         raise ValueError("no end record")
@@ -66,6 +69,7 @@ def parse_npz(source: Source) -> Header:
         int.from_bytes(tail[end + at : end + at + size], "little")
         for at, size in ((10, 2), (12, 4), (16, 4))
     )
+    # 0xFFFF means that the number is in a ZIP64 record, which is not read (APPNOTE 4.4.1.4).
     if not 0 < count < 0xFFFF or length > _MEMBERS:
         raise ValueError("a directory too long to read")
     table = source.at(place, length)
@@ -80,6 +84,7 @@ def parse_npz(source: Source) -> Header:
         name, extra, comment = (
             int.from_bytes(table[at + k : at + k + 2], "little") for k in (28, 30, 32)
         )
+        # A zip file with anything else in it is an archive, of which an array or two say nothing.
         if not table[at + 46 : at + 46 + name].endswith(b".npy"):
             return Header("zip")
         method, local = (
@@ -109,6 +114,8 @@ class _Member(NamedTuple):
 
 def _read_head(source: Source, one: _Member) -> bytes:
     """The first bytes of a member, unpacked. Raises ValueError where that cannot be."""
+    # The lengths of the local header: those of the directory may differ, and the data begins behind
+    # the local one.
     name, extra = (source.number(one.place + k, 2, "<") for k in (26, 28))
     start = one.place + 30 + name + extra
     head = source.at(start, min(one.packed, _HEAD))
@@ -117,6 +124,7 @@ def _read_head(source: Source, one: _Member) -> bytes:
     if one.method != _DEFLATED:
         raise ValueError("packed in a way that is not known here")
     try:
+        # Bounded output: a member of zeros would unpack to a thousand times what was read.
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(head, _HEAD)
     except zlib.error as error:
         raise ValueError(str(error)) from None
@@ -141,7 +149,10 @@ def parse_safetensors(source: Source) -> Header:
             (one.get("dtype"), one.get("shape")) if isinstance(one, dict) else (None, None)
         )
         is_shape = isinstance(shape, list) and all(
-            type(n) is int and 0 <= n < 1 << 40 for n in shape
+            # `type`, because JSON has `true`, and a bool is an int; bounded, because the product of
+            # long numbers takes time without end.
+            type(n) is int and 0 <= n < 1 << 40
+            for n in shape
         )
         if (
             not isinstance(kind, str)
@@ -159,6 +170,8 @@ def parse_safetensors(source: Source) -> Header:
 
 
 def _is_safetensors(head: bytes) -> bool:
+    # The format has no magic: a length below 2^48 and the beginning of a JSON object with a type in
+    # it take its place.
     return head[6:8] == b"\0\0" and head[8:10] in {b'{"', b"{ "} and b'"dtype"' in head
 
 

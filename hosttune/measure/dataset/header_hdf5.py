@@ -39,21 +39,23 @@ def parse_hdf5(source: Source) -> Header:
     file, root = _open_file(source)
     waiting, seen = [root], {root}
     found: list[_Array] = []
-    try:
-        while waiting:
+    while waiting:
+        try:
             messages = list(file.read_messages(waiting.pop()))
             by_kind = {one.kind: one for one in messages}
             if _LAYOUT in by_kind:
                 found += _read_array(file, by_kind)
                 continue
+            # Groups may contain each other through hard links, so a place is visited once.
             new = {place for one in messages for place in _list_children(file, one)} - seen
-            seen |= new
-            waiting += sorted(new, reverse=True)
-    except Spent:
-        if not found:
-            raise
-    except ValueError:  # what one object holds says nothing of the others
-        pass
+        except Spent:
+            if not found:
+                raise
+            break
+        except ValueError:  # what one object holds says nothing of the others
+            continue
+        seen |= new
+        waiting += sorted(new, reverse=True)
     largest = max(found, key=lambda one: one.size, default=None)
     return Header("HDF5", unit=largest.to_unit() if largest else None)
 
@@ -133,6 +135,7 @@ class _File:
                         int.from_bytes(octets[a:b], "little") for a, b in ((0, 2), (2, 4), (4, 5))
                     )
                 at += head
+                # A size that points beyond its block would make the next header out of anything.
                 if at + size > end:
                     raise ValueError("a message longer than its header")
                 if kind == _CONTINUATION:
@@ -170,6 +173,7 @@ def _open_file(source: Source) -> tuple[_File, int]:
     widths = 13 if version < 2 else 9
     file = _File(source, source.number(widths, 1, "<"), source.number(widths + 1, 1, "<"))
     base = {0: 24, 1: 28}.get(version, 12)
+    # A base address moves all others (a user block before the file), which is not followed here.
     if file.address(base):
         raise ValueError("moved")
     # The older ones have an entry of a symbol table here: the offset of a name comes before the
@@ -210,6 +214,8 @@ def _list_entries(file: _File, root: int) -> Iterator[int]:
             table = file.source.at(place + 8, count * step)
             for entry in range(0, len(table), step):
                 address, kind = entry + file.addresses, entry + 2 * file.addresses
+                # The address of a soft link is not one of an object, and to follow its name would
+                # need the heap.
                 if int.from_bytes(table[kind : kind + 4], "little") != _SOFT:
                     yield int.from_bytes(table[address : address + file.addresses], "little")
         elif head[:5] == b"TREE\0":
@@ -225,6 +231,7 @@ def _list_entries(file: _File, root: int) -> Iterator[int]:
 def _read_array(file: _File, messages: dict[int, _Message]) -> list[_Array]:
     """Nothing where its shape or type is elsewhere."""
     needed = [messages[kind] for kind in (_DATASPACE, _DATATYPE, _LAYOUT) if kind in messages]
+    # Shared messages are in another object or in a heap (committed datatypes), which is not read.
     if len(needed) < 3 or any(one.is_shared for one in needed):
         return []
     space, kind, layout = (one.place for one in needed)

@@ -25,6 +25,8 @@ def parse_parquet(source: Source) -> Header:
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != b"PAR1" or not 0 < length <= source.size - 12:
         raise ValueError("no footer, or an encrypted one")
+    # The footer of a file with thousands of row groups takes megabytes; the first group is behind
+    # the schema, near its start.
     octets = source.at(source.size - 8 - length, min(length, _FOOTER))
     group = _Compact(octets).find_first_of(_ROW_GROUPS)
     rows, unpacked = group.get(_ROWS), group.get(_BYTES)
@@ -58,6 +60,8 @@ class _Compact:
                 if head & 15 != _LIST or kind != _STRUCT or not count:
                     raise ValueError("no list of structures")
                 return self._struct(1)
+            # The compact protocol keeps a boolean field in the type of its head, so no byte of
+            # value follows.
             if head & 15 not in {_TRUE, _FALSE}:
                 self._value(head & 15, 1)
         raise ValueError("no such field")
@@ -109,6 +113,8 @@ class _Compact:
 
     def _varint(self) -> int:
         number = shift = 0
+        # Ten bytes hold 64 bits; without the bound 0x80 bytes would grow one number as long as the
+        # footer.
         while shift < 70:
             octet = self._byte()
             number |= (octet & 0x7F) << shift

@@ -33,6 +33,7 @@ def parse_jpeg(source: Source) -> Header:
         elif marker[1] in _FRAMES:
             frame = source.at(place + 4, 6)
             height, width = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
+            # Twelve bits are rare (medical), and decoders give two bytes for them.
             return make_raster("JPEG", width, height, frame[5], 1 if frame[0] <= 8 else 2)
         elif marker[1] in {0xD9, 0xDA}:
             raise ValueError("data before a frame header")
@@ -48,6 +49,7 @@ def parse_png(source: Source) -> Header:
         raise ValueError("IHDR comes first")
     channels = _PNG_CHANNELS.get(source.at(25, 1)[0], 0)
     depth = source.at(24, 1)[0]
+    # Less than eight bits are unpacked to a byte for each value.
     if depth not in {1, 2, 4, 8, 16}:
         raise ValueError("no such depth")
     return make_raster(

@@ -29,8 +29,11 @@ def parse_wav(source: Source) -> Header:
             if bits not in {8, 16, 24, 32, 64}:
                 raise ValueError("no such depth")
             there = source.size - place - 8
+            # A stream that was never closed has 0 or 0xFFFFFFFF here, and RF64 keeps the true size
+            # elsewhere: the file ends the data.
             held = min(length, there) if length else there
             return Header("WAV", held, held // (bits // 8) * 4)
+        # RIFF chunks are padded to an even length, which the size does not count.
         place += 8 + length + length % 2
     raise ValueError("no data")
 

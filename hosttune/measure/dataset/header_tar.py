@@ -53,6 +53,8 @@ def parse_tar(source: Source) -> Header:
         _WINDOWS * (_SEARCHED + _MOST_MEMBERS * MOST_BYTES),
         _WINDOWS * (_SEARCHED // _STEP + 8 * _MOST_MEMBERS),
     )
+    # The same windows for the same shard, so that two looks give one answer; and other windows for
+    # each shard, so that a pattern of the writer cannot hit all.
     random = Random(zlib.crc32(source.head) + source.size)  # noqa: S311 - no secret
     size = source.size - _count_zeros(source)
     part = size / _WINDOWS
@@ -61,6 +63,8 @@ def parse_tar(source: Source) -> Header:
         _read_window(source, int(number * part + random.random() * (part - length)), length)
         for number in range(_WINDOWS)
     ]
+    # A window that could not be judged may be the one with the large members: no mean of the others
+    # stands for it.
     if None in found or not any(row.headers for row in found if row):
         return Header("tar")
     native = [row.native / row.taken for row in found if row]
@@ -88,6 +92,7 @@ def _read_window(source: Source, place: int, length: float) -> _TarRow | None:
     if start is None:
         return None if length > _SEARCHED else _TarRow(int(length) or 1, 0, 0, 0, place)
     row = _read_row(source, start, _MOST_MEMBERS, until=place + length)
+    # Too many small members: only the bytes that were judged count as seen.
     is_cut = row.end is not None and row.end < place + length
     return row._replace(taken=max(1, start + row.taken - place if is_cut else int(length)))
 
@@ -128,6 +133,7 @@ def _read_row(source: Source, place: int, most: int, *, until: float = math.inf)
                 or not is_member(block)
             ):
                 return _TarRow(place - start, native, float32, headers, None)
+            # Links, folders and the long names of pax and GNU have no data of the set.
             if block[156:157] in {b"0", b"\0"} and size:
                 found = read_member(source.inside(place + _BLOCK, size), with_containers=False)
                 is_known = found is not None and found.native_bytes is not None
@@ -146,6 +152,8 @@ def _next_member(source: Source, place: int, length: float) -> int | None:
     """Where the first member of a window begins: its header has a checksum. None where none is
     near.
     """
+    # A member may begin before the window and end behind it: then none begins in it, and the search
+    # needs an end.
     end = min(place + int(min(length, _SEARCHED)), source.size - _BLOCK)
     for start in range(-(-place // _BLOCK) * _BLOCK, end, _STEP):
         try:
@@ -161,6 +169,7 @@ def _next_member(source: Source, place: int, length: float) -> int | None:
 def _parse_size(block: bytes) -> int:
     """Octal digits, or from 0x80 on a binary number."""
     field = block[124:136]
+    # Octal digits end at 8 GiB.
     if field[0] & 0x80:
         return int.from_bytes(bytes((field[0] & 0x7F, *field[1:])), "big")
     return _parse_octal(field.strip(b" \0") or b"0")

@@ -26,12 +26,14 @@ def parse_tiff(source: Source) -> Header:
     native = float32 = 0
     for _ in range(_PAGES):
         tags, place = _parse_page(source, place, order, is_big=is_big)
+        # A pyramid holds the same picture several times, and a program decodes one of them.
         if not tags.get(_REDUCED, 0) & 1:
             channels = 3 if tags.get(_COLOURS) == _PALETTE else tags.get(_SAMPLES, 1)
             depth = -(-tags.get(_BITS, 1) // 8)
             page = make_raster("TIFF", tags.get(_WIDTH, 0), tags.get(_HEIGHT, 0), channels, depth)
             native += page.native_bytes or 0
             float32 += page.float32_bytes or 0
+        # A chain that ends in itself never gets here: the number of pages bounds it.
         if not place:
             return Header("TIFF", native, float32)
     raise ValueError("many pages")
@@ -43,6 +45,7 @@ def _parse_page(
     """(tag -> first value, place of the next page or 0)."""
     width, entry, inner = (8, 20, 8) if is_big else (2, 12, 4)
     count = source.number(place, width, order)
+    # BigTIFF counts in 64 bits: a table of that length would be asked for at once.
     if not 0 < count <= 200:
         raise ValueError("no page has so many tags")
     table = source.at(place + width, count * entry)

@@ -78,17 +78,20 @@ def look(
             f"{path}: holds no data: the kernel shows itself there ({below.fstype})",
             hint="name a folder of data",
         )
+    # Behind links are other file systems, of which blocks may say nothing.
     held = held_of(below.fstype) if not follow else whole_size
     tally, census = Tally(), Census(is_exact=is_exact, held=held)
     seen = _look_at_names(
         place, tally, census, patience, follow=follow, with_headers=with_headers, tell=tell
     )
     names_done, names_s = not patience.stopped, patience.seconds
+    # Only a whole walk proves that there are none.
     if names_done and not tally.files:
         raise HosttuneError(f"{path}: {_no_files(seen)}", hint="name the folder of the data set")
     phase = patience.sample()
     sample = Sample(held=held)
     names = choose_samples(tally)
+    # Names and sizes: only both together make a sum exact.
     has_all = names_done and census.is_whole
     take_sizes(
         sample,
@@ -123,6 +126,8 @@ def look(
             sample.moved = max(sample.moved, census.moved)
     has_room = read_room()
     inodes = inode_bytes(below.fstype, tally.files, seen.folders)
+    # A folder that was not read may hold the larger part; lost+found is fsck's, and holds no data
+    # of a job.
     is_all = names_done and seen.unreadable == seen.lost_and_found
     unseen = "" if is_all and census.is_whole else "sizes" if is_all else "partial"
     kept = _fit_page_cache(sizes, inodes, has_room, unseen) if sizes else None
@@ -260,6 +265,8 @@ def _decode_headers(
             break
         if is_close(decoded) and not is_small:
             break
+        # Twice as deep each time, so that the looks before are at most as many as those of the last
+        # round.
         depth *= 2
     return decoded
 
@@ -270,6 +277,7 @@ def _fit_page_cache(sizes: Sizes, inodes: int, has_room: Room, unseen: str) -> F
     """
     margin = sizes.margin_bytes
     needs = sizes.page_bytes + inodes
+    # Without a margin nothing is known downwards either, so no "too large" may follow from it.
     low = 0 if margin is None else max(0, needs - margin)
     high = None if unseen or margin is None else needs + margin + sizes.linked_bytes
     return fit(needs, has_room, low, high, unseen or "margin")

@@ -32,6 +32,8 @@ def measured_before(folder: str, where: str = "") -> Measured | None:
         place = look_at(folder)
         found = find_latest(
             place.uuid,
+            # Another kernel may have another read-ahead and scheduler, so its figures are not taken
+            # over.
             os.uname().release,
             where,
             lambda one: one.path == place.path and "python" in one.words,

@@ -38,6 +38,7 @@ class Patience:
 
     def is_over(self) -> bool:
         """Whether the present phase has to end; the reason is kept. Asked between small steps."""
+        # The first reason stays: a budget that ends after Ctrl-C does not hide it.
         if not self.stopped and self._now() >= self._end:
             self.stopped = "budget"
         return bool(self.stopped)
@@ -46,6 +47,8 @@ class Patience:
         """The phase of the sample; it may also run, shortly, when the names were cut short."""
         now = self._now()
         whole = SAMPLE_S if self._budget_s is None else max(0.0, self._start + self._budget_s - now)
+        # Without any sizes the names alone would answer nothing, so a moment is spent on them even
+        # after Ctrl-C.
         whole = min(whole, _AFTER_STOP_S) if self.stopped == "interrupted" else whole
         return SamplePhase(self, now + whole * _STATS_SHARE, now + whole)
 

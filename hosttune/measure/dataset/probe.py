@@ -57,11 +57,15 @@ def probe_file(
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
             return None
+        # Before the header is read, which brings its own pages in.
         resident = page_cache.resident_bytes(fd, before)
         if not with_header or not before.st_size:
             return Probe(held(before), resident, None, was_read=False, has_moved_atime=False)
         header = _read_header(fd, before.st_size, has_time, is_whole=is_whole)
+        # Time that ended in the middle may have cut a container short, and what was seen of it
+        # would count as all.
         was_read = has_time()
+        # Only where nothing was cached: the rest may be pages that a job needs.
         if resident == 0:
             with suppress(OSError):
                 page_cache.drop(fd)

@@ -67,6 +67,8 @@ def fit(
     if room.bytes <= 0:
         return Fit(needs, 0.0, "unknown", low, high, "memory")
     share = needs / room.bytes
+    # Asked before the missing upper end: what is known to be too large stays so however much is
+    # added.
     if low > TIGHT * room.bytes:
         return Fit(needs, share, "too large", low, high)
     if high is None:
@@ -100,6 +102,7 @@ def memory_limits(pid: int = 0, *, root: str = "") -> dict[str, int]:
     groups = parse_groups(_read(f"{root}/proc/{pid or 'self'}/cgroup"))
     is_v1 = "memory" in groups
     mount = f"{root}{GROUPS}/memory" if is_v1 else f"{root}{GROUPS}"
+    # memory.high throttles and reclaims before memory.max is reached, so the page cache ends there.
     names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
     found = {}
     for folder in walk_upwards(mount, groups.get("memory", groups.get("", "/"))):

@@ -58,6 +58,7 @@ def allocated_size(key: str, info: os.stat_result) -> int:
     """The same, but of LMDB without holes: with MDB_WRITEMAP a file is as long as its map, and only
     pages that were written are read.
     """
+    # st_blocks counts units of 512 bytes whatever the file system has for blocks (inode(7)).
     return min(info.st_size, info.st_blocks * 512) if key == "LMDB" else info.st_size
 
 
@@ -126,6 +127,7 @@ class Sample:
         """These are looked into for certain, as far as there is time, and stand for nothing but
         themselves.
         """
+        # A file that is certain must not also stand for others in the sample.
         paths = {one.path for one in named}
         for key, taken in self.sizes.items():
             self.sizes[key] = [one for one in taken if one.named.path not in paths]
@@ -136,6 +138,7 @@ class Sample:
                     Sized(one, self.held(one.key, info), None, 1)
                 )
         for large in self.large.values():
+            # At random, so that time that ends in the middle leaves a fair part of them.
             Random(SEED + 3).shuffle(large)  # noqa: S311 - no secret
 
     def settle(self) -> None:
@@ -146,7 +149,8 @@ class Sample:
         for key in [
             key for key in self.large if has_header(key) and seen[key] < len(self.large[key])
         ]:
-            self.runs[key].append(self.large.pop(key))
+            # Time may have ended before the sample met any file of the format.
+            self.runs.setdefault(key, []).append(self.large.pop(key))
             run = len(self.runs[key]) - 1
             self.looked = [
                 replace(one, run=run) if one.key == key and one.run < 0 else one
@@ -213,6 +217,7 @@ def _read_sizes(
             sample.denied += 1
             continue
         if stat.S_ISREG(info.st_mode):
+            # Only such files can come twice; for 20,000 others an inode would be kept for nothing.
             is_shared = has_links or info.st_nlink > 1
             inode = (info.st_dev, info.st_ino, info.st_mtime_ns) if is_shared else None
             yield Sized(named, sample.held(named.key, info), inode, info.st_nlink)
@@ -268,6 +273,7 @@ def look_inside(
             new = (one for one in run[:each] if one.named.path not in sample.tried)
             wanted += [(number, one.named, one.part, is_read) for one in new]
     Random(SEED + 2).shuffle(wanted)  # noqa: S311 - no secret
+    # The large files first: they are certain, and time may end before the others.
     if depth == OF_EACH:
         wanted[:0] = [
             (LARGE_RUN, one.named, 1.0, with_headers and has_header(key))
@@ -309,6 +315,7 @@ def _probe_named(
     sample.moved += found.has_moved_atime
     if found.was_read:
         sample.looked.append(Looked(named.key, found.size, found.header, run, part))
+    # Not known is left out of both sums; as 0 it would say that nothing is cached.
     if found.resident_bytes is not None:
         sample.seen += 1
         resident, size = sample.resident.get((named.key, run), (0, 0))

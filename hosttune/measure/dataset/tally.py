@@ -127,6 +127,8 @@ class Tally:
         for key, count in found.items():
             self.counts[key] += count
             stratum = self.strata.setdefault(key, Reservoir(self._of_each, self._random))
+            # The list of a mixed folder is made only if the reservoir takes something: most chunks
+            # give it nothing.
             places: Sequence[int] | None = range(len(names)) if len(found) == 1 else None
             for offset, slot in stratum.picks(count):
                 if places is None:
@@ -145,6 +147,8 @@ class Tally:
         key = self._keys.get(suffix)
         if key is None:
             key = key_of(suffix)
+            # Names are chosen by users: a million suffixes would be a million counters and
+            # reservoirs.
             if key not in self.counts and key.startswith(".") and len(self.counts) >= _KEYS:
                 key = OTHER
             self.counts.setdefault(key, 0)

@@ -81,6 +81,7 @@ def _advise_place(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]
     """Where it does not stay in memory, the place counts."""
     if page_cache.answer == "fits" or place.kind == "memory":
         return
+    # Advice to copy or to buy memory does not follow from what is not known.
     if page_cache.answer == "unknown":
         return
     verb = "may not" if page_cache.answer == "tight" else "does not"
@@ -271,6 +272,8 @@ def _advise_small(
 
 
 def _advise_atime(files: int, sizes: Sizes, place: Underneath) -> Iterator[DatasetAdvice]:
+    # A network file system keeps access times on its server, where no mount option of this host
+    # counts.
     is_written = place.atime != "noatime" and not place.is_read_only and place.kind == "disk"
     if is_written and files >= MANY and sizes.small_share >= MOSTLY:
         often = "at every read" if place.atime == "strictatime" else "at most once a day"

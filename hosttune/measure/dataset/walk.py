@@ -75,6 +75,8 @@ class Walk:
         self._roots: set[str] = set()
         self._above_roots: set[str] = set()
         self._add_root(path)
+        # A stat of a dead server hangs in the kernel, so a mount that is served is known by its
+        # path before anything touches it.
         self._served: dict[str, bool | None] = dict.fromkeys(
             one for one in served_mounts() if one != path
         )  # target -> whether it answers
@@ -107,6 +109,8 @@ class Walk:
         try:
             while stack:
                 folder = stack[-1]
+                # Deep before wide, so that the names of one folder are not all held; from 64 open
+                # levels on, a folder is read to its end and closed before the next level.
                 if folder.below and (folder.is_read or len(stack) < _OPEN_LEVELS):
                     if below := self._open(f"{folder.path.rstrip('/')}/{folder.below.pop()}"):
                         stack.append(below)
@@ -145,9 +149,12 @@ class Walk:
             device = os.fstat(fd).st_dev
             if self._device < 0:
                 self._device = device
+            # Someone may put a link where a folder was between its name and its opening.
             elif not _is_at(fd, path):
                 os.close(fd)
                 return None
+            # A subvolume of btrfs has a device number of its own and belongs to the set, so the
+            # mount table decides.
             elif device != self._device and not self._follow and _is_mount(path):
                 self.seen.mounts_count += 1
                 _keep_example(self.seen.mounts, path)
@@ -164,6 +171,7 @@ class Walk:
         """Whether the server of another file system answers, asked once. One that does not is shown
         as unreadable.
         """
+        # Asked only when the walk comes there: each dead server costs two seconds.
         if self._served[target] is None:
             try:
                 require_answer(target, _SERVER_S)
@@ -180,6 +188,7 @@ class Walk:
         if not self._served:
             return False
         try:
+            # Without resolving: realpath would touch the dead server that the link leads to.
             place = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
         except OSError:
             return False
@@ -303,6 +312,8 @@ def open_regular(path: str, flags: int) -> tuple[int, bool]:
         is_there = not flags & os.O_NOFOLLOW or _is_at(found, path)
         if not is_there or not stat.S_ISREG(os.fstat(found).st_mode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        # Opened through the descriptor that was checked; by its path another file could be there by
+        # now.
         return open_quietly(f"/proc/self/fd/{found}", flags & ~os.O_NOFOLLOW)
     finally:
         os.close(found)

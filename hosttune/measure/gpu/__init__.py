@@ -12,7 +12,6 @@ from hosttune.host.reading.bounded import MOST_NAMES, head_text, names_in
 from hosttune.host.reading.driver_root import make_contained
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample, GpuSampler
-from hosttune.numbers import parse_digits
 from hosttune.values import Absent, Unreadable
 
 __all__ = ["GpuSample", "GpuSampler", "open_sampler"]
@@ -69,6 +68,7 @@ def _choose_sampler() -> GpuSampler:
             )
     except NoSmi as error:
         return NoSampler(f"{nvml}; {error}")
+    # It works, but coarser: the report names why the better source was not used.
     sampler.reason = nvml
     return sampler
 
@@ -99,8 +99,10 @@ class _Chosen:
         self._wanted = wanted
         self.source = inner.source
         seen = inner.read()
+        # A typing error must not turn into a watch of no GPU, which would judge the job as one
+        # without any.
         for one in wanted:
-            if not any(_is(sample, one) for sample in seen):
+            if not any(sample.is_named(one) for sample in seen):
                 there = ", ".join(f"{sample.index} ({sample.uuid})" for sample in seen)
                 hint = (
                     f"there are: {there}"
@@ -115,18 +117,10 @@ class _Chosen:
 
     def read(self) -> tuple[GpuSample, ...]:
         return tuple(
-            sample for sample in self._inner.read() if any(_is(sample, one) for one in self._wanted)
+            sample
+            for sample in self._inner.read()
+            if any(sample.is_named(one) for one in self._wanted)
         )
 
     def close(self) -> None:
         self._inner.close()
-
-
-def _is(sample: GpuSample, wanted: str) -> bool:
-    """A number means the GPU and its MIG instances."""
-    index = parse_digits(wanted, None)
-    return (
-        sample.index == index
-        if index is not None
-        else bool(wanted) and sample.uuid.startswith(wanted)
-    )

@@ -129,6 +129,8 @@ class NvmlSampler:
     def _open(self) -> tuple[GpuSample, ...]:
         self._module.nvmlInit()
         self._devices = tuple(self._find_devices())
+        # A GPU that fell off the bus before NVML was opened is missing in its count, not lost in
+        # it.
         count, held = self._module.nvmlDeviceGetCount(), _count_entries(self._held)
         if count < held:
             self.reason = (
@@ -149,6 +151,7 @@ class NvmlSampler:
                 # not given to this container or user, so it is not the job's either
                 if error.value == _NO_PERMISSION:
                     continue
+                # Kept as lost: left out, the others would look like all there are.
                 gpu = _Device(index, None)
                 gpu.lost = True
                 yield gpu
@@ -169,6 +172,7 @@ class NvmlSampler:
         """The MIG instances as they are now: they cannot be changed while a job runs on the GPU."""
         ask = self._module
         try:
+            # The current mode; [1] is the one after the next reset.
             if not ask.nvmlDeviceGetMigMode(gpu.handle)[0]:
                 return
             handles = range(ask.nvmlDeviceGetMaxMigDeviceCount(gpu.handle))
@@ -246,6 +250,7 @@ class NvmlSampler:
     def _pids(self, device: _Device) -> tuple[int, ...] | None:
         """Of CUDA processes, and of those that share the GPU through MPS."""
         direct, shared = (self._value(device, names[0], names) for names in _PROCESSES)
+        # Without the list of CUDA processes nothing is known; those of MPS only add to it.
         if direct is None:
             return None
         return tuple(sorted({int(process.pid) for process in (*direct, *(shared or ()))}))
@@ -267,6 +272,8 @@ class NvmlSampler:
                     raise _Lost from None
                 if error.value == _NOT_SUPPORTED:
                     break
+                # A passing error leaves the value unknown for this look only; an unsupported one is
+                # never asked again.
                 if error.value != _NO_FUNCTION:
                     return None
             except _ODD:

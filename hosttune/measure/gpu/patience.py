@@ -40,6 +40,8 @@ class TimedCaller(Generic[T]):
         While an earlier look is under way, its answer is waited for in place of a new one: it is
         the newest there is. Raises what `look` raised.
         """
+        # Two calls into the driver at once would pile up threads in it, and none of them could be
+        # ended.
         if not self._is_waiting:
             self._asked.put(look)
             self._is_waiting = True

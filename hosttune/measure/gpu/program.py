@@ -26,6 +26,7 @@ class Program:
     """
 
     def __init__(self, command: Sequence[str]) -> None:
+        # C.UTF-8, so that no translation or decimal comma changes what is parsed.
         environment = {"PATH": ":".join(SEARCH), "LC_ALL": "C.UTF-8"}
         self._child = subprocess.Popen(
             command,
@@ -60,9 +61,12 @@ class Program:
             except BlockingIOError:
                 break
             self._begun += chunk
+            # The end of the pipe, not of the process: a child of it may hold the pipe and print on.
             self._has_ended = not chunk
         *whole, self._begun = self._begun.split(b"\n")
         if self._has_ended or len(self._begun) > _MOST:
+            # A line without an end is handed out in pieces rather than kept: the parser takes none
+            # of them for a row.
             whole, self._begun = [*whole, self._begun], b""
         return [line.decode("utf-8", "replace").rstrip("\r") for line in whole if line]
 

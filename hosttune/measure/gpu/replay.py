@@ -53,6 +53,8 @@ def parse(text: str, file: str = "trace") -> Trace:
         try:
             if words[0] in {"gpu", "mig"}:
                 known[words[1]] = _parse_device(words)
+                # Before every second, so that a device is there from the first look on, with
+                # nothing known.
                 steps.append((float("-inf"), words[1], known[words[1]]))
             elif words[0] == "at":
                 steps.append((float(words[1]), words[2], _step(known[words[2]], words)))

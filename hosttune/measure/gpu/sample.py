@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 
 
 @frozen
@@ -35,6 +36,15 @@ class GpuSample:
     pids: tuple[int, ...] | None = None
     is_mig: bool = False
     lost: bool = False
+
+    def is_named(self, word: str) -> bool:
+        """Whether an index, or the beginning of a UUID, means it; an index means the GPU and its
+        MIG instances. CUDA_VISIBLE_DEVICES is a word of the job's owner, of any length.
+        """
+        index = parse_digits(word, None)
+        return (
+            self.index == index if index is not None else bool(word) and self.uuid.startswith(word)
+        )
 
 
 class GpuSampler(Protocol):

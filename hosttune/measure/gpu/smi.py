@@ -137,6 +137,8 @@ class SmiSampler:
         self._last_heard = now
         if self._child is not None and not self._child.stop():
             self._starts = MOST_STARTS  # it hangs in the driver, and so would the next one
+            self.reason = "nvidia-smi hangs in the driver, and cannot be ended"
+            return
         times = "once" if self._starts == 1 else f"{self._starts} times"
         self.reason = (
             f"nvidia-smi was started again {times} ({self._table.message or 'it stopped printing'})"
@@ -177,6 +179,7 @@ class SmiSampler:
         seen = self._table.rows[index].sample
         if seen.lost:
             return seen
+        # A line of another GPU shows that nvidia-smi works, not that this one still answers.
         if now - self._heard_at.get(index, float("-inf")) > STALE_S:
             return GpuSample(index, seen.uuid, seen.name)
         pids = None if self._pids is None else self._pids.get(seen.uuid, ())

@@ -32,6 +32,8 @@ _CALLED: Final[Mapping[str, str]] = {
     "power.draw.instant": "power.draw",
 }  # fmt: skip
 _UNKNOWN_FIELD = regex(r'Field "([\w.]+)" is not a valid field')
+# A container that may not open a GPU prints nearly the same sentence; "insufficient permissions" is
+# not a GPU that is lost.
 _FALLEN = regex(
     r"device handle for GPU ?(?:(\d+)(?![0-9A-Fa-f]*:[0-9A-Fa-f]))?:? ?"
     r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])?(?!.{0,300}insufficient permissions)",
@@ -81,6 +83,8 @@ class SmiTable:
         index = parse_digits(spelled, -1)
         if index < 0 and word_of(spelled) not in BROKEN:
             return None
+        # A lost GPU has its error in the cell of its index too; lines come in order, so it is the
+        # next one.
         index = index if index >= 0 else self._last + 1
         self._last = index
         before = self.rows.get(index)
@@ -138,6 +142,8 @@ def _read(index: int, cells: Mapping[str, str]) -> SmiRow:
         index,
         _get_text(cells, "uuid"),
         _get_text(cells, "name"),
+        # With MIG on, NVML has no utilization of the whole GPU, so what is printed there does not
+        # count.
         util_percent=None if is_mig_on or util is None or not 0 <= util <= 100 else util,
         memory_used_bytes=_get_scaled(cells, "memory.used"),
         memory_total_bytes=_get_scaled(cells, "memory.total"),

@@ -66,6 +66,7 @@ def known_runs(values: Sequence[Value]) -> Iterator[list[tuple[float, float]]]:
     run: list[tuple[float, float]] = []
     last: Value | None = None
     for one in values:
+        # Half an interval: ticks are never quite on time, and a lost look is a whole one.
         is_apart = last is not None and one.begin_s - last.end_s > 0.5 * max(
             one.end_s - one.begin_s, 0.1
         )

@@ -192,6 +192,7 @@ def _describe_decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
             if decoded.told_share > 0.99
             else f" for {_format_percent(decoded.told_share)} of the bytes"
         )
+        # Whether a part fits says nothing as long as the rest is not known.
         own = "" if decoded.untold else f", {fits}"
         wide = f"as float32 {say_size(decoded.float32_bytes)}"
         narrow, float32 = dataset.decoded_fit, dataset.float32_fit
@@ -199,6 +200,7 @@ def _describe_decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
             wide += f", {_fit(float32, dataset)}"
         types = (
             "as uint8"
+            # Four times means that each number took one byte.
             if round(decoded.k_float32, 2) == round(4 * decoded.k, 2)
             else "in the types stored"
         )

@@ -49,7 +49,8 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
         lines += [
             screen.paint(line, "bold", "red") for line in wrap_text(clean(end), columns, rest="  ")
         ]
-    title = wrap_text(f"verdict: {make_headline(verdict, account)}", columns, rest="  ")
+    headline = clean(make_headline(verdict, account))
+    title = wrap_text(f"verdict: {headline}", columns, rest="  ")
     coloured = [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
     lines += coloured
     if verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:

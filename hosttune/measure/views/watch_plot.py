@@ -80,6 +80,8 @@ class Stretch:
 
 def render_plot(picture: Picture) -> str:
     """The HTML file."""
+    # The policy of the page allows this one style by its hash, and nothing else, wherever the file
+    # is opened.
     style = render("plot.css")
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return render(
@@ -197,6 +199,7 @@ def _make_lane(
     )
     if greatest is None:
         return Lane(title, unit_name, (), (), (), gap)
+    # A line at zero would look like a measurement that failed.
     if greatest == 0 and not top:
         return Lane(title, unit_name, (), (), (), "none in this run")
     scale = _make_scale(points, top or chart.top_of(greatest * (1 - jitter)))

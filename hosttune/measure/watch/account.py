@@ -27,6 +27,8 @@ from hosttune.measure.watch.tick import (
     room_percent,
 )
 
+# A GPU at its own limit draws nearly all of it; the rest is noise of the sensor and of short
+# pauses.
 FAR_BELOW = 0.75  # of the enforced power limit, which a GPU that it holds back draws
 FULL_MEMORY = 0.9  # of the limit: the kernel takes page cache back before it is reached
 MANY_REFAULTS = 100  # pages a second
@@ -185,6 +187,8 @@ class Account:
         self.ticks += 1
         self.last = tick
         self.seconds += tick.seconds
+        # Totals, memory and /dev/shm count from the first look on: what a job reads and fills in
+        # its warm-up is part of how it ends.
         self._total(tick)
         self.memory = _take_fuller(self.memory, tick.memory)
         self.placement = tick.placement or self.placement
@@ -197,11 +201,14 @@ class Account:
             self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
             self._keep_cold(tick)
+        # Counters over a time in which nothing could run would be taken for idling, and the state
+        # before it says nothing about now.
         if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
             self.paused_s += tick.seconds
             self.held = HeldState()
             return self.held
         self.held = step(self.held, tick)
+        # As it was before this tick: the look that ends the warm-up spans a part of it.
         was_warm = self.is_warm
         if not was_warm and self._warms_up(tick):
             self.is_warm = True
@@ -239,12 +246,15 @@ class Account:
         warm-up: where the watch was over within the minute that is waited for it, as much counts as
         without a GPU.
         """
+        # Only if all ticks were kept: a verdict on a part of the warm-up would be one on its
+        # beginning.
         if self.is_warm or len(self._cold) < self.ticks:
             return self
         found = Account(replace(self.watched, warm_up_s=WARM_UP_WITHOUT_GPU_S))
         for tick in self._cold:
             found.add(tick)
         found.watched, found.status = self.watched, self.status
+        # What is known only at the end is in no tick.
         found.kills, found.memory = self.kills, self.memory
         return found
 
@@ -363,6 +373,7 @@ class Account:
             if one.target in self.mounts or len(self.mounts) < MOST_NAMES:
                 self.mounts[one.target] = one
                 self._mounted_s[one.target] = (
+                    # By its place in the list: the first has most of the open files.
                     self._mounted_s.get(one.target, 0.0) + tick.seconds / place
                 )
         self.mounts = dict(sorted(self.mounts.items(), key=lambda one: -self._mounted_s[one[0]]))
@@ -386,7 +397,8 @@ class Account:
                 seconds if is_far_below and (gpu.util_percent or 0.0) >= LIMITS.gpu_enter else 0.0
             )
         for reason in gpu.reasons or ():
-            kept.reasons[reason] = kept.reasons.get(reason, 0.0) + seconds
+            if reason in kept.reasons or len(kept.reasons) < MOST_NAMES:
+                kept.reasons[reason] = kept.reasons.get(reason, 0.0) + seconds
 
     def _total(self, tick: Tick) -> None:
         tree = tick.tree
@@ -434,6 +446,7 @@ def _count_parts(tick: Tick) -> int:
         tick.mounts,
         tick.allowances,
         tick.pools,
+        *(part for gpu in tick.gpus or () for part in (gpu.pids, gpu.reasons)),
     )
     return sum(len(one) for one in lists if one)
 

@@ -36,6 +36,8 @@ class Allowances:
 
     def __init__(self, *, sys: str = "/sys") -> None:
         self._cards = _list_cards(f"{sys}/class/net")
+        # The counters run since the driver was loaded, so only what they gain while the job is
+        # watched says anything.
         self._was = self._counts()
 
     def look(self) -> tuple[HeldBack, ...]:
@@ -45,6 +47,8 @@ class Allowances:
         return tuple(
             HeldBack(name, now[name] - was[name])
             for name in now
+            # A card that came later has no earlier look, and all that it counted before is not of
+            # this time.
             if now[name] > was.get(name, now[name])
         )
 
@@ -59,6 +63,8 @@ class Allowances:
 def card_counters(card: str) -> dict[str, int]:
     """The allowance counters of a card. Raises OSError where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+        # Three questions: how many counters, their names, their values. The driver lists them in
+        # the same order.
         sets = _ask(asked, card, struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _SS_STATS, 0))
         count = struct.unpack_from("=I", sets, 16)[0]
         if not 0 < count <= _MOST_COUNTERS:

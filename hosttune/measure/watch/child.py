@@ -111,6 +111,8 @@ class Child:
                 self.send(signal.SIGTSTP)
             stop()
             return True
+        # What the kernel sent reached the whole process group, the command too; a second one would
+        # end what handles the first. SIGCONT does no harm twice.
         elif not is_from_kernel or number == signal.SIGCONT:
             self.send(number)
         return False

@@ -76,11 +76,14 @@ def compute_sums(
     io = [0, 0, 0]
     for pid, new in now.items():
         old = before.get(pid)
+        # One that is older and was not seen (another user, a lost look) has a history that is not
+        # of this interval.
         is_fresh = old is None and new.stat.started >= last_look
         if old is None and not is_fresh:
             own[pid] = 0
             continue
         own[pid] = new.stat.own - (old.stat.own if old else 0)
+        # A zombie will hand its time on to its parent, where it counts once more.
         lasting += own[pid] if old is not None and new.stat.state not in "ZX" else 0
         ticks += own[pid] + new.stat.ended - (old.stat.ended if old else 0)
         faults += new.stat.faults - (old.stat.faults if old else 0)
@@ -94,6 +97,8 @@ def compute_sums(
         if new.turns is not None and old is not None and old.turns is not None:
             turns[pid] = new.turns - old.turns
     for old in _handed_on(before, now):
+        # All of it is in the sum of the heir by now, and the part until the last look was counted
+        # then.
         ticks -= old.stat.own + old.stat.ended
         if old.io is not None:
             io = [total - was for total, was in zip(io, old.io, strict=True)]
@@ -123,6 +128,8 @@ def _handed_on(before: Mapping[int, Counters], now: Mapping[int, Counters]) -> I
     for (_, heir), old in sorted(ended, key=lambda one: one[0]):
         left = gained.get(heir, now[heir].stat.ended - before[heir].stat.ended)
         counted = old.stat.own + old.stat.ended
+        # A process that no one waited for hands nothing on (SIGCHLD ignored, times(2)), and
+        # subtracting it would hide the work of others.
         if left >= counted - _ROUNDING:
             gained[heir] = left - counted
             yield old

@@ -43,10 +43,13 @@ def ending_of(account: Account) -> Ending | None:
     status, last, kills = account.status, account.last, account.kills
     name = _signal_name(status)
     path = account.memory.path if account.memory is not None else ""
+    # The count of the group comes first: it is proof that the limit was met, where SIGKILL may come
+    # from anyone.
     if kills.group and path:
         return Ending(EndKind.GROUP_OOM, path, has_ended=bool(status))
     if (kills.group or kills.host) and name == "SIGKILL":
         return Ending(EndKind.HOST_OOM)
+    # Before the signal: SIGBUS is then what it looks like from outside, and not the cause.
     if status and _is_shm_full(account, name):
         return Ending(EndKind.SHM)
     if name:
@@ -82,5 +85,6 @@ def _is_shm_full(account: Account, name: str) -> bool:
     if shm is None or shm.size_bytes <= 0:
         return False
     share = shm.free_bytes / shm.size_bytes
+    # A tenth of half the memory of a large host is room enough for any batch.
     is_full = share < _FULL and shm.free_bytes < SMALL_SHM
     return is_full or (name == "SIGBUS" and shm.size_bytes <= SMALL_SHM and share < _FILLING)

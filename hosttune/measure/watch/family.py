@@ -57,6 +57,8 @@ def sort_family(
         member = by_pid[waiting.pop()]
         below = children.get(member.pid, [])
         programs = [one for one in below if not is_worker(one, member)]
+        # One worker among its children is enough: who has loaders computes itself, whatever else it
+        # has started.
         if programs and len(programs) == len(below) and member.cores < BUSY_CORES:
             launchers.add(member.pid)
             waiting += [one.pid for one in programs]
@@ -74,6 +76,7 @@ def _find_ancestors(by_pid: Mapping[int, Member], pid: int) -> set[int]:
     found: set[int] = set()
     while (
         (member := by_pid.get(pid)) is not None
+        # Numbers are read one after the other, so a number that was reused can close a circle.
         and member.parent not in found
         and member.parent in by_pid
     ):

@@ -58,6 +58,8 @@ def _describe_short(account: Account) -> str:
 
 def _gpu_gaps(account: Account) -> list[str]:
     last = account.last
+    # () is a machine without a GPU, where nothing is missing; None is one whose GPUs cannot be
+    # seen.
     if last is None or last.gpus == ():
         return []
     if last.gpus is None:

@@ -19,11 +19,5 @@ def jobs_gpus(
         return held, True
     if visible is not None:
         words = [word.strip() for word in visible.split(",")]
-        return tuple(gpu for gpu in samples if any(_is_named(gpu, word) for word in words)), True
+        return tuple(gpu for gpu in samples if any(gpu.is_named(word) for word in words)), True
     return samples, False
-
-
-def _is_named(gpu: GpuSample, word: str) -> bool:
-    if word.isdecimal():
-        return gpu.index == int(word)
-    return bool(word) and gpu.uuid.startswith(word)

@@ -32,9 +32,10 @@ def folder_of(groups: bytes, mounts: bytes) -> str:
         return ""
     for mount in parse(mounts):
         if mount.fstype == "cgroup2":
-            inside = path if mount.root == "/" else path.removeprefix(mount.root)
-            if mount.root == "/" or path.startswith(mount.root):
-                return (mount.target + inside).rstrip("/")
+            root = mount.root.rstrip("/")
+            # /jobs is not below /job, though its name begins so
+            if f"{path}/".startswith(f"{root}/"):
+                return (mount.target + path.removeprefix(root)).rstrip("/")
     return ""
 
 
@@ -58,6 +59,8 @@ class Group:
         """The pressure since the last look, where the group holds the job and besides it only what
         does nothing: a shell, ourselves.
         """
+        # The list of a group is read at the start, when a job forms, and seldom later: it can have
+        # thousands of members.
         if self._looks < 2 or self._looks % CHECK_EVERY == 0:
             self._find()
             if self.folder:
@@ -84,6 +87,7 @@ class Group:
         self._meter = Meter(
             {kind: Kept(f"{folder}/{kind}.pressure") for kind in KINDS} if folder else {}
         )
+        # The first look only notes the counters; its rates would be those since the boot.
         self._meter.look(1.0)
 
     def _check(self, members: frozenset[int], now_s: float) -> None:
@@ -91,8 +95,11 @@ class Group:
         if inside is None:
             self._say(f"more than {_MOST_FOLDERS} control groups are in its control group")
             return
+        # This process is in the group of a command that it started, and does nothing between its
+        # looks.
         outsiders = inside - members - {os.getpid()}
         seconds, self._at_s = now_s - self._at_s, now_s
+        # Not all, because members and list are read at two moments.
         if len(members & inside) < 0.9 * len(members):
             self._say("the job is spread over several control groups")
         elif len(outsiders) > MOST_OUTSIDERS:
@@ -110,6 +117,7 @@ class Group:
                 continue
             self._seen[pid] = stat.own
             used = (stat.own - was.get(pid, stat.own)) / hertz / seconds if seconds > 0 else 0.0
+            # One that waits for a disk uses no CPU, and makes pressure all the same.
             if stat.state == "D" or used > PASSIVE_CORES:
                 busy = f"{stat.name} ({pid}) works in the same control group"
         return busy

@@ -138,6 +138,7 @@ class History:
         else:
             self.points.append(new)
         self._filled = (self._filled + 1) % self._stride
+        # Only with a full last point, so that all have the same length and pairs are even.
         if len(self.points) == self.capacity and not self._filled:
             pairs = zip(self.points[::2], self.points[1::2], strict=True)
             self.points = [join_points(*pair) for pair in pairs]
@@ -161,9 +162,11 @@ def _cut(points: Sequence[Point], long_enough: float) -> list[Sequence[Point]]:
     """Cuts where the seconds that do not belong to the leading state of their side become
     fewest.
     """
+    # A cut has to explain more than noise: half of the shortest segment.
     best, at = _count_strays(points) - long_enough / 2, 0
     total = sum(one.counted_s for one in points)
     left, left_s, right = dict[State, float](), 0.0, _compute_sums(points)
+    # The sums of both sides are carried along: making them anew for each place would be quadratic.
     for index, one in enumerate(points[:-1], 1):
         for state, seconds in _list_counted(one):
             left[state] = left.get(state, 0.0) + seconds
@@ -172,6 +175,7 @@ def _cut(points: Sequence[Point], long_enough: float) -> list[Sequence[Point]]:
         if left_s < long_enough or total - left_s < long_enough:
             continue
         strays = left_s - max(left.values()) + total - left_s - max(right.values())
+        # A side without a leading state would be a segment that has no name.
         if strays < best and _is_leading(left, left_s) and _is_leading(right, total - left_s):
             best, at = strays, index
     return (

@@ -65,11 +65,15 @@ class HostCounters:
         self._times = now
         started, self._started = self._started, parse_counter(content, b"processes")
         idle = iowait = busy = stolen = None
+        # iowait may run backwards (proc_stat(5)), and a CPU that was taken offline takes its
+        # counters along.
         if own is not None and own_was is not None and (passed := own.total - own_was.total) > 0:
             stolen = max(0.0, min(100.0, 100 * (own.stolen - own_was.stolen) / passed))
             iowait = max(0.0, min(100.0, 100 * (own.iowait - own_was.iowait) / passed))
             idle = max(0.0, min(100.0, 100 * (1 - (own.busy - own_was.busy) / passed)))
         if whole is not None and whole_was is not None:
+            # Of all CPUs, also where the job may use a few: what others have elsewhere decides
+            # whether a limit costs it anything.
             busy = max(0.0, (whole.busy - whole_was.busy) / os.sysconf("SC_CLK_TCK") / seconds)
         pages = self._page_rates(seconds)
         swapped = pages[b"pswpin"], pages[b"pswpout"]
@@ -91,6 +95,7 @@ class HostCounters:
         ticks = [
             disk_tick(name, was[name], now, seconds)
             for name, now in self._counters.items()
+            # A disk that came since the last look has counters of an unknown time.
             if name in was
         ]
         busy = [tick for tick in ticks if tick.read_bytes or tick.written_bytes or tick.in_flight]
@@ -123,6 +128,7 @@ def disk_tick(name: str, was: DiskCounters, now: DiskCounters, seconds: float) -
         name,
         max(0.0, (now.read_bytes - was.read_bytes) / seconds),
         max(0.0, (now.written_bytes - was.written_bytes) / seconds),
+        # No request ended: how long they take is not known, and 0 would call the disk fast.
         (now.read_ms - was.read_ms) / reads if reads > 0 else None,
         max(0.0, (now.weighted_ms - was.weighted_ms) / 1000 / seconds),
     )

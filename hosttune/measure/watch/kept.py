@@ -68,6 +68,7 @@ class Kept:
 def content_of(path: str, limit: int = PROCESS_FILE) -> bytes | None:
     """The first `limit` bytes of a file that is read once; None where that fails."""
     try:
+        # Not blocking: below /proc/PID a path may lead to a pipe or a terminal of the job.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return None

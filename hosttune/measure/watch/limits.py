@@ -55,7 +55,11 @@ class CpuLimits:
         for pid, used in cores.items():
             with suppress(OSError):
                 masks.setdefault(frozenset(os.sched_getaffinity(pid)), []).append(used)
+        # Of all working processes together: a launcher may be pinned while its workers are not, and
+        # the other way round.
         allowed = frozenset().union(*masks) or frozenset(os.sched_getaffinity(self._root))
+        # CPUs of the host, not those of this process, because "others are free" is said of the
+        # host.
         whole = os.cpu_count() or 1
         groups = content_of(f"/proc/{self._root}/cgroup") or b""
         self.allowed = None if len(allowed) >= whole else allowed
@@ -66,6 +70,7 @@ class CpuLimits:
         self.cpus, self.limit = float(len(allowed)), None
         self.reason = f"{len(allowed)} usable CPU{'s' * (len(allowed) != 1)}"
         if tightest is not None and tightest.cpus < len(allowed):
+            # As a record keeps it, so that a replay is judged by the same number.
             self.cpus = round(tightest.cpus, 3)
             self.limit = CpuLimit(
                 LimitKind.QUOTA, self.cpus, whole, tightest.path, name_setter(tightest.path)
@@ -75,6 +80,7 @@ class CpuLimits:
             path = cpuset_of(groups, allowed)
             kind = LimitKind.CPUSET if path else LimitKind.AFFINITY
             self.limit = CpuLimit(kind, self.cpus, whole, path, name_setter(path) if path else "")
+        # A mask that is narrower for the workers only: the union above hides it.
         if (shared := shared_mask(masks)) and len(shared) < self.cpus:
             by = f"{len(masks[shared])} of its processes share CPU {number_list_text(shared)}"
             self.limit = CpuLimit(LimitKind.AFFINITY, float(len(shared)), whole, "", by)
@@ -100,6 +106,8 @@ class CpuLimits:
                 found = min(
                     100.0, 100 * passed * period_s(self.limit.path if self.limit else "") / seconds
                 )
+            # A quota that was set while the job runs (docker update, set-property) is found by the
+            # time it takes.
             self.is_surprised |= passed > 0 and folder != own
         return found
 
@@ -131,6 +139,7 @@ def hides_limits(folders: tuple[str, ...]) -> bool:
     they end at its own (cgroup_namespaces(7)), and some sandboxes show none.
     """
     try:
+        # The initial namespace has a fixed number; in any other the groups above are not named.
         is_first = os.readlink("/proc/self/ns/cgroup") == _FIRST_NAMESPACE
     except OSError:
         is_first = True  # this kernel has no such namespaces
@@ -170,6 +179,7 @@ def name_setter(path: str, what: str = "cpu") -> str:
     if the name does not show it. Pure.
     """
     ways = _WAYS[what]
+    # Slurm first: its step can run a container, and the allocation is what gives CPUs.
     if job := _JOB.search(path):
         return f"Slurm job {job[1]}: {ways['slurm']}"
     if found := _CONTAINER.search(path):

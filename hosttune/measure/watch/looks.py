@@ -104,8 +104,11 @@ class Looks:
 
     def look(self, now_s: float, *, is_paused: bool = False) -> Tick:
         """What went on since the last look. `is_paused`: the watch itself was stopped meanwhile."""
+        # Two signals can make two looks at nearly one moment, and rates divide by this.
         seconds, self._last_s = max(1e-3, now_s - self._last_s), now_s
         self._count += 1
+        # Before the limits are looked for anew: the counters of the last look belong to those of
+        # then.
         throttled = self.limits.compute_throttled(seconds)
         self._refresh()
         host, is_new = self._host.look(seconds, self.limits.allowed)
@@ -120,6 +123,7 @@ class Looks:
         wait = None
         if tree is not None and _has_time(tree, self.limits.cpus):
             tree, wait = self._wait(tree, seconds)
+        # A frozen job uses no CPU at all, so others cost no look at the freezer.
         is_still = tree is None or not tree.cores
         works, pools, one_thread = self._programs()
         frozen_by = self._freezer.look() if is_still else ""
@@ -181,12 +185,16 @@ class Looks:
     def _gpus(self, samples: tuple[GpuSample, ...]) -> tuple[tuple[GpuSample, ...] | None, bool]:
         if self.sampler.source == "none":
             return (
+                # A GPU may be there that this watch cannot see: None keeps the verdict from "this
+                # machine has none".
                 (None, False) if any(os.path.exists(node) for node in _GPU_NODES) else ((), False)
             )
         if self._are_named:
             return samples, True
         members = frozenset(self.tree.members) if self._trusts_pids else frozenset[int]()
         gpus, are_its = jobs_gpus(samples, members, self._visible, frozenset(self._known))
+        # Kept once known: a process frees its memory on the GPU before it ends, and the GPU was its
+        # own all the time.
         if are_its and self._visible is None:
             self._known.update(gpu.uuid for gpu in gpus)
         return gpus, are_its

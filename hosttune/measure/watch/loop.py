@@ -63,6 +63,8 @@ class Loop:
             self._tick()
             if not self._looks.tree.has_root:
                 return "the process has ended"
+            # Half an interval, because looks are never quite on time and a last one just before the
+            # end is enough.
             if end is not None and self._due >= end - self._account.watched.interval_s / 2:
                 return "the time is over"
 
@@ -70,6 +72,7 @@ class Loop:
         """The signals that come until the next look is due; looks that were missed are not made up
         for.
         """
+        # After a stop of an hour the missed looks would otherwise follow each other at once.
         self._due = max(self._due, time.monotonic() - self._account.watched.interval_s)
         self._due += self._account.watched.interval_s
         while (left := self._due - time.monotonic()) > 0:

@@ -74,6 +74,8 @@ class JobMemory:
             self._find()
             self._last |= self._group.kills()
         self._looks += 1
+        # From the look before the last one: the kernel counts a kill first, and the process may be
+        # missed a look later.
         since = max(self._counted, self._host_kills[0])
         self._host_kills = (
             self._host_kills[1],
@@ -91,6 +93,7 @@ class JobMemory:
     def shm(self) -> ShmRoom | None:
         """That of the job's own mount namespace: a container has one of its own."""
         with suppress(OSError):
+            # The root folder of another mount namespace may lead to a server that does not answer.
             if not self._is_ours:
                 found = statvfs_in_time(f"{self._proc}/{self._root}/root/dev/shm")
             else:
@@ -104,6 +107,8 @@ class JobMemory:
         grown = {
             folder: count - self._began.get(folder, count) for folder, count in self._last.items()
         }
+        # A scope is removed with its last process (cgroup-v2.rst), so its own counter cannot be
+        # read at the end.
         is_gone = not self._group.is_v1 and not os.path.isdir(own)
         group = grown.get(above[0], 0) if is_gone and above else grown.get(own, 0)
         return Kills(
@@ -159,9 +164,12 @@ class Freezer:
         paths = parse_groups(line.decode("utf-8", "surrogateescape"))
         if "freezer" in paths:
             for folder in walk_upwards(f"{self._mount}/freezer", paths["freezer"]):
+                # The state file says FROZEN also below a group that is frozen; `self_freezing`
+                # names the one to thaw (freezer-subsystem.rst).
                 if (content_of(f"{folder}/freezer.self_freezing") or b"").strip() == b"1":
                     return folder
         unified = (
+            # The hybrid layout of systemd has version 2 there.
             f"{self._mount}/unified" if os.path.isdir(f"{self._mount}/unified") else self._mount
         )
         for folder in walk_upwards(unified, paths.get("", "/")):

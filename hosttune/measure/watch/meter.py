@@ -34,6 +34,8 @@ class Meter:
             return (
                 None
                 if old is None or new is None
+                # Microseconds a second as percent (1e6 / 100). Counter and clock are read one after
+                # the other, so a little more than 100 can come out.
                 else max(0.0, min(100.0, (new - old) / seconds / 1e4))
             )
 

@@ -104,9 +104,12 @@ class MountTable:
             if has_fuse:
                 words = (content_in_time(f"{self._proc}/{name}/cmdline") or b"").split(b"\0")
                 text = f"{os.path.basename(words[0]).decode('utf-8', 'replace')} (process {name})"
+                # The mount point as a word of its own: a part of a word would also fit /data of
+                # /data2.
                 if os.fsencode(target) in words:
                     return text
                 holders.append(text)
+        # With several servers and no word that decides, any of them would be a guess.
         return holders[0] if len(holders) == 1 else ""
 
     def _has_fuse(self, pid: int, left: int) -> tuple[int, bool]:

@@ -36,6 +36,7 @@ class NearCpus:
         known, ours = self._near, set(members)
         by_process: dict[int, set[int]] = {}
         for gpu in gpus:
+            # A process with several GPUs is near if it is near one of them.
             for pid in ours.intersection(gpu.pids or ()) if gpu.uuid in known else ():
                 by_process.setdefault(pid, set()).update(known[gpu.uuid])
         masks = {pid: mask for pid in by_process if (mask := _read_mask(pid))}
@@ -66,6 +67,7 @@ def judge_places(
     """`processes`: the CPUs near the GPUs of each, and those that it may use. Pure."""
     if not processes:
         return None
+    # Only without a single near CPU: a process that may use both nodes is placed by the scheduler.
     far = sorted(pid for pid, (near, mask) in processes.items() if not near & mask)
     whole = os.cpu_count() or 1
     example = ""

@@ -38,6 +38,7 @@ class Others:
         was, was_at = self._was, self._was_at
         self._was, self._was_at = now, now_s
         seconds = now_s - was_at
+        # The first look of a pair: its counters are kept, and nothing is said of a minute ago.
         if seconds > STALE_S:
             return None
         self._answered_at = now_s
@@ -75,7 +76,8 @@ def is_gone(pid: int) -> bool:
     """Whether no process has this number; signal 0 is sent to none (kill(2))."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    # A trace, or a driver, may name a number that no process of this kernel can have.
+    except (ProcessLookupError, OverflowError):
         return True
     except OSError:
         return False
@@ -93,6 +95,7 @@ def find_busiest(
     found = []
     for pid, stat in now.items():
         old = was.get(pid)
+        # The number belongs to another process by now, and a difference would be of two programs.
         if pid in members or (old is not None and old.started != stat.started):
             continue
         cores = (stat.own - (old.own if old else stat.own)) / hertz / seconds

@@ -93,6 +93,8 @@ def process_stat(content: bytes) -> ProcessStat | None:
 
 def process_io(content: bytes) -> ProcessIo | None:
     words = content.split()
+    # By their names: a kernel without one of the counters has fewer lines, and the next value would
+    # take its place.
     if words[0:12:2] != _IO_NAMES:
         return None
     try:
@@ -136,6 +138,7 @@ def cpu_times(line: bytes) -> CpuTimes | None:
     """A line `cpu...` of /proc/stat. guest and guest_nice are in user and nice already."""
     try:
         fields = [int(field) for field in line.split()[1:]]
+        # Linux adds columns at the end: steal, guest, guest_nice so far.
         user, nice, system, idle, iowait, irq, softirq, *rest = fields
     except ValueError:
         return None
@@ -149,6 +152,7 @@ def host_times(content: bytes, cpus: frozenset[int] | None) -> CpuTimes | None:
         return cpu_times(content.split(b"\n", 1)[0]) if content.startswith(b"cpu ") else None
     found = []
     for line in content.split(b"\n"):
+        # The lines of CPUs come first, and `intr` behind them can be very long.
         if not line.startswith(b"cpu"):
             break
         number = line[3:].split(b" ", 1)[0]

@@ -60,6 +60,8 @@ class WatchedProcess:
             self.look_at_command()
         content = self._io.read()
         io: ProcessIo | None = process_io(content) if content else None
+        # A zombie may show no counters any more; its last ones go to the parent only when it is
+        # waited for.
         if io is None and stat.state in "ZX" and old is not None:
             io = old.io
         content = self._delay.read()

@@ -67,6 +67,7 @@ class Ticks(Iterator[Tick]):
                     self.end = decode_as(RecordedEnd, body[_END], f"{path}:{number}")
                     continue
                 tick = decode_as(Tick, body, f"{path}:{number}")
+                # Written so that a NaN fails as well.
                 if not tick.seconds > 0 or tick.at_s < last_s:
                     raise _make_fault(path, number, "at_s", "time does not run backwards")
                 last_s = tick.at_s
@@ -171,6 +172,7 @@ def _parse_object(line: bytes, path: str, number: int) -> dict[str, Any]:
 
 def _parse_number(word: str) -> float:
     """Within bounds in which sums and quotients of such numbers stay finite."""
+    # Numbers with an exponent have no bound of digits: 1e400 is infinity for Python.
     number = float(word)
     if abs(number) > MOST:
         return _no_constant(word)
@@ -178,6 +180,7 @@ def _parse_number(word: str) -> float:
 
 
 def _parse_whole(word: str) -> int:
+    # More digits fail in int() from 4,300 on, and cost quadratic time before.
     return int(_no_constant(word)) if len(word) > _MOST_DIGITS else int(word)
 
 

@@ -100,6 +100,8 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
         found = {name: _fill_advice(name, account) for name in seen if seen[name](account)}
     if states and verdict.outcome is not VerdictKind.IDLE:
         found |= {name: _fill_advice(name, account) for name in _of_places(states, account)}
+    # Why it ended comes before what it waited for: a job that is killed gains nothing from more
+    # workers.
     if (end := _end_advice(ending_of(account), account)) and end not in found:
         copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _had_loaders(account) else ()
         kept = {
@@ -110,6 +112,7 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
         found = {**{name: _fill_advice(name, account) for name in (end, *copies)}, **kept}
     if _leaves_gpu_unused(states, account):
         found = {"gpu-unused": _fill_advice("gpu-unused", account), **found}
+    # First of all: nothing else helps a job whose GPU is gone.
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
@@ -329,6 +332,7 @@ def _of_gpu(account: Account, own: str) -> tuple[str, ...]:
     if hold_of_clock(account) and not account.gpu_neighbours:
         return found  # what the script does is not why it is slow, or cold
     if account.gpu_neighbours:
+        # No owner can be asked to free memory that an ended process still holds.
         has_left = any(who.startswith(GONE) for who in account.gpu_neighbours)
         return (*found, *(("gpu-leftover",) if has_left else ()), "gpu-shared")
     return (*found, "power-cap" if is_power_capped(account) else own)
@@ -367,6 +371,7 @@ def crowd_of(account: Account) -> Crowd | None:
         or tasks < cpus + 1
     ):
         return None
+    # One process more than CPUs is a main process beside its loaders, which mostly waits.
     if tasks < LIMITS.crowded * processes and processes < max(1.0, cpus) + 1:
         return None
     return Crowd(round(tasks), max(1, round(processes)), cpus)
@@ -471,6 +476,7 @@ def _has_gpu(account: Account) -> bool:
 def _is_python(account: Account) -> bool:
     """Whether Python does most of the work: advice on loaders is for that."""
     known = account.programs
+    # Nothing known: advice for Python is what most jobs can use.
     return not known or max(known, key=lambda name: known[name]).startswith(_PYTHONS)
 
 
@@ -488,6 +494,8 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         return ("server", "profile")
     if not _is_python(account):
         return ("one-thread",)
+    # More workers do not help either: 4 processes with one lock 165 items/s, 8 of them 154
+    # (advice.py).
     if takes_turns(account) or is_one_of_several(account, share):
         return ("turns" if takes_turns(account) else "one-slow-worker",)
     chunks: tuple[str, ...] = ("chunks",) if Workload.ARRAYS in account.works_with else ()
@@ -551,6 +559,7 @@ def takes_turns(account: Account) -> bool:
 def _of_waits(account: Account) -> tuple[str, ...]:
     if account.waits_for in {Want.NETWORK, None} and account.allowances:
         return ("allowance", "store")
+    # Before all advice on speed: what does not answer does not get faster.
     if account.waits_for is Want.NETWORK and _waited_most(account, is_unanswered):
         return ("unanswered",)
     if (
@@ -635,6 +644,7 @@ def limit_source(limit: CpuLimit) -> str:
 def _fill_advice(name: str, account: Account) -> Advice:
     advice = ADVICE[name]
     cpus = account.means["cpus"].value
+    # A number beats "more": it is what the same formula gives at the start of a job.
     if name == "more-workers" and cpus is not None:
         ranks = max(1, round(account.means["mains"].value or 1))
         now = max(1, round((account.means["active_children"].value or 1) / ranks))

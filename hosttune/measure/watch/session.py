@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.masking.secrets import mask_command
 from hosttune.measure.gpu import GpuSampler, open_sampler
@@ -67,6 +68,7 @@ def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> Watc
     Raises NotStarted where it cannot be started, HosttuneError where a wish cannot be granted; then
     it is not started.
     """
+    # All that can be refused comes before the command starts: afterwards it has done something.
     command = put_in_scope(argv) if wish.has_scope else argv
     recorder = Recorder(wish.record) if wish.record else None
     sampler = _open_sampler(wish)
@@ -107,6 +109,7 @@ def _follow_child(
     wish: WatchOptions,
     show: Show,
 ) -> WatchEnd:
+    # Ours, because the child inherits it; what it sets for itself is not visible from here.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         looks = Looks(
@@ -139,14 +142,17 @@ def watch_process(
     signals = Signals()
     looks = None
     try:
-        looks = Looks(
-            target.pid,
-            sampler,
-            time.monotonic(),
-            follows_group=True,
-            visible=target.visible,
-            are_named=bool(wish.gpus),
-        )
+        try:
+            looks = Looks(
+                target.pid,
+                sampler,
+                time.monotonic(),
+                follows_group=True,
+                visible=target.visible,
+                are_named=bool(wish.gpus),
+            )
+        except ProcessLookupError:  # between the look at the target and this one
+            raise HosttuneError(f"process {target.pid} has just ended") from None
         warm_up_s = 0.0 if wish.warm_up_s is None and target.age_s >= WARM_AGE_S else wish.warm_up_s
         watched = Watched(
             pid=target.pid,
@@ -212,6 +218,8 @@ def _make_end(account: Account, looks: Looks, recorder: Recorder | None, ended: 
         pressure_reason=looks.pressure_reason,
         gpu_reason=looks.sampler.reason,
     )
+    # Asked once more at the end: the kernel counts a kill before the process is gone, and the last
+    # look may have been earlier.
     account.kills, account.memory = looks.memory.kills(), account.memory or looks.memory.look()
     if recorder is not None:
         recorder.end(account)

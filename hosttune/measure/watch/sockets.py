@@ -54,6 +54,7 @@ def tcp_sockets() -> dict[int, OpenSocket]:
     """By inode; none where this kernel does not list them (CONFIG_INET_DIAG)."""
     found: dict[int, OpenSocket] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
+        # All states (0xFFFFFFFF), because one that connects or listens decides as well.
         request = struct.pack("=BBBxI48x", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0xFFFFFFFF)
         for body in _dump_sockets(request):
             if (one := tcp_socket(body)) is not None:
@@ -86,6 +87,7 @@ def tcp_socket(body: bytes) -> OpenSocket | None:
     local, remote = (_format_address(body[start : start + size]) for start in (8, 24))
     info = _parse_attributes(body[72:]).get(_INFO, b"")
     sent, received = (
+        # tcp_info grows with the kernel; before 4.1 these counters are not in it.
         struct.unpack_from("=QQ", info, _ACKED_AT) if len(info) >= _ACKED_AT + 16 else (None, None)
     )
     inode = struct.unpack_from("=I", body, 68)[0]
@@ -104,6 +106,8 @@ def tcp_socket(body: bytes) -> OpenSocket | None:
 def _format_address(packed: bytes) -> str:
     address = ipaddress.ip_address(packed)
     if isinstance(address, ipaddress.IPv6Address):
+        # A dual-stack socket shows IPv4 peers as ::ffff:a.b.c.d, and the other end as plain IPv4:
+        # both have to compare equal.
         return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{address}]"
     return str(address)
 
@@ -112,6 +116,7 @@ def _parse_attributes(content: bytes) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     while len(content) >= _ATTRIBUTE.size:
         size, kind = _ATTRIBUTE.unpack_from(content)
+        # A length of zero would never end the loop.
         if size < _ATTRIBUTE.size:
             break
         found[kind] = content[_ATTRIBUTE.size : size]

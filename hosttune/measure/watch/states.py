@@ -126,10 +126,13 @@ class HeldState:
 
 def step(held: HeldState, tick: Tick) -> HeldState:
     """The state after one more tick."""
+    # The order decides: a job that swaps also waits for a disk, and one whose GPU is full has
+    # loaders that rest.
     for state, fits in FITS.items():
         is_held = state is held.state
         if fits(tick, held=is_held):
             return HeldState(state, 0, trust(state, tick))
+        # Memory pressure comes in bursts, and between two of them the job is still short of memory.
         if is_held and state is State.MEM and held.leaving + 1 < LIMITS.memory_leave_ticks:
             return HeldState(state, held.leaving + 1, trust(state, tick))
     return HeldState(State.UNKNOWN, 0, Trust.LOW)
@@ -171,6 +174,7 @@ def _is_disk(tick: Tick, *, held: bool) -> bool:
             _touches_devices(tick) is not False and not _always_runs(tick)
         )
     seen = find_pressure(tick)
+    # Without PSI only the states of tasks are left, and only where the job itself moves bytes.
     if seen is None or (seen.io_full is None and seen.io_some is None):
         return _is_blocked(tick, held=held) and bool(_touches_devices(tick))
     return _waits_for_writes(tick, held=held)
@@ -309,6 +313,8 @@ def _is_limit(tick: Tick, *, held: bool) -> bool:
     ):
         return False
     share = LIMITS.limit_leave if held else LIMITS.limit_enter
+    # A quota follows the job to any CPU; an affinity keeps it from CPUs that it would get a share
+    # of.
     may_share = tick.limit.kind is not LimitKind.QUOTA and 2 * tick.limit.cpus <= tick.limit.of
     return tick.tree.cores >= share * tick.limit.cpus and (has_free_outside(tick) or may_share)
 
@@ -331,6 +337,7 @@ def _is_stolen(tick: Tick, *, held: bool) -> bool:
     """The hypervisor gives CPU time to other machines while a process of the job wants it."""
     stolen = tick.host.stolen_percent if tick.host is not None else None
     runnable = tick.tree.most_runnable if tick.tree is not None else None
+    # An idle virtual CPU loses nothing to its neighbours, however much they take.
     is_wanted = runnable is None or runnable >= LIMITS.runnable
     return is_wanted and _at_least(stolen, LIMITS.stolen_leave if held else LIMITS.stolen_enter)
 
@@ -367,6 +374,8 @@ def is_kept_waiting(tick: Tick) -> bool | None:
     that mostly sleeps queues on a busy host too, each time it wakes, and is not slowed much by
     that.
     """
+    # Asked first: the delay below is that of lasting processes, which only wait for those that come
+    # and go.
     if _is_line_without_delay(tick):
         return None
     if _threads_queue(tick):

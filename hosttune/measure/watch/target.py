@@ -40,6 +40,8 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
     if pid == os.getpid():
         raise HosttuneError("that is this very process", hint="name the process of the job")
     words = _read_words(f"{proc}/{pid}/cmdline")
+    # Threads of the kernel are children of kthreadd (2) and have no command line; in a container 2
+    # may be any process.
     if _KTHREADD in {pid, stat.parent} and not words:
         raise HosttuneError(
             f"{pid} ({stat.name}) is a thread of the kernel", hint="name the process of the job"
@@ -58,6 +60,8 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
     environment = _read_environment(f"{proc}/{pid}/environ")
     uptime = float((content_of(f"{proc}/uptime") or b"0").split()[0])
     note = ""
+    # Tried, not computed: ptrace access modes decide (proc_pid_io(5)), which depend on more than
+    # the uid.
     if content_in_time(f"{proc}/{pid}/io") is None:
         owner = _name_user(int(fields.get("Uid", "0").split()[0]))
         note = f"it runs as {owner}: what it reads is not visible" + (
@@ -110,6 +114,7 @@ def _read_words(path: str) -> list[str]:
 def _read_environment(path: str) -> bytes | None:
     """The whole entries at its beginning."""
     content = content_in_time(path)
+    # A cut entry may be a part of a value that means something else.
     return content if content is None else content.rpartition(b"\0")[0]
 
 

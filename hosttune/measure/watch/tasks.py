@@ -38,6 +38,7 @@ def look_at_tasks(alive: Iterable[WatchedProcess], proc: str = "/proc") -> TaskS
     counts.
     """
     wanting, processes, blocked, left = 0.0, 0, 0, MOST_READ
+    # The number breaks ties, so that two looks at an idle job look into the same processes.
     ordered = sorted(alive, key=lambda one: (-one.cores, one.pid))
     pools = sum(one.counters is not None and one.counters.stat.threads > 1 for one in ordered)
     share = max(_LEAST_OF_ONE, MOST_READ // max(1, pools))
@@ -53,6 +54,7 @@ def look_at_tasks(alive: Iterable[WatchedProcess], proc: str = "/proc") -> TaskS
         running = states.count("R")
         wanting += running * max(1, threads if len(states) > 1 else 1) / len(states)
         processes += running > 0
+        # A process whose other threads run does not stand still for one that waits.
         blocked += state == "D" or ("D" in states and not running)
     return TaskStates(wanting, processes, blocked)
 

@@ -49,7 +49,10 @@ class Tree:
         self._last_look = _read_now()
         self._known: frozenset[int] = frozenset()  # at the last look
         self._most_kept = max(
-            8, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES) // FILES
+            # A job of thousands of processes must not use up the descriptors of the watch; the
+            # others are opened anew at each look.
+            8,
+            (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES) // FILES,
         )
         self._has_lists = True
         self.has_lost = False  # a process that was no short one has ended since the last look
@@ -119,6 +122,8 @@ class Tree:
             found = one.children()
             if found is None:  # it has just ended, or there are no lists (CONFIG_PROC_CHILDREN)
                 own = os.getpid()
+                # One file that is missing proves nothing; our own children file exists wherever the
+                # kernel has them.
                 self._has_lists = os.path.exists(f"{self._proc}/{own}/task/{own}/children")
                 continue
             if is_full and one.counters is not None and one.counters.stat.threads > 1:
@@ -126,6 +131,7 @@ class Tree:
             waiting += [
                 self.members[pid] for pid in found if pid not in self.members and self._adopt(pid)
             ]
+        # A look at all processes of the host costs too much for every second.
         if not self._has_lists or (is_full and self._follows_group):
             self._scan()
 
@@ -173,6 +179,7 @@ class Tree:
         by_pid = {one.pid: one for one in who}
         new = [one for one in who if one.pid not in self._known and one.parent in by_pid]
         mains = [one.cores for one in alive if one.pid in self.family.mains]
+        # Ranks that wait for others would halve the mean, and the full one would not show.
         working = [cores for cores in mains if cores >= WORKING_CORES] or mains
         others = self.family.mains | self.family.launchers
         children = sorted((one.cores for one in alive if one.pid not in others), reverse=True)

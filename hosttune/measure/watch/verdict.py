@@ -122,12 +122,16 @@ def _compute_shares(account: Account) -> tuple[Share, ...]:
 def _decide_outcome(
     account: Account, shares: tuple[Share, ...], cuts: tuple[Segment, ...]
 ) -> tuple[VerdictKind, State | None]:  # fmt: skip
+    # Asked first: the other shares of a job that mostly idles are of the little time in which it
+    # did something.
     if account.counted_s >= SHORTEST_RUN_S and account.idle_s > HOLDS * account.counted_s:
         return VerdictKind.IDLE, State.IDLE
     if not shares or account.counted_s < SHORTEST_RUN_S:
         return VerdictKind.UNDECIDED, None
     top = shares[0]
     holds = (
+        # Both: at ten looks a second five of them are half a second, at one in ten seconds five
+        # seconds are one look.
         top.longest_run_s >= SHORTEST_RUN_S and account.ticks_of[top.state] >= SHORTEST_RUN_TICKS
     )
     known = [cut.state for cut in cuts if cut.state is not State.UNKNOWN]
@@ -137,6 +141,7 @@ def _decide_outcome(
             if top.state is State.UNKNOWN
             else (VerdictKind.ONE, top.state)
         )
+    # A change into what is not known is not an answer to what the job waits for now.
     if len(cuts) > 1 and len(known) == len(cuts):
         return VerdictKind.CHANGED, cuts[-1].state
     if top.state is not State.UNKNOWN and (
@@ -207,6 +212,7 @@ def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, 
         state
         for state, signal in seen.items()
         if share.get(state, 0.0) < RULED_OUT
+        # A signal that was seen for a part of the time rules nothing out in the rest.
         and account.means[signal].seconds >= CARRIED * account.active_s
         and not (state is State.MEM and (account.drops_cache or was_out_of_memory(account)))
         and not (state is State.DISK and any(map(is_file_server, account.waited_for)))

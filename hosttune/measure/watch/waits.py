@@ -201,6 +201,7 @@ def _find_network(files: Iterable[str | None], ends: Ends) -> Wait | None:
     asked for counts where there is no other.
     """
     asked = None
+    # A connection whose other end is a socket of the job is between its own processes.
     own = {ends.tcp[key[1]].local for key in _list_inodes(ends.links) if key[1] in ends.tcp}
     for link in files:
         key = inode_of(link or "")
@@ -209,6 +210,7 @@ def _find_network(files: Iterable[str | None], ends: Ends) -> Wait | None:
             found is not None
             and not found.is_listening
             and found.remote not in own
+            # Port 0 is a socket that is not connected.
             and not found.remote.endswith(":0")
         ):
             where = found.remote + (" (this host)" if is_local(found.remote) else "")
@@ -246,6 +248,7 @@ def _judge_pipe(
         for link in ([file] if file else links.values())
         if (key := inode_of(link)) and key[0] != "socket"
     ]
+    # Both ends in the job means that one of its tasks hands over to another.
     if pipes and not any(_other_end(key) in ours for key in pipes):
         return Wait(Want.PEER, "a pipe")
     return Wait(Want.EACH_OTHER)
@@ -257,6 +260,8 @@ def _other_end(key: tuple[str, int]) -> tuple[str, int]:
 
 def _judge_poll(links: Mapping[int, str], ends: Ends, ours: Container[tuple[str, int]]) -> Wait:
     """poll(2) without a connection: a peer of this host, the job itself, or a timer alone."""
+    # Standard input, output and error are polled by shells and supervisors without being waited
+    # for.
     peer = _find_peer((link for number, link in links.items() if number > 2), ends, ours)
     if peer is not None and peer.kind is Want.PEER:
         return peer
@@ -267,6 +272,8 @@ def _judge_poll(links: Mapping[int, str], ends: Ends, ours: Container[tuple[str,
     ]
     if any(_other_end(key) in ours for key in keys):
         return Wait(Want.EACH_OTHER)
+    # A socket that neither list has is of another network namespace, or of a family that is not
+    # asked for.
     unknown = any(
         (key := inode_of(link))
         and key[0] == "socket"
@@ -303,6 +310,7 @@ class Waits:
         for pid in self._channels.keys() - members.keys():
             self._channels.pop(pid).close()
         sleepers = self._sleepers(
+            # Running tasks wait for nothing, and stopped ones for a person.
             [pid for pid, state in members.items() if state in "SDI"][:MOST_PROCESSES]
         )
         self.received = self.sent = 0
@@ -351,6 +359,8 @@ class Waits:
             if one is not None and one.received is not None:
                 counts[inode] = (one.received, one.sent or 0)
         if self._counts is not None:
+            # A socket that is new since the last look counts from its beginning; one that was
+            # closed is not seen again.
             pairs = [(now, self._counts.get(inode, (0, 0))) for inode, now in counts.items()]
             self.received, self.sent = (
                 sum(max(0, now[at] - was[at]) for now, was in pairs) for at in (0, 1)
@@ -400,6 +410,8 @@ def first_argument(content: bytes) -> int | None:
     """
     words = content.split()
     try:
+        # "running" is one word, and behind -1 are stack and program counter only
+        # (proc_pid_syscall(5)).
         number = int(words[1], 16) if len(words) > 2 and words[0].isdigit() else None
     except ValueError:
         return None

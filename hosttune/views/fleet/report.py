@@ -272,8 +272,10 @@ def _plan(one: PlanClass, changes: Iterable[Change], page: Page, disputed: froze
     blocks: list[Block] = [Say(names, more=fold_names(one.hosts, page))]
     if one.digest:
         blocks.append(
+            # A digest beside other changes than its own invites a yes to what was not seen.
             Say("Digest", code=clean(one.digest)) if one.is_as_shown else Say(NOT_AS_SHOWN)
         )
+    # Beside a digest that can be copied only: without one there is nothing to approve by mistake.
     blocks += [Say(DISPUTED)] if one.is_as_shown and one.digest in disputed else []
     diffs = tuple(diff_of(change, is_short=page.is_terse) for change in changes)
     blocks += [Fold("The changes", diffs)] if diffs and page.folds else diffs

@@ -137,6 +137,8 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
         for one in setting.values.values
         if (lost := _describe_lost(setting.name, clean(one.value), clean(most.value)))
     ]
+    # Hosts that are to be drained are listed above; a rule is named again only for those beyond
+    # them.
     drained = {one.value: one.hosts.count for one in fleet.unfit.values}
     for row in fleet.rules:
         hosts = next((one.hosts for one in row.outcomes if one.value == FAULT), None)
@@ -149,6 +151,7 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
 
 def _describe_lost(setting: str, value: str, most: str) -> str:
     """What a host has less of than most of its siblings; empty where it has lost nothing."""
+    # -1 for what is not a number: an unknown amount is not less than that of the siblings.
     own, theirs = (parse_digits(number.removesuffix(" GiB"), -1) for number in (value, most))
     if setting in {"GPUs", "memory"} and 0 <= own < theirs:
         what = "GPUs" if setting == "GPUs" else "of memory"
