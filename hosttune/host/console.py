@@ -150,11 +150,11 @@ def load_bytes(path: str) -> bytes:
 
 
 def fill_input() -> None:
-    """Where standard input is closed (<&-), let nothing have its number: a pipe of ours, say, which
-    a child closes.
+    """Where standard input is closed (<&-), put the empty file in its place, so that nothing else
+    gets its number: a pipe of ours, say, which a child closes.
     """
     if sys.stdin is None:
-        os.open("/dev/null", os.O_RDONLY)
+        sys.stdin = open("/dev/null", encoding="utf-8")  # noqa: SIM115 - until the end
 
 
 def write_to_stderr(text: str) -> None:

@@ -275,3 +275,13 @@ def test_value_that_the_kernel_only_shows_is_refused(base):
         Overlay(FakeReader({**base.files, "/proc/self/mountinfo": table})).set_value(
             "/proc/sys/vm/swappiness", "1"
         )
+
+
+def test_removed_folder_is_absent_however_it_is_looked_at():
+    overlay = Overlay(FakeReader({"/etc/x.d/a.conf": "a\n"}, folders=("/etc", "/etc/x.d")))
+    overlay.remove("/etc/x.d/a.conf", expected=b"a\n")
+    overlay.remove_folder("/etc/x.d")
+    assert overlay.list("/etc/x.d") is ABSENT
+    assert overlay.stat("/etc/x.d") is ABSENT
+    assert overlay.resolve("/etc/x.d") is ABSENT
+    assert overlay.list("/etc") == ()

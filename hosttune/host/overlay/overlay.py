@@ -89,8 +89,11 @@ class Overlay(BeforeReader):
         for place, is_there in self.folders.items():
             if posixpath.dirname(place) == folder:
                 (names.add if is_there else names.discard)(posixpath.basename(place))
+        # The base still has a folder that was removed here, with the files that were in it.
+        if self.folders.get(folder) is False and not names:
+            return ABSENT
         is_folder = names or isinstance(below, tuple) or self.folders.get(folder)
-        return tuple(sorted(names)) if is_folder and self.folders.get(folder, True) else below
+        return tuple(sorted(names)) if is_folder else below
 
     def link(self, path: str) -> Answer[str]:
         place = self._entry(path)
@@ -138,7 +141,9 @@ class Overlay(BeforeReader):
         kept = self.files.get(place)
         if kept is not None:
             return kept if isinstance(kept, Absent) else place
-        return place if self._has_below(place) else self.base.resolve(place)
+        if self._has_below(place):
+            return place
+        return ABSENT if self.folders.get(place) is False else self.base.resolve(place)
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         from hosttune.host.overlay.simulate import answer

@@ -148,6 +148,10 @@ def _load_openat2() -> Callable[[int, str, int, int], tuple[int, int]]:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(folder: int, path: str, flags: int, resolve: int) -> tuple[int, int]:
+        # Python's own calls refuse a NUL; ctypes passes it on, and the kernel would open what the
+        # part before it names.
+        if "\0" in path:
+            return -1, errno.EINVAL
         how = _HOW.pack(flags, 0, resolve)
         fd = libc.syscall(_OPENAT2, folder, os.fsencode(path), how, len(how))
         return int(fd), ctypes.get_errno()

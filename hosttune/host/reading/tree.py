@@ -239,6 +239,8 @@ class FileTree:
 
     def head(self, path: str, size: int = 4) -> Answer[bytes]:
         """The first bytes of a regular file."""
+        if not is_plain(path):
+            return _not_a_path(path)
         try:
             with self._looked_at(path) as (info, fd):
                 is_file = stat.S_ISREG(info.st_mode)
@@ -254,6 +256,8 @@ class FileTree:
         """The process that holds a write lock of fcntl(2) on a file, as F_GETLK tells it; nothing
         where none does. Its number is 0 where it is not of this PID namespace.
         """
+        if not is_plain(path):
+            return _not_a_path(path)
         try:
             with self._looked_at(path) as (info, fd):
                 if not stat.S_ISREG(info.st_mode):
@@ -279,6 +283,8 @@ class FileTree:
         """A file as `read` gives it, and where others than root have a say in it: the folders on
         the way to it, links there, and the file.
         """
+        if not is_plain(path):
+            return _not_a_path(path), ()
         try:
             with self._walk(path) as found:
                 info = found.stat()
