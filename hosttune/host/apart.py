@@ -53,6 +53,8 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
         try:
             from hosttune.host.processes.confined_child import die_with_parent
 
+            # The signals of ENDING are handed on, SIGKILL cannot be: then the kernel ends the
+            # child.
             die_with_parent()
             os.setpgid(0, 0)  # a signal of the terminal comes once, from its parent
             switch_pager_off()  # a pager reads keys, which only the group in the foreground gets
@@ -65,7 +67,10 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
                 with suppress(OSError, ValueError):
                     stream.flush()
         finally:
+            # Not sys.exit(): the functions of atexit and the buffers of the parent are in this
+            # process, too, and would have their effect twice.
             os._exit(code)
+    # The child has to be the only one with the writing ends, or its end would never be seen here.
     for writing in {pair[1] for pair in relays.values()}:
         os.close(writing)
     sources = {reading: number for number, (reading, _) in relays.items()}
@@ -99,9 +104,11 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
         del frame
         begin = time.monotonic()
         _signal_group(child, signal.SIGSTOP)
+        # Only the default action stops this process, so that the shell sees a job that is stopped.
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
         signal.signal(number, stop)
+        # The time for which a person stopped it does not count as silence.
         until[0] += time.monotonic() - begin
         _signal_group(child, signal.SIGCONT)
 

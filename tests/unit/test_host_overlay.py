@@ -92,20 +92,7 @@ def test_atime_of_the_topmost_mount_alone_changes(base):
 
 def test_apt_get_is_modelled_in_the_dpkg_status(base):
     overlay = Overlay(base)
-    overlay.run(
-        (
-            "env",
-            "DEBIAN_FRONTEND=noninteractive",
-            "apt-get",
-            "-y",
-            "-o",
-            "A=b",
-            "install",
-            "new=2",
-            "old=3",
-        ),
-        timeout_s=1,
-    )
+    overlay.run(("apt-get", "-y", "-o", "A=b", "install", "new=2", "old=3"), timeout_s=1)
     status = overlay.read("/var/lib/dpkg/status").decode()
     assert "Package: new\nStatus: install ok installed\nArchitecture: all\nVersion: 2" in status
     assert status.count("Package: old") == 1
