@@ -182,6 +182,7 @@ def open_named(path: str) -> int:
             raise OSError(errno.EINVAL, "is a device or a socket, not a file", path)
         if stat.S_ISREG(mode) and _is_of_the_kernel(found, info):
             raise OSError(errno.EINVAL, "is a file of the kernel, which is not read as data", path)
+        # By the descriptor that was looked at: the path may lead to a device by now.
         try:
             return os.open(f"/proc/self/fd/{found}", _LOOK)
         except FileNotFoundError:  # /proc is not mounted
@@ -225,6 +226,7 @@ def _is_own(pipe: int) -> bool:
     root's.
     """
     info = os.fstat(pipe)
+    # Who may open it for writing can keep it open without an end.
     if info.st_uid not in {0, os.geteuid()} or info.st_mode & stat.S_IWOTH:
         return False
     return _is_nameless(info) or not waits_for_server(_type_of_mount(pipe))
@@ -280,6 +282,7 @@ def _read_pipe(fd: int, limit: int, whole_s: float | None = None) -> bytes:
         try:
             chunk = os.read(fd, _CHUNK)
         except BlockingIOError:
+            # If less was left than that, the next round reports the end of the whole time.
             if not poll.poll(left_s * 1000) and left_s == SILENCE_S:
                 message = f"is a pipe into which nothing was written for {SILENCE_S:g} s"
                 raise OSError(errno.ETIMEDOUT, message) from None

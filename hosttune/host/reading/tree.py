@@ -37,6 +37,7 @@ _TYPES: Mapping[int, FileType] = {
     stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFBLK: "block",
     stat.S_IFCHR: "character", stat.S_IFIFO: "fifo", stat.S_IFSOCK: "socket",
 }  # fmt: skip
+# The last three are of a process that ended, or a device that went away, after its file was found.
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.ENXIO})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
 # a link there is the kernel's, unless a process chose where it leads
@@ -61,6 +62,7 @@ def explain_failure(error: OSError, path: str) -> Absent | Unreadable:
         return error.answer
     if error.errno in _GONE:
         return ABSENT
+    # With root's rights this is a security module or a server, and `sudo` would be a wrong way out.
     if error.errno in _FORBIDDEN and os.geteuid() != 0:
         return Unreadable(f"needs root: permission denied on {path}")
     if error.errno == errno.ELOOP:
