@@ -249,6 +249,7 @@ def parse_json(content: str | bytes, most: int = MOST_VALUES, **words: Any) -> A
     marks: tuple[Any, ...] = (
         (b",", b"[", b"{", b"{", b"{") if isinstance(content, bytes) else (",", "[", "{", "{", "{")
     )
+    # Counted in the text: once json.loads() has made the values, the memory is taken.
     if sum(map(content.count, marks)) > most:
         raise ValueError(f"it has more than {most} values")
     return json.loads(content, **words)
@@ -309,10 +310,12 @@ class _Decoder:
             return self.word(wanted, data, path)
         if dataclasses.is_dataclass(wanted):
             return self.record(wanted, data, path)
+        # float() fails for an int that is larger than all floats.
         if wanted is float and type(data) is int and abs(data) < 1 << 1023:
             return float(data)
         if type(data) is str and hasattr(wanted, "of_text"):
             data = wanted.of_text(data)
+        # By the very type: for isinstance() true would be a number.
         if type(data) is not wanted:
             self.fault(path, f"expected {_NAMES.get(wanted, 'a number')}, found {_kind_of(data)}")
         return data

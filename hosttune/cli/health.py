@@ -52,6 +52,8 @@ def health(
     """
     if learn:
         return _learn_health(look, show, within)
+    # Files of an image or a record hang no look at this host, and what a child prints passes by a
+    # stream that a caller put in.
     if look.root is not None or look.host or sys.stdout is not sys.__stdout__:
         return _in_a_line(partial(_judge_health, look, show, within), show)
     return _in_a_line(partial(_show_health, look, show, within), show)

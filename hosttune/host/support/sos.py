@@ -350,6 +350,7 @@ def _list_tables(
     if not is_cleaned:
         _add_links(archive, tables)
     settings = _decode(archive.files.get(_SETTINGS, b""))
+    # Where a person has sos leave files out, a name that is missing proves nothing.
     is_filtered = "--skip-files" in manifest.command_line or _LEAVES_OUT.search(settings)
     if archive.is_whole and not (is_cleaned or archive.doubled or is_filtered):
         tables["listings"] |= _list_folders(archive, manifest)

@@ -66,6 +66,8 @@ def _save(path: str, content: bytes, mode: int, root: str, make: int | None, own
     ):
         if _is_special(folder, name, path, owner):
             raise _existing_file(path)
+        # Not with the ending of the file: what reads a whole folder, as node_exporter reads *.prom,
+        # must not take the draft.
         draft = f".hosttune-{secrets.token_hex(8)}"
         file_descriptor = os.open(draft, _MAKE, 0o600, dir_fd=folder)
         try:

@@ -276,6 +276,7 @@ def _rename_new(temp: str, place: FolderEntry) -> None:
         if renameat2(place.folder, old, place.folder, new, _RENAME_NOREPLACE) == 0:
             return
         number = ctypes.get_errno()
+        # EINVAL: the file system does not know the flag (rename(2)).
         if number not in (errno.EINVAL, errno.ENOSYS):
             raise OSError(number, os.strerror(number), place.path)
     os.link(
