@@ -64,14 +64,20 @@ def _in_a_line(act: Callable[[], int], show: ShowHealth) -> int:
     checked.
     """
     from hosttune.cli.common import say
+    from hosttune.cli.ending import describe_fault
     from hosttune.views.health import health_line, health_status, no_health
 
     try:
         return act()
-    except HosttuneError as error:
+    # Also a fault of hosttune itself: its usual status, 2, is that of a host that is not fit to
+    # Nagios.
+    except Exception as error:
         if show.format not in {HealthFormat.NAGIOS, HealthFormat.NPD}:
             raise
-        unseen = no_health(error.message)
+        is_known = isinstance(error, HosttuneError)
+        if show.debug and not is_known:
+            raise
+        unseen = no_health(str(error) if is_known else describe_fault(error))
         say(health_line(unseen, show.format.value))
         return health_status(unseen, show.format.value)
 

@@ -158,7 +158,7 @@ def fill_input() -> None:
     gets its number: a pipe of ours, say, which a child closes.
     """
     if sys.stdin is None:
-        sys.stdin = open("/dev/null", encoding="utf-8")  # noqa: SIM115 - until the end
+        sys.stdin = os.fdopen(os.open("/dev/null", os.O_RDONLY), encoding="utf-8")
 
 
 def write_to_stderr(text: str) -> None:

@@ -45,10 +45,15 @@ class Waiting:
 def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str, bytes | Waiting]:
     """What each piece of work answers, done side by side; of those that do not answer in time, what
     they wait for. An exception in one ends it without an answer, as a Waiting for nothing. The
-    programs that they started are ended.
+    programs that they started are ended. Raises OSError where no process can be started.
     """
     reading, writing = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if child == 0:
         try:
             os.close(reading)

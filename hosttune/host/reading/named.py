@@ -118,9 +118,20 @@ def can_hang(path: str) -> bool:
 
 def served_mounts() -> tuple[str, ...]:
     """Where file systems are mounted that wait for a server."""
-    lines = own_mounts().removesuffix(b"\n").split(b"\n")  # a name can have a carriage return
+    # not splitlines(): a name can have a carriage return
+    lines = filter(None, _list_mounts().split(b"\n"))
     found = (line.split(b" ", 5)[4] for line in lines if waits_for_server(_read_type(line)))
     return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
+
+
+def _list_mounts() -> bytes:
+    """Our own mountinfo; empty where /proc is not mounted, as in a chroot: nothing says then that a
+    server is waited for (late_mounts.py has it so, too).
+    """
+    try:
+        return own_mounts()
+    except FileNotFoundError:
+        return b""
 
 
 def waits_for_server(fstype: str) -> bool:
@@ -300,7 +311,7 @@ def _too_large(limit: int) -> OSError:
 
 def _type_of_mount(fd: int) -> str:
     """Empty for a mount of another namespace, or above a chroot."""
-    line = find_by_id(own_mounts(), mount_id(fd))
+    line = find_by_id(_list_mounts(), mount_id(fd))
     return "" if line is None else line.fstype
 
 
