@@ -153,14 +153,6 @@ def load_bytes(path: str) -> bytes:
         ) from error
 
 
-def fill_input() -> None:
-    """Where standard input is closed (<&-), put the empty file in its place, so that nothing else
-    gets its number: a pipe of ours, say, which a child closes.
-    """
-    if sys.stdin is None:
-        sys.stdin = os.fdopen(os.open("/dev/null", os.O_RDONLY), encoding="utf-8")
-
-
 def write_to_stderr(text: str) -> None:
     """Text for standard error, at once. Where no one can read it (a full disk, a closed pipe) it is
     lost, and nothing else: what is under way is not to end half-way for it.
