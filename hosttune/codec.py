@@ -69,6 +69,7 @@ def to_json(value: Any) -> Any:
             field.name: to_json(get_stored(value, field.name))
             for field in dataclasses.fields(value)
         }
+        # An empty one is left out, so that a finding is written as before there was this field.
         if not fields.get(_YIELDS, True):
             del fields[_YIELDS]
         later = fields.pop(_LATER, ())

@@ -179,6 +179,8 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
             [Fault(Where(path), why, "give the sosreport-*.tar.xz as sos wrote it, or a record")]
         )
     answers = dict(_list_answers(archive, manifest))
+    # `sos clean` puts this word into the name of the file. A person may have renamed it, so its
+    # files are asked, too.
     is_cleaned = manifest.is_cleaned or "obfuscated" in path or _shows_cleaning(archive)
     log = answers.get("dmesg", "")
     at = _parse_time(answers.get("date --utc", ""))

@@ -240,6 +240,7 @@ def _temp_file(place: FolderEntry) -> Iterator[tuple[str, int]]:
     was renamed.
     """
     temp = f".{place.name}.hosttune-{secrets.token_hex(8)}"
+    # Closed to others until it has the mode of the target: a file of settings may hold passwords.
     fd = os.open(temp, _MAKE, 0o600, dir_fd=place.folder)
     try:
         yield temp, fd
