@@ -176,7 +176,7 @@ def find_people(passwd: str, users: Iterable[str]) -> dict[str, str]:
     known = {row[0]: row for row in rows if len(row) >= 7 and parse_digits(row[2], -1) >= 0}
     # From 65534 on are the account without rights, and ids that containers use.
     persons = [name for name, row in known.items() if 1000 <= int(row[2]) < 65534]
-    # A user of LDAP or SSSD has no row in passwd, but owns processes. A number stands for one
+    # A user of LDAP or SSSD has no row in passwd, but owns processes. A number is one
     # without a name.
     persons += [user for user in users if user and user not in known and not user.isdigit()]
     unique = dict.fromkeys(

@@ -186,7 +186,7 @@ def open_in(folder: int, name: str) -> int | None:
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         ids = {mount_id(place), mount_id(folder)}
-        # Without /proc both are empty, as in a chroot, and then nothing tells them apart.
+        # Without /proc both are empty, as in a chroot, and the two cannot be compared.
         if len(ids) > 1 and "" in ids:
             raise OSError(errno.EIO, "the mount that it is on is not known")
         return os.open(".", _FOLDER, dir_fd=place) if len(ids) == 1 else None
