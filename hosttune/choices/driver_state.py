@@ -555,8 +555,8 @@ _OF_THE_VENDOR = frozenset({"runfile", "mixed sources", "third-party archive"})
 _POD = (
     "while the node starts, wait for its driver pod\n"
     f"if there is none, read why: {POD_LOG} nvidia-driver-daemonset-...\n"
-    "if the operator is not to bring it (driver.enabled=false), write bringer: host for gpu-driver "
-    "into the policy"
+    "if the operator is not to bring it (driver.enabled=false), write into the policy: "
+    "params: {gpu-driver: {bringer: host}}"
 )
 _UNSIGNED = (
     "nodes without Secure Boot, or a driver container whose modules are signed with a key that "

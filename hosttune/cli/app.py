@@ -140,11 +140,19 @@ def _put_options_last(argv: list[str]) -> str:
     )
 
 
-def run(argv: list[str]) -> int:
-    """The exit status of this command line."""
+def run(argv: list[str], listed: tuple[str, ...] = ()) -> int:
+    """The exit status of this command line; its help names only the commands that are `listed`,
+    where some are.
+    """
     is_one = bool(argv) and argv[0] in (*COMMANDS, *OF_UNITS)
     # --version needs none of the commands, but typer builds no application without one.
-    names = (argv[0],) if is_one else COMMANDS[:1] if argv in (["--version"], ["-V"]) else COMMANDS
+    names = (
+        listed or (argv[0],)
+        if is_one or listed
+        else COMMANDS[:1]
+        if argv in (["--version"], ["-V"])
+        else COMMANDS
+    )
 
     if hint := _put_options_last(argv):
         return report_error(

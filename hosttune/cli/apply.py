@@ -84,9 +84,9 @@ def apply(
     Ctrl-C stops it between two changes; the next apply --yes goes on.
 
     Exit status: 0 all done (what waits for a reboot or is on trial included), 1 something failed,
-    is unknown or still differs, 2 trouble, or a trial is not possible here and nothing was changed,
-    130 stopped by Ctrl-C, 143 by SIGTERM. With --reboot it ends in a reboot (1: one is needed, but
-    not possible now); `hosttune status` shows how it ended.
+    could not be checked or is still to change, 2 trouble, or a trial is not possible here and
+    nothing was changed, 130 stopped by Ctrl-C, 143 by SIGTERM. With --reboot it ends in a reboot
+    (1: one is needed, but not possible now); `hosttune status` shows how it ended.
     """
     from hosttune.cli import common, going_on, on_trial
     from hosttune.cli.reports import profile_text

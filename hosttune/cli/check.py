@@ -35,8 +35,8 @@ def check(
 ) -> int:
     """Report what holds this host back, worst first. Changes nothing.
 
-    Exit status: 0 ok, 1 a fault, or something to change (skipped and blocked, too), unknown or
-    waiting, 2 it could not run, also with one of several hosts.
+    Exit status: 0 ok, 1 a fault, or something is to change (skipped and blocked, too), waits or
+    could not be checked, 2 it could not run, also for one of several hosts.
     """
     from hosttune.actions.kept_reports import keep as keep_report
     from hosttune.cli.common import tell_lines

@@ -99,6 +99,8 @@ def load_plan(path: str) -> Plan:
     """A plan saved by `plan --save`. It is only compared with the plan that is made now: nothing in
     it is ever done.
     """
+    import json
+
     from hosttune.codec import parse_json, plan_from_json
     from hosttune.engine.decide.plan import digest
     from hosttune.host.console import load
@@ -107,7 +109,8 @@ def load_plan(path: str) -> Plan:
     try:
         plan = plan_from_json(parse_json(load(path), _MOST_OF_PLAN), path)
     except (ValueError, RecursionError) as error:
-        raise HosttuneError(f"{path}: not a saved plan: {error}", hint=way_out) from error
+        why = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
+        raise HosttuneError(f"{path}: not a saved plan: {why}", hint=way_out) from error
     if digest(plan.changes) != plan.digest:
         raise HosttuneError(
             f"{path}: its changes are not those of its digest: it was edited or masked",

@@ -103,6 +103,7 @@ def _open_side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
         plan.policy_digest,
         plan.findings,
         files,
+        "" if word == "live" else word,
     )
     return side, about_rules(session.catalog.rules.values())
 

@@ -40,7 +40,7 @@ def fstab(
         ),
     ] = None,
     lint: Annotated[
-        bool, Option("--lint", help="Say what is wrong with it (also without any option).")
+        bool, Option("--lint", help="Show what is wrong with it (as without any option).")
     ] = False,
     strict: Annotated[bool, Option("--strict", help="Notes count as findings, too.")] = False,
 ) -> int:

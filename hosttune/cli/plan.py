@@ -28,8 +28,8 @@ def plan(
 ) -> int:
     """Show the exact changes that apply would make. Changes nothing.
 
-    Exit status: 0 nothing to change, 1 something differs (skipped and blocked, too), is unknown or
-    waits, 2 it could not run.
+    Exit status: 0 nothing to change, 1 something is to change (skipped and blocked, too), waits or
+    could not be checked, 2 it could not run.
     """
     from hosttune.cli import on_trial
     from hosttune.cli.common import open_session, tell, tell_idle

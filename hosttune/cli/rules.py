@@ -130,7 +130,7 @@ def doc(
         bool,
         Option(
             "--reference",
-            help="Instead: the tables of what a rule may hold (docs/custom-rules.md).",
+            help="Instead: the tables of what a rule may hold (docs/reference/custom-rules.md).",
         ),
     ] = False,
 ) -> int:

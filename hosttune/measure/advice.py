@@ -13,6 +13,7 @@ from types import MappingProxyType
 from hosttune.frozen import frozen
 
 MACHINE = "2 virtual CPUs of an AMD EPYC, virtio disk, Python 3.11"
+MACHINE_XEON = "2 virtual CPUs of an Intel Xeon, virtio disk, Python 3.11"
 
 
 @frozen
@@ -43,6 +44,13 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             "{crowd}: give it as many threads as CPUs: {own}",
             "OpenMP loops on half a CPU: 1 thread 2,491 items/s, 16: 350",
             MACHINE,
+        ),
+        "cores": Advice(
+            "its threads are on both halves of each core: where they wait for memory (llama.cpp, "
+            "LightGBM, XGBoost, BLAS), as many threads as cores may be faster ({own}). Measure "
+            "both; lscpu -p=core,socket | grep -v '#' | sort -u | wc -l counts cores",
+            "XGBoost: 8 threads twice as fast as all 12; llama.cpp: 4 of 8 on 4 cores faster",
+            "dmlc/xgboost#1511, ggml-org/llama.cpp#18",
         ),
         "fewer-workers": Advice(
             "{crowd}: as many as CPUs are enough (num_workers={most})",
@@ -100,7 +108,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         "new-workers": Advice(
             "its workers are started anew again and again, as for each epoch: "
             "DataLoader(persistent_workers=True); for data that the main process loads in a "
-            "moment, num_workers=0",
+            "moment, num_workers=0. Started by spawn, each imports all modules again: "
+            "multiprocessing_context='forkserver', or 'fork' where the workers use no GPU",
             "epochs a second of a tiny data set: 11 with 4 new workers each, 78 with persistent "
             "ones, 377 with none",
             MACHINE,
@@ -132,7 +141,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         ),
         "video": Advice(
             "decode fewer frames: cut clips once before training, from key frames on, at the size "
-            "that the model takes",
+            "that the model takes. A frame at random is decoded from the key frame before it: for "
+            "those, write films with near ones (ffmpeg -g 10)",
+            "H.264, 320 x 240, a frame at random: key frames each 250 frames 13 a CPU second, each "
+            "10 frames 68, in a file 1.8 times as large",
+            MACHINE_XEON,
         ),
         "video-on-gpu": Advice(
             "decode on the GPU, which has units for that (NVDEC): torchcodec with device='cuda', "
@@ -188,6 +201,59 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
             "to read than a JPEG",
             "500 x 375 pixels: BMP 0.14 ms, JPEG 0.79, PNG level 0 2.9, PNG 4.5",
             MACHINE,
+        ),
+        "tf-data": Advice(
+            "for tf.data: map(f, num_parallel_calls=tf.data.AUTOTUNE), interleave() over several "
+            "files, and prefetch(tf.data.AUTOTUNE) last. Python in from_generator or py_function "
+            "runs in one thread: write it with functions of TensorFlow, or give a "
+            "keras.utils.PyDataset workers=N and use_multiprocessing=True",
+            "JPEG and resize: from_generator 40 items/s, map 84, with AUTOTUNE and prefetch 235",
+            MACHINE_XEON,
+        ),
+        "dali": Advice(
+            "DALI prepares its data: Pipeline(num_threads=N), as many as CPUs for each GPU "
+            "process. A source in Python runs in one thread: fn.external_source(parallel=True, "
+            "batch=False) with Pipeline(py_num_workers=N). Decoders with device='mixed' work on "
+            "the GPU",
+        ),
+        "rows": Advice(
+            "where it takes rows of a datasets.Dataset (Hugging Face): with_format('numpy') or "
+            "with_format('torch') makes no Python lists of them; take a batch at once "
+            "(dataset[i:j])",
+            "rows of 37,632 numbers: as lists 52 a second, with_format('torch') 117, 'numpy' 245",
+            MACHINE_XEON,
+        ),
+        "metrics": Advice(
+            "where it is the evaluation: metrics of pycocotools take one thread. faster-coco-eval "
+            "has the same calls in C++; or evaluate less often, or in a process of its own",
+            "COCO metrics of 400 pictures and 24,000 boxes: 2.1 s, with faster-coco-eval 0.27",
+            MACHINE_XEON,
+        ),
+        "small-pieces": Advice(
+            "its processes compute {piece:.1g} ms at a time, and then wait for each other: hand "
+            "over more at once. Several environments in a process, or all in the main one "
+            "(SyncVectorEnv of Gymnasium, DummyVecEnv of Stable-Baselines3); batches in queues, "
+            "not single items",
+            "CartPole, 4 environments: a process for each 4,332 steps/s, all in one 23,799",
+            MACHINE_XEON,
+        ),
+        "compile": Advice(
+            "it compiles (torch.compile, Triton, an extension in C++ or CUDA). The next start "
+            "takes less if the caches are on a disk that stays: TORCHINDUCTOR_CACHE_DIR, "
+            "TRITON_CACHE_DIR, TORCH_EXTENSIONS_DIR. If it goes on for each batch, shapes change "
+            "(TORCH_LOGS=recompiles names them): torch.compile(dynamic=True), or pad them. "
+            "MAX_JOBS=N is how many compilers build an extension at once",
+            "torch.compile of a small function for the CPU: first step after 25 s, from its cache "
+            "8",
+            MACHINE_XEON,
+        ),
+        "random-pages": Advice(
+            "it reads mapped files at random, and they do not fit: each read takes 128 KiB, and "
+            "drops what was read before. Without read-ahead: lmdb.open(path, readahead=False), "
+            "else mmap.madvise(mmap.MADV_RANDOM). For files that fit, leave it on",
+            "LMDB of 200 MB at random, limit of 100 MB: 201 records/s, with readahead=False "
+            "2,508; without a limit, cold: 120,876 and 9,003",
+            MACHINE_XEON,
         ),
         "shards": Advice(
             "read in order: few large shards (tar/WebDataset, HDF5 in order) instead of many small "

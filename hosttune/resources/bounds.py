@@ -63,8 +63,9 @@ def is_better(text: str, than: str, wish: Wish) -> bool:
     )
 
 
-def describe_wish(wish: Wish) -> str:
-    """What the wish says, as a sentence."""
-    return f"{wish.name} should be " + " and ".join(
-        f"{_WORDS[bound.operator]}{bound.value}" for bound in wish.bounds
-    )
+def describe_wish(wish: Wish, *, stays: bool = False) -> str:
+    """What the wish says, as a sentence; `stays`: it is so now, and would not be after a reboot."""
+    bounds = " and ".join(f"{_WORDS[bound.operator]}{bound.value}" for bound in wish.bounds)
+    if stays:
+        return f"{wish.name} should stay {bounds} after a reboot"
+    return f"{wish.name} should be {bounds}"

@@ -71,6 +71,7 @@ class Side:
     policy_digest: str
     findings: tuple[Finding, ...]
     files: Mapping[str, Written] = field(default_factory=dict)
+    record: str = ""  # the file that --host takes, where it is one
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""The tables of docs/custom-rules.md: what a rule file may hold, made from what checks it."""
+"""The tables of docs/reference/custom-rules.md: what a rule file may hold, from what checks it."""
 
 from __future__ import annotations
 

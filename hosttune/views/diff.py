@@ -14,7 +14,7 @@ from hosttune.views.comparison import DifferenceKind, files_of, set_by
 from hosttune.views.document import Document, Item, Items, Say, Section, Steps, render_documents
 from hosttune.views.findings import BY_OUTCOME, explain_finding
 from hosttune.views.masking import mask_data
-from hosttune.views.summary import name_standing
+from hosttune.views.summary import find_worst, name_standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,12 @@ def diff_report(comparison: CheckComparison, page: Page) -> str:
         (one for one in comparison.differences if one.risk and not one.is_quiet), None
     ):
         words = "says why it matters, and how to change it"
-        blocks.append(Steps("Next", ((page.todo(f"hosttune explain {quote(named.rule)}"), words),)))
+        blocks.append(
+            Steps(
+                "Next",
+                ((f"{page.program} explain {quote(named.rule)}{_aim(named, comparison)}", words),),
+            )
+        )
     head = (
         Items((_make_side("-", comparison.a), _make_side("+", comparison.b)), is_aligned=True),
         decision,
@@ -87,6 +92,13 @@ def diff_json(comparison: CheckComparison) -> dict[str, Any]:
         ],
     })  # fmt: skip
     return body
+
+
+def _aim(one: Difference, comparison: CheckComparison) -> str:
+    """The options that name the side of which the rule says the worse; nothing for this host."""
+    is_of_a = one.a is not None and find_worst([side for side in (one.a, one.b) if side]) is one.a
+    record = (comparison.a if is_of_a else comparison.b).record
+    return f" --host {quote(record)}" if record else ""
 
 
 def _why_status(comparison: CheckComparison) -> str:

@@ -263,6 +263,10 @@ def disks_text(disks: DiskTree, page: Page) -> str:
             continue
         lines += _render_row(row, page, "  " * depth[row.disk.name])
     lines += _list_notes(disks, page, hidden)
+    number = sum(row.disk.kind == "disk" for row in disks.rows)
+    mounts = say_count(sum(len(row.mounts) for row in disks.rows), "mount")
+    lines += ["", f"{say_count(number, 'disk')}, {mounts}.", "", "Next"]
+    lines.append(f"  {page.todo('hosttune fstab')}  checks each line of {PATH}")
     return "\n".join(lines) + "\n"
 
 

@@ -426,7 +426,7 @@ def _render_verdict(
 def _first_ways(table: DriverTable, page: Page) -> list[str]:
     """What to type about the state that leads."""
     if table.action in CHANGES:
-        ways = [f"{page.look_as_root('plan --only gpu-driver')} shows what would be changed"]
+        ways = [f"{page.look_as_root('plan --only gpu-driver')} shows what apply would do"]
         return [
             *ways,
             *([f"{page.act('apply --yes --only gpu-driver')} does it"] if page.can_apply else []),
@@ -470,9 +470,11 @@ def _wrap_paragraph(text: str, page: Page, *styles: str) -> list[str]:
 
 
 def _way_out(text: str, page: Page) -> list[str]:
-    columns = page.screen.columns
+    """The steps as `check` has them: numbered where there are several."""
+    steps = page.steps(text)
+    marks = [f"{at}." for at in range(1, len(steps) + 1)] if len(steps) > 1 else ["->"]
     return [
         line
-        for step in page.steps(text)
-        for line in wrap_step(step, columns, first="  -> ", rest="     ")
+        for mark, step in zip(marks, steps, strict=False)
+        for line in wrap_step(step, page.screen.columns, first=f"  {mark} ", rest="     ")
     ]

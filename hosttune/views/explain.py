@@ -20,6 +20,7 @@ from hosttune.views.change import diff_of
 from hosttune.views.document import Document, Heading, Item, Items, Say, Section, render_documents
 from hosttune.views.findings import ALL, WORST_FIRST, make_sections, todo_items
 from hosttune.views.masking import mask_data
+from hosttune.views.record_gaps import shorten_missing
 from hosttune.views.rule_words import (
     describe_wishes,
     figure_text,
@@ -160,8 +161,8 @@ def explain_outline(one: Explained, page: Page) -> Document:
         Section("Why", reasons[:1] if is_terse else reasons, is_prose=True),
         None if is_terse else _list("Reasons not to apply", _list_guards(one)),
         *(() if is_terse else details),
-        _list("By hand", _make_points(does), one.why_in_general),
-        None if is_terse else _list("Undone by hand", _make_points(undoes)),
+        _list("By hand, as root", _make_points(does), one.why_in_general.partition(":")[0]),
+        None if is_terse else _list("Undone by hand, as root", _make_points(undoes)),
         Section("Switch it off", tuple(_list_switches(rule, page))) if one.findings else None,
         Say(_MORE) if is_terse else _list("Sources", _make_points(map(_add_dates, rule.sources))),
         Say("Page of this rule:", code=one.page, link=one.page) if one.page else None,
@@ -232,11 +233,12 @@ def _add_dates(source: str) -> str:
 def _list_facts(one: Explained, *, is_terse: bool) -> Items:
     rule, profiles = one.rule, one.profiles
     guards = zip(guard_texts(rule, one.wording), rule.applies_when, strict=True) if is_terse else ()
-    # where a host is of such a kind, the first line says so
+    # where a host is of such a kind, or this is why the rule does not apply, the first line says so
+    above = {OF_HOST, *(finding.reason for finding in one.findings)}
     not_if = "; ".join(
         clean(text)
         for text, guard in guards
-        if text != OF_HOST and not guard.condition.source.startswith(_KINDS_OF_HOST)
+        if text not in above and not guard.condition.source.startswith(_KINDS_OF_HOST)
     )
     origin = "" if rule.is_builtin else f", from {clean(rule.where.path)}"
     has_standing = bool(origin) or rule.status.value != "stable" or not is_terse
@@ -332,14 +334,19 @@ def _describe_here(one: Explained, page: Page) -> Iterator[Block]:
     """
     yield Heading(f"On {clean(page.host)}")
     for group in ALL:
-        own = [finding for finding in one.findings if group.holds(finding)]
+        held = [finding for finding in one.findings if group.holds(finding)]
+        own = (
+            held
+            if page.is_whole
+            else [replace(finding, reason=shorten_missing(finding.reason)) for finding in held]
+        )
         changes = (
             [] if page.folds else [diff_of(change) for finding in own for change in finding.changes]
         )
         for section in make_sections((group,), own, replace(page, is_verbose=True)):
             yield replace(section, blocks=(*section.blocks, *changes))
     if one.chosen and (one.has_policy or not page.is_terse):
-        yield Say(clean(one.chosen), is_hanging=True)
+        yield Say(page.todo(one.chosen), is_hanging=True)
 
 
 def _list_switches(rule: Rule, page: Page) -> Iterator[Say]:

@@ -120,12 +120,11 @@ def _worst_rules(health: NodeHealth) -> list[str]:
 
 def _why_status(health: NodeHealth) -> str:
     """`Exit status 1: NOT FIT by gpu-errors.`, or nothing."""
-    worst = _worst_rules(health)
-    rules = [clean(rule) for rule in worst if rule]  # that no rule can judge is of no rule
+    rules = [clean(rule) for rule in _worst_rules(health) if rule]
     more = [f"{len(rules) - NAMED} more"] if len(rules) > NAMED else []
     words = FITNESS[health.fitness.value].verdict
-    names = f" by {join_words([*rules[:NAMED], *more])}" if rules else ""
-    return f"Exit status 1: {words}{names}." if worst else ""
+    by = f" by {join_words([*rules[:NAMED], *more])}" if rules else ""
+    return f"Exit status 1: {words}{by}." if health.points else ""
 
 
 def _list_worst(health: NodeHealth) -> tuple[str, ...]:

@@ -114,9 +114,9 @@ def _split_pieces(text: str, is_step: bool) -> Iterator[tuple[str, str]]:  # noq
     """
     if is_step and (place := find_command(text)):
         begin, end = place
-        yield "", text[:begin]
+        yield from _split_pieces(text[:begin], False)
         yield "command", text[begin:end]
-        yield "", text[end:]
+        yield from _split_pieces(text[end:], False)
         return
     last = 0
     for span in _CODE.finditer(text):

@@ -19,8 +19,8 @@ OWN_COMMAND = regex(  # one that names a host already is left alone
     r"(?<![\w/.-])(?P<sudo>sudo )?hosttune "
     r"(?P<verb>apply|bench|check|confirm|dataset|diff|disks|driver|explain|facts|fstab|health"
     r"|history|init|plan|policy|"
-    r"profiles|ready|reboot-required|record|report|rules|status|trial|undo|watch)\b(?! --(?:root"
-    r"|host)\b)"
+    r"profiles|ready|reboot-required|record|report|rules|status|trial|undo|watch)\b"
+    r"(?! --(?:root|host)\b)(?=(?P<learn> --learn)?)"
 )
 _BY_ROOT = frozenset(
     {"check", "plan", "apply", "confirm", "trial", "undo", "history", "explain", "rules"}
@@ -28,7 +28,8 @@ _BY_ROOT = frozenset(
 # with the options that name host and policy
 LOOKS = frozenset({"check", "plan", "history", "explain"})
 ACTS = frozenset({"apply", "undo"})  # so too, but not of a record
-AIMED = frozenset({"disks", "driver", "facts", "fstab"})  # with those that name the host
+AIMED = frozenset({"disks", "driver", "facts", "fstab", "health"})  # with those that name the host
+_OF_NO_HOST = frozenset({"diff", "policy", "profiles", "report", "rules"})
 
 
 @frozen
@@ -113,17 +114,19 @@ class Page:
 
     def todo(self, text: str) -> str:
         """Advice from a rule or a resource, with the commands in it as they have to be typed here,
-        for this host.
+        for this host; of a record, those that act on its host as they are typed there.
         """
         options, aim = (words if words not in text else "" for words in (self.options, self.aim))
 
         def insert_typed(found: re.Match[str]) -> str:
             verb = found["verb"]
+            if not self.can_apply and (verb not in LOOKS | AIMED | _OF_NO_HOST or found["learn"]):
+                sudo = "sudo " if found["sudo"] or verb in _BY_ROOT else ""
+                return f"{sudo}hosttune {verb}{self.there if verb in ACTS else ''}"
             sudo = self.sudo if found["sudo"] or verb in _BY_ROOT else ""
             takes_options = verb in LOOKS or (verb in ACTS and self.can_apply)
-            return (
-                f"{sudo}{self.program} "
-                f"{verb}{options if takes_options else aim if verb in AIMED else ''}"
-            )
+            takes_aim = verb in AIMED and not found["learn"]
+            own = options if takes_options else aim if takes_aim else ""
+            return f"{sudo}{self.program} {verb}{own}"
 
         return OWN_COMMAND.sub(insert_typed, clean(text))

@@ -87,7 +87,7 @@ def plan_outline(
     host = clean(page.host)
     first = (*volatile_lines(one.volatile), *make_head(one, chosen=one.chosen))
     status = status_text(why_status(plan, strict=False))
-    faults = list_faults(plan.findings)
+    faults = list_faults(plan.findings, page)
     return Document(
         host, f"Plan for {host}", first, (*blocks, *more), made_text(one), status, faults
     )

@@ -90,7 +90,7 @@ def receipt_report(
         if receipt.outcomes or on_paper
         else []
     )
-    head += [Say(clean(chosen))] if chosen else []
+    head += [Say(page.todo(chosen))] if chosen else []
     head = [*volatile_lines(volatile), *head]
     blocks: list[Block] = [
         *_list("Failed", (_make_failure(outcome, page) for outcome in receipt.failed), "red"),

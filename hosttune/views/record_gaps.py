@@ -64,6 +64,12 @@ def gaps_text(reasons: Iterable[str], rules: Iterable[str], page: Page) -> str:
     )
 
 
+def shorten_missing(reason: str) -> str:
+    """The reason, with the name of an answer that the record lacks as short as in that sentence."""
+    before, mark, answer = reason.partition(_MARK)
+    return f"{before}{mark}{_shorten(answer)}" if mark else reason
+
+
 def _shorten(answer: str) -> str:
     name = clean(answer)
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST].rstrip()}..."
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST].rstrip(' .,')}..."

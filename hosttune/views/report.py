@@ -32,6 +32,8 @@ from hosttune.views.findings import (
     LISTED,
     WAIVED,
     WORST_FIRST,
+    explain_finding,
+    gather_findings,
     make_sections,
     quiet_groups,
 )
@@ -145,7 +147,7 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
     if not (page.is_whole or quiet_groups(plan)) and (quiet := _count_rest(plan, page, hidden)):
         blocks.append(Say(quiet))
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
-        blocks.append(Say(clean(chosen), is_hanging=True))
+        blocks.append(Say(page.todo(chosen), is_hanging=True))
     if steps := next_steps(one):
         blocks.append(Steps("Next", tuple(steps)))
     host = clean(page.host)
@@ -156,20 +158,21 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
         tuple(blocks),
         made_text(one),
         status_text(why_status(plan, strict=strict)),
-        list_faults(plan.findings),
+        list_faults(plan.findings, page),
     )
 
 
-def list_faults(findings: Iterable[Finding]) -> tuple[str, ...]:
+def list_faults(findings: Iterable[Finding], page: Page) -> tuple[str, ...]:
     """`FAULT gpu-errors: 3 GPUs do not answer`, of each rule that finds one; then how many are
     left.
     """
-    first = {finding.rule: finding for finding in reversed(tuple(findings)) if is_fault(finding)}
-    own = list(reversed(first.values()))
-    shown = [
-        f"{STATES[FAULTS.state].label} {clean(one.rule)}: {clean(one.reason)}"
-        for one in own[:_MOST_FAULTS]
+    found = [
+        explain_finding(one, page)
+        for one in gather_findings(filter(is_fault, findings), most=_MOST_FAULTS)
     ]
+    first = {one.rule: one for one in reversed(found)}
+    own = list(reversed(first.values()))
+    shown = [f"{STATES[FAULTS.state].label} {one.rule}: {one.reason}" for one in own[:_MOST_FAULTS]]
     more = len(own) - _MOST_FAULTS
     return (*shown, *([f"and {say_count(more, 'more fault')}"] if more > 0 else []))
 
@@ -254,7 +257,7 @@ def make_head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
         for finding in one.plan.findings
         if finding.verdict is not Verdict.NOT_APPLICABLE
     }
-    sentences = filter(None, (reach_text(rules), clean(chosen)))
+    sentences = filter(None, (reach_text(rules), one.page.todo(chosen)))
     return (*machine, *make_warnings(one), decision, *map(Say, sentences))
 
 

@@ -28,9 +28,9 @@ def rules_text(rules: Iterable[Rule], selected: frozenset[str], page: Page) -> s
         (
             "*" if rule.id in selected else "",
             rule.id,
-            _describe_kind(rule),
+            "changes" if rule.want else "advice",
             str(rule.risk),
-            clean(rule.title),
+            _name_rule(rule),
         )
         for rule in listed
     ]
@@ -73,6 +73,8 @@ def profiles_text(catalog: Catalog, chosen: str, page: Page) -> str:
         _render_profile(profile, profile.id == chosen, page)
         for profile in catalog.profiles.values()
     ]
+    choose = "To use one: profile: NAME in the policy, or --profile NAME for one command."
+    blocks.append(wrap_text(choose, page.screen.columns))
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -123,7 +125,7 @@ def _render_profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:
             wrap_text(names, page.screen.columns, first=f"  {verb}", rest="    ") if names else []
         )
     settings = [
-        f"{rule}: {name} {value}"
+        f"{rule}: {name}={value}"
         for rule, own in profile.own_params.items()
         for name, value in own.items()
     ]
@@ -137,8 +139,12 @@ def _render_profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:
     return lines
 
 
-def _describe_kind(rule: Rule) -> str:
-    return kind_text(rule) if rule.status is Status.STABLE else f"{kind_text(rule)} ({rule.status})"
+def _name_rule(rule: Rule) -> str:
+    return (
+        clean(rule.title)
+        if rule.status is Status.STABLE
+        else f"{clean(rule.title)} ({rule.status})"
+    )
 
 
 def kind_text(rule: Rule) -> str:

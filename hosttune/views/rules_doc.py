@@ -1,5 +1,5 @@
-"""The documents of the rules: docs/rules.md, an index by domain, and a page for each rule in
-docs/reference/rules.
+"""The documents of the rules in docs/reference: rules.md, an index by domain, and a page for each
+rule in rules/.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ _PAGE = Page(medium=Medium.MARKDOWN)
 _HEAD = """\
 # The rules of hosttune
 
-`./run generate` writes this index and the pages of the rules from the rule files; edit those.
-`hosttune explain RULE` has the same text, and what the rule finds on this host. Settings that
-hosttune does not touch on purpose are in [folklore.md](folklore.md). How to choose rules:
-[policy.md](policy.md). Rules of your own: [custom-rules.md](custom-rules.md).
+Each rule has a page. `hosttune explain RULE` has the same text, and what the rule finds on this
+host. Settings that hosttune does not touch on purpose are in
+[folklore.md](../explanation/folklore.md). How to choose rules: [policy.md](policy.md). Rules of
+your own: [custom-rules.md](custom-rules.md). `./run generate` writes this index and the pages from
+the rule files; edit those.
 
 *Kind*: `changes` changes the host on `apply --yes`, `advice only` never does.
 """
-_FOOT = "\n[All rules](../../rules.md). Written by `./run generate` from the rule file.\n"
+_FOOT = "\n[All rules](../rules.md). Written by `./run generate` from the rule file.\n"
 
 
 def rules_index(catalog: Catalog) -> str:
-    """docs/rules.md. A row keeps the anchor that the section of its rule had."""
+    """docs/reference/rules.md. A row keeps the anchor that the section of its rule had."""
     profiles = (_profile_cells(profile) for profile in catalog.profiles.values())
     lines = [
         _HEAD,
@@ -76,5 +77,5 @@ def _profile_cells(profile: Profile) -> tuple[str, ...]:
 
 
 def _rule_cells(rule: Rule) -> tuple[str, ...]:
-    name = f'<a id="{rule.id}"></a>[{rule.id}]({PAGES}/{rule.id}.md)'
+    name = f'<a id="{rule.id}"></a>[{rule.id}](rules/{rule.id}.md)'
     return name, kind_text(rule), str(rule.risk), make_cell(rule.title)

@@ -178,11 +178,14 @@ def why_applied(plan: Plan, receipt: Receipt) -> str:
 
 
 def _count_causes(findings: Collection[Finding]) -> str:
-    """How many rules these findings are of, by the worst that each says."""
-    rules: dict[str, list[Finding]] = {}
-    for finding in findings:
-        rules.setdefault(finding.rule, []).append(finding)
-    counts = Counter(_name_cause(find_worst(own)) for own in rules.values())
+    """How many rules these findings are of, by what they say: the numbers of the first line."""
+    faulty = {finding.rule for finding in findings if is_fault(finding)}
+    pairs = {
+        (one.rule, cause)
+        for one in findings
+        for cause in _name_causes(one, is_faulty=one.rule in faulty)
+    }
+    counts = Counter(cause for _, cause in pairs)
     return ", ".join(
         f"{counts[one]} {words[counts[one] > 1]}" for one, words in _CAUSES.items() if counts[one]
     )
@@ -200,10 +203,21 @@ _CAUSES = {
 }
 
 
+def _name_causes(finding: Finding, *, is_faulty: bool) -> tuple[str, ...]:
+    """The words of _CAUSES that it counts for; of a fault also what would become of it.
+    `is_faulty`: its rule is.
+    """
+    if not is_fault(finding):
+        return () if is_faulty and _name_cause(finding) == "unknown" else (_name_cause(finding),)
+    is_held = bool(finding.hold) and finding.hold.kind not in WAITS
+    return (
+        FAULT,
+        *([_name_cause(finding)] if is_held or (finding.changes and not finding.hold) else []),
+    )
+
+
 def _name_cause(finding: Finding) -> str:
-    """One of the words of _CAUSES."""
-    if is_fault(finding):
-        return FAULT
+    """One of the words of _CAUSES; not whether it is a fault."""
     if finding.hold.kind in WAITS:
         return "waits"
     if finding.hold:

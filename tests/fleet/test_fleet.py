@@ -50,7 +50,7 @@ def test_check_bare_hosts_shows_the_plan_once_and_writes_nothing(
     assert seen.status == 2, seen.output
     assert seen.failed() == ALL
     assert re.search(
-        r"^fatal: \[gpu03\]: .*not as it should be: \d+ changes to make ", seen.output, re.MULTILINE
+        r"^fatal: \[gpu03\]: .*not ok: \d+ changes to make ", seen.output, re.MULTILINE
     )
     assert all_files(fleet) == before
     assert re.search(

@@ -27,7 +27,7 @@ from tests.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-CUSTOM = (DOCS / "custom-rules.md").read_text(encoding="utf-8")
+CUSTOM = (DOCS / "reference" / "custom-rules.md").read_text(encoding="utf-8")
 EXAMPLES = dict(
     re.findall(r"`rules\.d/([a-z-]+)\.yaml`:\n\n```yaml\n(.*?)```\n", CUSTOM, re.DOTALL)
 )
@@ -36,7 +36,7 @@ LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
 def test_document_of_the_rules_is_fresh():
-    hold(DOCS / "rules.md", rules_index(builtin_catalog()))
+    hold(DOCS / "reference" / "rules.md", rules_index(builtin_catalog()))
 
 
 def test_page_of_each_rule_is_fresh_and_there_is_no_other():
@@ -52,7 +52,7 @@ def test_page_of_each_rule_is_fresh_and_there_is_no_other():
 
 def test_reference_of_custom_rules_is_fresh():
     """Functions, kinds of wishes, their keys, facts by name: as the lint knows them."""
-    hold(DOCS / "custom-rules.md", custom_rules_reference(), between=(BEGIN, END))
+    hold(DOCS / "reference" / "custom-rules.md", custom_rules_reference(), between=(BEGIN, END))
 
 
 def test_reference_names_every_function_kind_and_key(capsys):
@@ -67,9 +67,7 @@ def test_reference_names_every_function_kind_and_key(capsys):
 
 def test_index_leads_to_each_rule_and_keeps_its_anchor():
     text = rules_index(builtin_catalog())
-    found = re.findall(
-        r'<a id="([a-z0-9-]+)"></a>\[([a-z0-9-]+)\]\(reference/rules/([a-z0-9-]+)\.md\)', text
-    )
+    found = re.findall(r'<a id="([a-z0-9-]+)"></a>\[([a-z0-9-]+)\]\(rules/([a-z0-9-]+)\.md\)', text)
     assert found == [(name,) * 3 for name in sorted(builtin_catalog().rules)]
 
 
@@ -79,7 +77,7 @@ def test_command_writes_the_index_and_the_page_of_a_rule(capsys):
     assert app.run(["rules", "doc", "storage-noatime"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("# storage-noatime\n\nnoatime on local data file systems\n")
-    assert {"## Why", "## Wants", "## Parameters", "## By hand", "## Sources"} <= set(
+    assert {"## Why", "## Wants", "## Parameters", "## By hand, as root", "## Sources"} <= set(
         text.splitlines()
     )
     assert app.run(["rules", "doc", "no-such"]) == 2
@@ -112,7 +110,9 @@ def test_example_prints_what_the_document_shows(command, expected, tmp_path, mon
 
 
 POLICIES = re.findall(
-    r"```yaml\n(.*?)```\n", (DOCS / "policy.md").read_text(encoding="utf-8"), re.DOTALL
+    r"```yaml\n(.*?)```\n",
+    (DOCS / "reference" / "policy.md").read_text(encoding="utf-8"),
+    re.DOTALL,
 )
 
 
@@ -130,7 +130,7 @@ PAGES_OF_ALL = [
     *sorted(DOCS.rglob("*.md")),
     *sorted(ROOT.glob("playbooks/**/*.md")),
 ]
-# Names of documents in texts of the program: `docs/health.md`.
+# Names of documents in texts of the program: `docs/how-to/health.md`.
 OF_OTHERS = {"docs/CONFIG.md", "docs/ENVIRONMENT.md"}  # of LACT, of systemd
 NAMED = re.compile(r"(?<![\w./-])docs/[A-Za-z/-]+\.md")
 
@@ -195,7 +195,7 @@ def test_documents_that_texts_name_are_there():
         for path in (ROOT / top).rglob(f"*.{kind}")
     ]
     named = {name for path in sources for name in NAMED.findall(path.read_text(encoding="utf-8"))}
-    assert "docs/health.md" in named
+    assert "docs/how-to/health.md" in named
     assert [name for name in named if not (ROOT / name).is_file() and name not in OF_OTHERS] == []
 
 
@@ -214,6 +214,10 @@ def test_every_word_of_a_verdict_has_its_meaning():
 def test_rules_that_documents_name_are_there():
     rules = builtin_catalog().rules
     domains = "|".join({rule.domain for rule in rules.values()})
-    for path in (DOCS / "folklore.md", DOCS / "policy.md", DOCS / "custom-rules.md"):
+    for path in (
+        DOCS / "explanation" / "folklore.md",
+        DOCS / "reference" / "policy.md",
+        DOCS / "reference" / "custom-rules.md",
+    ):
         for name in re.findall(rf"`((?:{domains})-[a-z0-9-]+)`", path.read_text(encoding="utf-8")):
             assert name in {*rules, *wish_kinds()}, f"{path.name}: {name}"

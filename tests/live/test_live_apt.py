@@ -1,5 +1,6 @@
-"""The package as others take it: by apt from a signed repository, made as docs/publishing.md says,
-and by autopkgtest; each in a tree of Debian in namespaces of its own.
+"""The package as others take it: by apt from a signed repository, made as
+docs/project/publishing.md says, and by autopkgtest; each in a tree of Debian in namespaces of its
+own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.debian import copied
 ROOT = Path(__file__).resolve().parents[2]
 BUILDER = ROOT / "playbooks/packaging/deb.py"
 TESTS = ROOT / "playbooks/packaging/debian/tests"
-PAGE = ROOT / "docs/publishing.md"
+PAGE = ROOT / "docs/project/publishing.md"
 EARLIER = "0.0.9"
 SOURCES = """\
 Types: deb

@@ -201,6 +201,7 @@ def test_device_that_is_only_pointed_at_is_not_held():
         ("/dev/nvidia0", stat.S_IFBLK, (195, 0), ""),
         ("/dev/zero", stat.S_IFCHR, (1, 5), "/dev/zero"),
         ("/tmp/zero", stat.S_IFCHR, (1, 5), ""),
+        ("/fuse (deleted)", stat.S_IFCHR, (10, 229), "/dev/fuse"),
     ],
 )
 def test_devices_are_told_by_their_numbers(target, kind, rdev, name):

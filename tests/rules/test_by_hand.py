@@ -31,7 +31,7 @@ from tests.rules.tried import policy_at, reader_of
 
 # What only makes effective what was written.
 EFFECTS = ("systemctl daemon-reload", "update-grub", "update-initramfs ", "dockerd --validate", "when it is not in use: ",
-           "log in again", "reboot when nothing runs")  # fmt: skip
+           "findmnt --verify", "log in again", "reboot when nothing runs")  # fmt: skip
 NOW = {"enable": "start", "disable": "stop"}
 TRIED = [
     (f"{rule}-{case['name']}", rule, case) for rule, case in CASES if case["expect"].get("changes")
@@ -85,13 +85,12 @@ def systemctl(door: Overlay, step: str) -> None:
 def tell(door: Overlay, step: str) -> bool:
     """Steps in words, and those that another program takes."""
     if found := re.fullmatch(
-        r"in (?:line \d+|the line of \S+) (?:of|in) (\S+) the options `(.*)` become `(.*)`; .*",
-        step,
+        r"in (?:line \d+|the line of \S+) (?:of|in) (\S+) the options `(.*)` become `(.*)`", step
     ):
         edited(door, found[1], f"\t{found[2]}\t", f"\t{found[3]}\t") or edited(
             door, found[1], f" {found[2]} ", f" {found[3]} "
         )
-    elif found := re.fullmatch(rf"add the line `(.*)` to {FSTAB}; then: findmnt --verify", step):
+    elif found := re.fullmatch(rf"add the line `(.*)` to {FSTAB}", step):
         door.files[FSTAB] = FileValue(
             door.read(FSTAB).rstrip(b"\n") + b"\n" + found[1].encode() + b"\n"
         )

@@ -478,7 +478,7 @@ def test_update_of_the_fabric_manager_alone_is_not_offered_beside_its_own_comman
     assert both[1].way_out.startswith("after `fabric different` is solved: ")
 
 
-ADVISED = re.compile(r'(?:branch: "(\d+)" and )?\b(\w+): true for gpu-driver')
+ADVISED = re.compile(r'gpu-driver: \{(?:branch: "(\d+)", )?(\w+): true\}')
 
 
 def advised():

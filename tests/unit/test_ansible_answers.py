@@ -317,7 +317,7 @@ def test_host_that_nothing_can_be_changed_on_is_told_with_the_reason(one, headin
     answers = {host: told("", compliant=False, findings=[one]) for host in ("a", "b")}
     found = classes["folded"](answers, act="apply")
     assert classes["summary"](found, answers, {}) == [
-        "2 hosts: nothing that hosttune changes, and not as it should be", "  a, b", "",
+        "2 hosts: nothing that hosttune changes, and not ok", "  a, b", "",
         f"2 hosts: {heading}", f"  a, b: {line}", "",
     ]  # fmt: skip
 

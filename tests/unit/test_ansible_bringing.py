@@ -543,6 +543,17 @@ def test_action_knows_where_nothing_can_have_begun(
             },
             {"msg": "hosttune gave no answer there: MemoryError"},
         ),
+        (
+            {
+                "msg": "MODULE FAILURE",
+                "rc": 127,
+                "module_stderr": "pyenv: python3: command not found\n\n   It exists in others.\n",
+            },
+            {
+                "msg": "hosttune gave no answer there: pyenv: python3: command not found",
+                "unbegun": True,
+            },
+        ),
         ({"msg": "The module interpreter '/x' was not found.", "rc": 127}, {"unbegun": True}),
         ({"msg": "gpu.yaml:1: no key"}, {}),
     ],

@@ -108,7 +108,7 @@ def test_choose_third_party_only_by_consent():
     alone = choose(machine((RTX4090,), offer=offer[:1]), PARAMS)
     assert (alone.action, alone.way_out) == (
         "refuse",
-        "allow_third_party: true for gpu-driver in the policy takes it",
+        "params: {gpu-driver: {allow_third_party: true}} in the policy takes it",
     )
     off = choose(machine((RTX4090,), offer=offer[:1], components=("main",)), PARAMS)
     assert off.way_out == alone.way_out  # no component of Ubuntu's is what is missing
@@ -789,7 +789,7 @@ def test_parameter_that_another_one_must_follow_is_named_with_it():
     assert choice.asks == "allow_third_party"
     assert "allow_third_party: true" in choice.way_out
     assert choice.way_out.endswith(
-        "allow_dkms: true for gpu-driver in the policy compiles them here"
+        "params: {gpu-driver: {allow_dkms: true}} in the policy compiles them here"
     )
     locked = choose(machine(offer=offer, own_modules=False), PARAMS)
     assert "sudo mokutil --import" in locked.way_out

@@ -81,6 +81,14 @@ def test_summary_of_a_command_is_short(path):
     assert "," not in summary.split()[0]
 
 
+def test_help_of_a_group_shows_only_its_commands(run):
+    status, out, _ = run("help", "nodes")
+    assert status == 0
+    assert "\nNodes:\n  status  " in out
+    assert "check  " not in out
+    assert "hosttune policy [OPTIONS]" in run("help", "policy")[1]  # a command goes first
+
+
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_help_shows_no_name_of_a_type(path, run):
     _, out, _ = run(*path, "--help")

@@ -33,7 +33,7 @@ def test_profiles_tell_what_each_adds_and_which_is_chosen(run):
     assert "inference-latency, chosen here: A server that answers requests" in out
     block = out.partition("inference-latency, chosen")[2].partition("\n\n")[0]
     assert "gpu-update-hold" in block.partition("adds: ")[2]
-    assert "sets: memory-swappiness: value 1" in block
+    assert "sets: memory-swappiness: value=1" in block
     assert "extends base" in block
     data = json.loads(run("profiles", "--host", H100, "--format", "json")[1])
     (node,) = [one for one in data["profiles"] if one["id"] == "k8s-node"]
@@ -73,8 +73,8 @@ def test_explain_tells_reading_the_way_by_hand_and_back_and_who_sets_the_value(r
         "Reasons not to apply",
         "Reads",
         "Wants",
-        "By hand",
-        "Undone by hand",
+        "By hand, as root",
+        "Undone by hand, as root",
         "Switch it off",
         "Sources",
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -930,3 +931,46 @@ def test_first_lines_answer_how_much_where_whether_it_fits_and_how_many_workers(
     text = view.dataset_text(look(str(data), facts, Patience()), Page())
     heads = [line[:12].strip() for line in text.splitlines() if not line.startswith("  ")]
     assert heads[1:4] == ["is on", "page cache", "workers"]
+
+
+def test_records_of_packed_files_are_unpacked_from_their_start():
+    def is_told(found):
+        return any("unpacked from their start" in one.text for one in found)
+
+    assert is_told(advice(keys=("gzip",), packed_share=0.9))
+    assert not is_told(advice(keys=("gzip", "JPEG"), packed_share=0.1))
+
+
+@pytest.mark.parametrize(
+    ("place", "answer", "word"),
+    [
+        (NVME, "too large", "readahead=False"), (on(kind="network", fstype="nfs4"), "fits", "cat data.mdb"),
+        (NVME, "fits", ""),
+    ],
+)  # fmt: skip
+def test_lmdb_is_read_in_one_go_or_without_read_ahead(place, answer, word):
+    texts = [one.text for one in advice(place, answer=answer, keys=("LMDB",)) if "LMDB" in one.text]
+    assert len(texts) == bool(word)
+    assert word in "".join(texts)
+
+
+@pytest.mark.parametrize("description", [".zarray", "zarr.json", ""])
+def test_chunks_of_zarr_are_joined_in_zarr(monkeypatch, facts, tmp_path, description):
+    monkeypatch.setattr(verdict, "MANY", 20)
+    for number in range(20):
+        (tmp_path / f"{number}.0").write_bytes(b"x")
+    if description:
+        (tmp_path / description).write_text("{}", encoding="ascii")
+    found = look(str(tmp_path), facts, Patience())
+    texts = [one.text for one in found.advice if "are small" in one.text]
+    assert len(texts) == 1
+    assert ("shards of version 3" in texts[0]) is bool(description)
+    assert ("tar/WebDataset" in texts[0]) is not bool(description)
+
+
+def test_share_of_packed_files_counts_their_bytes(facts, tmp_path):
+    for number in range(3):
+        (tmp_path / f"{number}.nii.gz").write_bytes(gzip.compress(os.urandom(5_000)))
+    (tmp_path / "labels.csv").write_text("a,b", encoding="ascii")
+    found = look(str(tmp_path), facts, Patience())
+    assert any("unpacked from their start" in one.text for one in found.advice)

@@ -32,3 +32,10 @@ def test_plan_that_is_nested_too_deeply_is_refused(tmp_path):
     path.write_text(DEEP, encoding="utf-8")
     with pytest.raises(HosttuneError, match="not a saved plan"):
         load_plan(str(path))
+
+
+def test_file_that_is_no_json_is_refused_as_a_plan_in_plain_words(tmp_path):
+    path = tmp_path / "plan.txt"
+    path.write_text("5 changes", encoding="utf-8")
+    with pytest.raises(HosttuneError, match="not a saved plan: it is not JSON"):
+        load_plan(str(path))

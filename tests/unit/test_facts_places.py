@@ -5,6 +5,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import known_items
 from hosttune.host.door import Space
+from hosttune.values import NeverAsked, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 MOUNTS = """\
@@ -97,6 +98,15 @@ def test_full_disk_that_a_user_mounted_over_is_not_known_to_have_room():
     over = "30 22 0:77 / /data rw,nosuid,nodev - fuse.x x rw,user_id=4001,group_id=4001\n"
     files = {"/proc/self/mountinfo": MOUNTS + over, "/sys/block/sda/size": "0\n"}
     found = Facts(FakeReader(files, spaces=SPACES)).places
-    assert [one.target for one in known_items(found.all)] == ["/"]
+    assert [one.target for one in known_items(found.all)] == ["/", "/tmp"]
     with pytest.raises(UnknownFact, match="a user mounted a file system over /data"):
         list(found.all)
+
+
+def test_a_record_of_before_without_the_space_of_run_is_read():
+    rows = MOUNTS + "25 20 0:24 / /run rw shared:6 - tmpfs tmpfs rw\n"
+    files = {"/proc/self/mountinfo": rows, "/sys/block/sda/size": "0\n"}
+    unasked = Unreadable(NeverAsked("this record lacks it"))
+    for space, named in ((unasked, False), (Space(100, 1, 9, 9), True)):
+        reader = FakeReader(files, spaces={**SPACES, "/run": space})
+        assert ("/run" in {one.target for one in Facts(reader).places.all}) is named

@@ -679,3 +679,24 @@ def test_password_with_a_quote_takes_no_quote_of_a_command():
     said = hide_secrets(line, "mount '/m'\"'\"'$(id) #' takes the first of them")
     assert "$(id)" not in said or said.count("'") % 2 == 0
     assert said.startswith("something is wrong with this line")
+
+
+@pytest.mark.parametrize("above", ["nofail", "noauto,x-systemd.automount"])
+@pytest.mark.parametrize("line", ["nas:/y /nas/y nfs4", "/dev/x /nas/a/b ext4"])
+def test_an_automount_below_what_waits_for_the_network_is_remarked(above, line):
+    data = f"nas:/x /nas nfs4 {above} 0 0\n{line} noauto,x-systemd.automount 0 0\n".encode()
+    (one,) = remarks(data, "waits-for-network")
+    assert one.line == 2
+    assert "it is below /nas (line 1)" in one.message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nas:/x /nas nfs4 nofail 0 0\nnas:/y /nas2/y nfs4 noauto,x-systemd.automount 0 0\n",
+        b"UUID=1 /nas ext4 nofail 0 0\nnas:/y /nas/y nfs4 noauto,x-systemd.automount 0 0\n",
+        b"nas:/ / nfs4 rw 0 0\nnas:/y /nas/y nfs4 noauto,x-systemd.automount 0 0\n",
+    ],
+)
+def test_an_automount_that_waits_for_no_network_is_not(data):
+    assert remarks(data, "waits-for-network") == []

@@ -69,7 +69,7 @@ def test_every_test_that_holds_a_file_is_run_and_its_file_is_looked_at():
     assert all(list(ROOT.glob(pattern)) for pattern in FILES)
     assert {
         "README.md",
-        "docs/rules.md",
+        "docs/reference/rules.md",
         "docs/reference/rules/gpu-driver.md",
         "tests/golden/check.md",
         "hosttune/schemas/rule.json",

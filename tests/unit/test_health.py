@@ -544,10 +544,10 @@ def test_policy_file_names_what_drains(tmp_path, capsys):
     ],
 )
 def test_script_for_slurm_drains_and_takes_back_only_its_own(tmp_path, fitness, reason, acts):
-    """The script of docs/health.md, with programs of ours in the place of hosttune, hostname and
-    scontrol.
+    """The script of docs/how-to/health.md, with programs of ours in the place of hosttune, hostname
+    and scontrol.
     """
-    text = (ROOT / "docs" / "health.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "health.md").read_text(encoding="utf-8")
     script = next(block for block in text.split("```") if block.startswith("sh\n"))[3:]
     says = {
         "unfit": "echo hosttune: a GPU is lost; exit 1",

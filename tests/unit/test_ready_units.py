@@ -79,7 +79,7 @@ def test_what_goes_on_after_a_boot_does_so_before_the_gate_and_all_that_waits_fo
 
 
 def test_the_page_names_each_of_them():
-    page = (ROOT / "docs/provisioning.md").read_text()
+    page = (ROOT / "docs/how-to/provisioning.md").read_text()
     assert [name for name in REQUIRING if f"`{name.removesuffix('.service')}`" not in page] == []
 
 

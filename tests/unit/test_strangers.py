@@ -85,7 +85,7 @@ def host(
     return SimpleNamespace(
         driver=SimpleNamespace(
             packages=packages, branch=branch, loaded_version=loaded, userspace_version=libraries, is_loaded=bool(loaded), half_way="",
-            modules=(SimpleNamespace(version=module, source=source, kernel="6.8.0-45-generic"),), dkms=(), runfile=runfile, is_foreign=False, is_mismatched=loaded != libraries,
+            modules=(SimpleNamespace(version=module, source=source, kernel="6.8.0-45-generic"),), dkms=(), dkms_orphans=(), runfile=runfile, is_foreign=False, is_mismatched=loaded != libraries,
             module_for=lambda _: None, flavour="open", name="580-open",
         ),
         archives=Archives(),

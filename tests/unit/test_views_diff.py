@@ -181,6 +181,16 @@ def test_notes_say_what_else_differs():
     assert compare(a, side(machine=""), {}).notes == ()
 
 
+def test_next_command_is_about_the_side_that_is_worse():
+    before = finding(Verdict.OK, "a-high")
+    after = finding(Verdict.DIFFERS, "a-high", reason="should be 1")
+    for a, b in ((before, after), (after, before)):
+        one = compare(side(a, record="good a.json"), side(b, record="b.json"), {})
+        named = replace(one, differences=tuple(replace(d, risk=Risk.LOW) for d in one.differences))
+        worse = "b.json" if b is after else "'good a.json'"
+        assert f"hosttune explain a-high --host {worse}\n" in diff_report(named, Page())
+
+
 def test_text_shows_both_sides_and_escapes_them():
     before = finding(Verdict.OK, "a-high", evidence=("now 1",))
     evidence = ("now 2\x1b[2J", "password=geheim", "next boot 2 (/etc/x.conf:9)")

@@ -42,6 +42,11 @@ def test_server_shows_what_is_mounted_and_what_is_not():
         "    fstab line 3: UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f on /data\n"
         "nvme2n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  xfs  UUID=d2-7e\n"
         "    not mounted, no line in fstab\n"
+        "\n"
+        "3 disks, 2 mounts.\n"
+        "\n"
+        "Next\n"
+        "  hosttune fstab  checks each line of /etc/fstab\n"
     )
 
 

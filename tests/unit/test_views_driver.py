@@ -41,7 +41,7 @@ def test_new_server_shows_what_would_be_installed_and_why():
     text = driver_text(table_of("a100-cloud-vm"), Page())
     assert text.startswith(
         "FAULT, absent: no driver for 1 x NVIDIA A100 80GB PCIe\n"
-        "  -> hosttune plan --only gpu-driver shows what would be changed\n"
+        "  -> hosttune plan --only gpu-driver shows what apply would do\n"
         "  -> hosttune apply --yes --only gpu-driver does it\n"
         "\n"
         "1 x NVIDIA A100 80GB PCIe (ampere)\n"
@@ -135,8 +135,8 @@ def test_mismatch_says_what_to_do():
         text.split()
     )
     assert text.startswith("FAULT, mismatch: ")
-    assert "\n  -> drain the host and reboot" in text
-    assert text.index("->") < text.index("8 x NVIDIA H100")
+    assert ". drain the host and reboot" in text
+    assert text.index("1. ") < text.index("8 x NVIDIA H100")
 
 
 def test_gpus_that_differ_have_rows_of_their_own():
@@ -228,7 +228,7 @@ def test_steps_that_a_state_shows_are_not_shown_again():
     table = DriverTable((), "refuse", (), (), f"{command}\nsudo dpkg -a", (state,), ())
     text = driver_text(table, Page(screen=Screen(80)))
     assert text.count("sudo dpkg -a") == 1
-    assert f"\n  -> {command}\n     (if apt has them)\n" in text
+    assert f"\n  1. {command}\n     (if apt has them)\n" in text
 
 
 @pytest.mark.parametrize(

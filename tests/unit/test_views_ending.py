@@ -70,6 +70,17 @@ def test_text_of_one_screen_says_its_verdict_once():
             "1 fault, 1 rule to change, 1 skipped, 1 waiting, 1 could not be checked",
         ),
         ((DIFFERS, DIFFERS), False, "1 rule to change"),
+        # as the first line counts them: by each of the things that a rule says
+        (
+            (DIFFERS, replace(UNKNOWN, rule=DIFFERS.rule)),
+            False,
+            "1 rule to change, 1 could not be checked",
+        ),
+        (
+            (replace(FAULT, hold=Hold(HoldKind.REFUSED, "x")), replace(UNKNOWN, rule=FAULT.rule)),
+            False,
+            "1 fault, 1 blocked",
+        ),
     ],
 )
 def test_status_of_check_has_its_reason(findings, strict, why):
@@ -200,6 +211,18 @@ def test_status_of_apply_has_its_reason():
         "1 could not be checked",
         1,
     )
+
+
+def test_health_without_a_rule_names_none_as_its_reason():
+    point = HealthPoint(Fitness.UNKNOWN, "", "", "no rule can judge this host", "")
+    said = health_text(NodeHealth(Fitness.UNKNOWN, (point,), ()), Page(), {}, {})
+    assert "Exit status 1: UNKNOWN.\n" in said
+
+
+def test_fault_of_several_gpus_is_named_with_them_at_the_end():
+    lost = [replace(FAULT, subject=f"gpu {at}", reason="it does not answer") for at in range(2)]
+    (line,) = report.list_faults(lost, Page())
+    assert line.endswith(": gpu 0 and gpu 1: it does not answer")
 
 
 def test_health_says_once_what_holds_for_several_gpus_and_steps_once():

@@ -84,9 +84,14 @@ def test_by_hand_are_the_steps_of_the_change_and_each_finding_has_its_own():
         "storage-tmp-tmpfs", next(path for path in BUILT if path.stem == "workstation-rtx4090")
     )
     whole = explain_report(one, Page(is_verbose=True))
-    assert "TMPDIR" not in whole.partition("\nBy hand\n")[2].partition("\nUndone by hand\n")[0]
     assert (
-        "do: 1. make a folder there"
+        "TMPDIR"
+        not in whole.partition("\nBy hand, as root\n")[2].partition("\nUndone by hand, as root\n")[
+            0
+        ]
+    )
+    assert (
+        "make a folder there: sudo"
         in whole.partition("\nLooks for\n")[2].partition("\nParameters\n")[0]
     )
     assert "TMPDIR" not in explain_report(one, Page())
@@ -215,7 +220,7 @@ def test_no_way_reads_fstab_again_in_a_remount():
     ]
     said += [step for rule in CATALOG.rules for steps in ways_in_general(rule) for step in steps]
     assert [line for line in said if re.search(r"(?<!disable )(?<!mtab )-o \"?remount,", line)] == [
-        "A plain `mount -o remount,noatime` can turn a read-only mount writable and drop nosuid, nodev and noexec;"
+        "A plain `mount -o remount,noatime` can turn a read-only mount writable and drop nosuid, nodev and"
     ]
 
 

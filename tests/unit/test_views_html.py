@@ -237,8 +237,13 @@ def test_command_of_a_step_can_be_copied_and_what_a_host_says_cannot():
     next_commands = re.findall(r'<code class="command">(hosttune [^<]*)</code>', text)
     commands = re.findall(r'<code class="command">(.*?)</code>', text)
     assert [one for one in commands if one not in next_commands] == [
-        "sudo systemctl stop x", "sudo nvme list", "sudo umount &#39;/mnt/a (b)&#39;", "sudo dmesg",
-    ]  # fmt: skip
+        "sudo systemctl stop x",
+        "sudo nvme list",
+        "sudo reboot",
+        "sudo umount &#39;/mnt/a (b)&#39;",
+        "sudo umount &#39;/mnt/it shows&#39;",
+        "sudo dmesg",
+    ]
     assert "<code>that</code>" in text
 
 

@@ -151,8 +151,16 @@ def test_page_spells_commands_as_they_have_to_be_typed():
     )
     record = Page(options=" --host r.json", can_apply=False)
     assert record.todo("hosttune plan --only a shows it; then sudo hosttune apply --yes") == (
-        "hosttune plan --host r.json --only a shows it; then hosttune apply --yes"
+        "hosttune plan --host r.json --only a shows it; then sudo hosttune apply --yes"
     )
+    # typed here it would change this host, not that of the record
+    other = Page(
+        program="/opt/run", options=" --host r.json", aim=" --host r.json", can_apply=False
+    )
+    assert other.todo("hosttune apply --yes, then hosttune health") == (
+        "sudo hosttune apply --yes, then /opt/run health --host r.json"
+    )
+    assert other.todo("sudo hosttune health --learn") == "sudo hosttune health --learn"
     assert record.todo(record.look("plan --only a")) == "hosttune plan --only a --host r.json"
 
 

@@ -60,6 +60,22 @@ def test_command_that_begins_with_another_program_than_sudo_is_not_broken_either
         ),
         ("look it up: lsblk -o NAME,FSTYPE,UUID", "lsblk -o NAME,FSTYPE,UUID"),
         ("dcgmi diag -r 3 tests the GPUs of a drained node", "dcgmi diag -r 3"),
+        (
+            "if that does not help, drain the host, and sudo systemctl stop nvidia-persistenced",
+            "sudo systemctl stop nvidia-persistenced",
+        ),
+        (
+            "Ubuntu's kernel has modules: sudo apt-get install linux-generic and boot it (GRUB)",
+            "sudo apt-get install linux-generic",
+        ),
+        (
+            "make them: printf 'a and b, c' | sudo tee /etc/a.conf and reboot",
+            "printf 'a and b, c' | sudo tee /etc/a.conf",
+        ),
+        (
+            'mount it: data_mounts: [{source: "UUID=d2-7e", target: /FOLDER}]',
+            'data_mounts: [{source: "UUID=d2-7e", target: /FOLDER}]',
+        ),
     ):
         assert command in [
             line.strip().removeprefix("-> ")

@@ -81,7 +81,9 @@ def test_advice_names_rules_and_commands_that_exist(name):
 
 
 def test_table_of_what_advice_was_worth_names_each_one():
-    text = (Path(__file__).resolve().parents[2] / "docs/measuring.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs/explanation/measuring.md").read_text(
+        encoding="utf-8"
+    )
     part = text.partition('<a id="advice"></a>')[2].partition("**What a job works with**")[0]
     rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| ")][1:]
     lists = part.partition("Not tried for a gain")[2]
@@ -888,3 +890,122 @@ def test_what_has_ended_and_keeps_a_gpu_busy_is_no_gpu_that_is_fed_well():
         "what has ended still holds memory there"
     )
     assert f"{GONE} (53)" in " ".join(list_evidence(verdict, account))
+
+
+TENSORFLOW = f"{SITE}/tensorflow/libtensorflow_cc.so.2"
+ARROW = f"{SITE}/pyarrow/libarrow.so.2600"
+
+
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [
+        ((TENSORFLOW, PANDAS), ("tensorflow",)),  # Keras imports pandas, and no table is read
+        ((TENSORFLOW, f"{SITE}/torch/lib/libtorch_cpu.so"), ()),  # for TensorBoard
+        ((f"{SITE}/nvidia/dali/libdali.so",), ("dali",)),
+        ((f"{SITE}/pycocotools/_mask.cpython-312-x86_64-linux-gnu.so",), ("metrics",)),
+        ((ARROW, "/data/train/data-00000-of-00001.arrow"), ("rows", "tables")),
+        ((ARROW, PANDAS), ()),
+        ((PANDAS, "/data/train.csv"), ("tables",)),
+        (("/data/lmdb/data.mdb",), ("records",)),
+    ],
+)
+def test_who_loads_and_what_a_row_is_are_read_from_libraries_and_files(paths, found):
+    assert tuple(work.value for work in works_with(paths, ("python", "train.py"))) == found
+
+
+@pytest.mark.parametrize(
+    ("work", "first"),
+    [(Workload.TENSORFLOW, "for tf.data: map("), (Workload.DALI, "DALI prepares")],
+)
+@pytest.mark.parametrize("name", ["main process loads", "one worker"])
+def test_loaders_of_pytorch_are_advised_only_to_who_has_them(work, first, name):
+    """Keras issue 9531, tensorflow issue 28130, DALI issue 1812."""
+    one = OTHERS.get(name) or MEASURED[name]
+    texts = told(replace(one[1], works_with=(work,)))[0]
+    assert texts[0].startswith(first)
+    assert not any(re.search(r"DataLoader|\bnum_workers", text) for text in texts)
+    assert not any("tf.data" in text or "DALI prepares" in text for text in told(one[1])[0])
+
+
+@pytest.mark.parametrize(
+    ("work", "first"),
+    [(Workload.METRICS, "where it is the evaluation"), (Workload.ROWS, "where it takes rows")],
+)
+def test_full_main_process_is_told_of_what_it_may_do_in_one_thread(work, first):
+    """Mmdetection issue 6952 and datasets issue 7753."""
+    full = tick(gpus=(), idle=49, main=1.0)
+    assert told(replace(full, works_with=(work,)))[0][0].startswith(first)
+    assert not any(text.startswith(first) for text in told(replace(full, works_with=()))[0])
+
+
+@pytest.mark.parametrize(("piece_ms", "is_told"), [(0.05, True), (5.0, False), (None, False)])
+@pytest.mark.parametrize("idle", [0, 30])
+def test_processes_that_do_a_moments_work_at_a_time_should_do_more_of_it(piece_ms, is_told, idle):
+    """Baselines issue 1050: more games in processes of their own bring nothing."""
+    one = tick(cpu=0 if idle else 95, idle=idle, children=(0.2,) * 4, main=0.55, gpus=())
+    texts = told(replace(one, tree=replace(one.tree, piece_ms=piece_ms)))[0]
+    assert texts[0].startswith("its processes compute 0.05 ms at a time") is is_told
+
+
+@pytest.mark.parametrize(
+    ("programs", "is_told"), [(("python", "cc1plus"), True), (("make", "cc1plus"), False)]
+)
+def test_compilers_that_a_python_starts_are_no_lack_of_loaders(programs, is_told):
+    """PyTorch issue 172547: torch.compile, before the first step and after each new shape."""
+    one = tick(gpus=(), idle=49, main=1.0)
+    ticks = [
+        replace(found, tree=replace(found.tree, program=programs[number % 2]))
+        for number, found in enumerate(jittered(one, 60, seed=5))
+    ]
+    texts = [advice.text for advice in choose_remedies(*judged(ticks, WATCHED))]
+    assert texts[0].startswith("it compiles") is is_told
+    assert not (is_told and any("num_workers" in text or "run several" in text for text in texts))
+
+
+def test_mapped_files_that_do_not_fit_are_read_without_read_ahead():
+    """py-lmdb issue 195: each record at random read 128 KiB, and dropped as much."""
+    one = tick(gpus=(), io=(69, 68), idle=70, main=0.2, read=0.0, device=700 * MIB)
+    full = MemoryTick(100 << 20, "/sys/fs/cgroup/job/memory.max", "", 99 << 20)
+    drops = replace(
+        one,
+        works_with=(Workload.RECORDS,),
+        memory=full,
+        host=replace(one.host, refaults=9_000.0),
+        tree=replace(one.tree, faults=900.0),
+    )
+    texts = told(drops)[0]
+    assert texts[1].startswith("it reads mapped files at random")
+    assert not any("read further ahead" in text for text in texts)
+    model = replace(drops, works_with=())  # is read in order
+    for other in (model, replace(drops, host=one.host)):
+        assert not any("at random" in text for text in told(other)[0])
+
+
+@pytest.mark.parametrize(
+    ("has_smt", "wanting", "processes", "is_told"),
+    [
+        (True, 15.0, 1, True),
+        (False, 15.0, 1, False),
+        (True, 8.0, 1, False),
+        (True, 15.0, 15, False),
+    ],
+)
+def test_threads_on_both_halves_of_cores_are_tried_on_one(has_smt, wanting, processes, is_told):
+    """LightGBM issue 4425, XGBoost issue 1511: second threads of a core made them slower."""
+    one = tick(cpu=80, idle=0, main=14.0, cpus=16.0, gpus=(), works_with=())
+    tree = replace(one.tree, wanting=wanting, wanting_processes=processes, program="llama-server")
+    texts = told(replace(one, tree=tree, pools=(ThreadPool.GGML,)), has_smt=has_smt)[0]
+    assert texts[0].startswith("its threads are on both halves of each core") is is_told
+    assert ("(--threads of llama.cpp" in texts[0]) is is_told
+
+
+def test_what_was_seen_is_told_also_where_no_state_held():
+    busy = tick(cpu=95, idle=0, children=(0.2,) * 6, main=0.55, gpus=())
+    one = replace(busy, tree=replace(busy.tree, piece_ms=0.1))
+    others = (MEASURED["disk bound, two workers"][1], MEASURED["gpu bound"][1])
+    ticks = [(one, *others)[number % 3] for number in range(30)]
+    verdict, account = judged([replace(t, at_s=n + 1.0) for n, t in enumerate(ticks)], WATCHED)
+    assert verdict.state is None
+    assert [text.text[:25] for text in choose_remedies(verdict, account)] == [
+        "its processes compute 0.1"
+    ]

@@ -20,7 +20,7 @@ from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch import looks as looking
 from hosttune.measure.watch import memory, process
 from hosttune.measure.watch.gpus import jobs_gpus
-from hosttune.measure.watch.host import read_governor
+from hosttune.measure.watch.host import has_smt, read_governor
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.mounts import MountTable
@@ -432,3 +432,31 @@ def test_governor_is_read_where_there_is_one(tmp_path):
     folder.mkdir(parents=True)
     (folder / "scaling_governor").write_text("powersave\n")
     assert read_governor(str(tmp_path)) == "powersave"
+
+
+def test_second_threads_of_cores_are_seen_where_there_are_some(tmp_path):
+    assert not has_smt(str(tmp_path))
+    folder = tmp_path / "devices/system/cpu/smt"
+    folder.mkdir(parents=True)
+    for content, found in (("1\n", True), ("0\n", False)):
+        (folder / "active").write_text(content)
+        assert has_smt(str(tmp_path)) is found
+
+
+def test_work_between_two_waits_is_that_of_the_children_by_their_turns(tmp_path):
+    def look(ticks, turns):
+        for pid, parent in ((200, 1), (201, 200), (202, 200)):
+            (tmp_path / str(pid)).mkdir(exist_ok=True)
+            used = 0 if pid == 200 else ticks
+            line = f"{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 {used} 0 0 0 20 0 1 0 {pid} 0 0"
+            (tmp_path / str(pid) / "stat").write_text(line)
+            (tmp_path / str(pid) / "cmdline").write_text("python\0train.py")
+            (tmp_path / str(pid) / "schedstat").write_text(f"1 1 {turns}")
+
+    look(0, 10)
+    tree = Tree(200, proc=str(tmp_path))
+    assert tree.look(1.0).piece_ms is None
+    look(50, 1_010)
+    assert tree.look(1.0).piece_ms == pytest.approx(500 * 100 / os.sysconf("SC_CLK_TCK") / 1000)
+    look(51, 2_010)
+    assert tree.look(1.0).piece_ms is None  # none of them works

@@ -18,6 +18,7 @@ from hosttune.measure.watch.parse import (
     CpuTimes,
     ProcessIo,
     ProcessStat,
+    count_turns,
     cpu_times,
     disk_counters,
     host_times,
@@ -148,7 +149,7 @@ def test_child_that_ended_and_was_not_waited_for_takes_nothing_away():
 def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
     before = {1: counters(own=100)}
     fresh = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, delay=4, started=70)}
-    assert compute_sums(before, fresh, 60)[2:] == (35, 0, ProcessIo(9, 9, 0), 4, 0)
+    assert compute_sums(before, fresh, 60)[2:7] == (35, 0, ProcessIo(9, 9, 0), 4, 0)
     late = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, started=20)}
     assert compute_sums(before, late, 60)[2:5] == (0, 0, ProcessIo(0, 0, 0))
 
@@ -156,7 +157,7 @@ def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
 def test_what_one_process_does_not_tell_is_unknown_for_all():
     before = {1: counters(), 2: counters()}
     now = {1: counters(own=5), 2: Counters(stat(own=5), None, None)}
-    assert compute_sums(before, now, 60)[2:] == (10, 10, None, None, 0)
+    assert compute_sums(before, now, 60)[2:7] == (10, 10, None, None, 0)
 
 
 def test_time_of_processes_that_come_and_go_is_told_from_that_of_those_that_stay():
@@ -347,3 +348,19 @@ def test_file_that_is_read_once_is_cut_at_its_limit_and_whole_below_it(tmp_path)
         assert content_of(str(file)) == file.read_bytes()[: 64 << 10]
         assert content_of(str(file), 10) == file.read_bytes()[:10]
     assert content_of(str(tmp_path / "missing")) is None
+
+
+def test_turns_on_a_cpu_are_the_third_field():
+    assert count_turns(b"4109883 1760528 2\n") == 2
+    assert count_turns(b"4109883 1760528") is None
+    assert count_turns(b"1 2 " + b"9" * 5_000) is None
+
+
+def test_turns_count_from_look_to_look():
+    before = {1: Counters(stat(own=5), None, 0, 100), 2: Counters(stat(own=5), None, 0)}
+    now = {
+        1: Counters(stat(own=9), None, 0, 250),
+        2: Counters(stat(own=5), None, 0, 7),
+        3: Counters(stat(), None, 0, 9),
+    }
+    assert compute_sums(before, now, 10**9).turns == {1: 150}

@@ -18,6 +18,7 @@ from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import DiskTick, Mounted
 from hosttune.measure.watch.verdict import Confidence, VerdictKind, judge
 from hosttune.views.page import Page
+from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import (
     MEASURED,
     MIB,
@@ -246,6 +247,17 @@ def test_week_long_watch_keeps_bounded_points_and_right_times():
     first, second = cut_segments(history.points)
     assert (first.state, second.state) == (State.DISK, State.GPU)
     assert abs(first.end_s - 4000) <= 256
+
+
+def test_report_that_is_longer_than_the_screen_ends_with_the_verdict():
+    account = Account(WATCHED)
+    for one in jittered(DISK, 60, 1):
+        account.add(one)
+    end = WatchEnd(account, "the command has ended", notes=("a note",) * 20)
+    for is_terminal in (True, False):
+        screen = Screen(80, is_terminal=is_terminal)
+        last = watch_text(end, Page(screen=screen)).rpartition("\n\n")[2]
+        assert last.startswith("verdict: DISK") is is_terminal
 
 
 def test_joined_points_keep_what_only_one_of_them_knew():

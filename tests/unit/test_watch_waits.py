@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.measure.watch import sockets
+from hosttune.measure.watch import sockets, waits
 from hosttune.measure.watch.sockets import (
     OpenSocket,
     inode_of,
@@ -321,3 +321,44 @@ def test_threads_are_looked_at_where_the_main_one_only_waits_for_them():
             stop.set()
             child.kill()
             child.wait()
+
+
+def test_socket_that_was_closed_within_the_look_tells_nothing():
+    """Loaders of PyTorch hand over each file by a connection of its own."""
+    other = [OpenSocket(8, peer=9), OpenSocket(9, peer=8)]
+    links = {3: "socket:[8]"}
+    assert wait("unix_stream_read_generic", links, file=5, unix=other) is None
+    assert wait("unix_stream_read_generic", links, file=3, unix=other) is not None
+    assert wait("unix_stream_read_generic", {}, file=5) == Wait(Want.PEER)  # no lists here
+
+
+def test_socket_that_no_list_has_counts_while_it_is_open(tmp_path, monkeypatch):
+    task = tmp_path / "7/task/7"
+    task.mkdir(parents=True)
+    (tmp_path / "7/fd").mkdir()
+    (task / "wchan").write_text("poll_schedule_timeout")
+    (tmp_path / "7/fd/4").symlink_to("socket:[50]")
+    monkeypatch.setattr(waits, "tcp_sockets", dict)
+    looks = Waits(str(tmp_path))
+    monkeypatch.setattr(waits, "unix_sockets", lambda: {9: OpenSocket(9)})
+    assert looks.look({7: "S"}) == Wait(Want.NETWORK)  # datagrams
+
+    def close():
+        (tmp_path / "7/fd/4").unlink()
+        return {9: OpenSocket(9)}
+
+    monkeypatch.setattr(waits, "unix_sockets", close)
+    assert looks.look({7: "S"}) == Wait(Want.TIMER)
+    looks.close()
+
+
+def test_task_that_runs_by_now_sleeps_on_nothing(tmp_path):
+    task = tmp_path / "7/task/7"
+    task.mkdir(parents=True)
+    (task / "wchan").write_text("unix_stream_read_generic")
+    looks = Waits(str(tmp_path))
+    (task / "syscall").write_text("running\n")
+    assert looks.look({7: "S"}) is None
+    (task / "syscall").write_text("")
+    assert looks.look({7: "S"}) == Wait(Want.PEER)
+    looks.close()

@@ -277,7 +277,7 @@ def update(facts: Facts) -> StateText | None:
         evidence + _describe_phasing(updates),
         ByPolicy(
             "",
-            "update: true for gpu-driver in the policy",
+            "params: {gpu-driver: {update: true}} in the policy",
             "at a maintenance: it needs a reboot",
             {"update": True},
         ),

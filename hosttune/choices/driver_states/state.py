@@ -157,9 +157,9 @@ def switch(
         return f"{first}{say_switch(wanted, way)}"
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
         return f"{wanted}: from your distribution, its backports, or NVIDIA's archive\nreboot"
-    names = " and ".join(
+    names = ", ".join(
         [*(f'{name}: "{value}"' for name, value in params.items()), "switch_branch: true"]
     )
     apply = f"apply {when}" if when else "apply"
-    how = f"{names} for gpu-driver in the policy"
+    how = f"params: {{gpu-driver: {{{names}}}}} in the policy"
     return ByPolicy(what, how, f"{apply}\nreboot", {**params, "switch_branch": True})

@@ -91,8 +91,8 @@ def other_bringer(facts: Facts) -> Bringer | None:
     if facts.managers.kubelet:
         return Bringer(
             "a kubelet runs here, so the GPU Operator or the image of the node may bring it",
-            "bringer: external for gpu-driver in the policy where one of them does; bringer: host "
-            "where this host is to have its own (with driver.enabled=false for the "
+            "params: {gpu-driver: {bringer: external}} in the policy where one of them does; "
+            "bringer: host where this host is to have its own (with driver.enabled=false for the "
             f"operator){_free_gpus(facts)}",
         )
     if vendor := VENDORS.get(facts.role.vendor_image):
@@ -104,7 +104,8 @@ def other_bringer(facts: Facts) -> Bringer | None:
             f"in this virtual machine {', '.join(facts.gpus.unlisted)} is a board that hosttune "
             "does not know: a new one, or a part of one (vGPU), which takes the licensed driver of "
             "its hypervisor",
-            "ask whoever lends the machine; if it is a whole GPU, bringer: host for gpu-driver in "
-            f"the policy; if it is a vGPU, {guest_way(facts)}",
+            "ask whoever lends the machine; if it is a whole GPU, "
+            "params: {gpu-driver: {bringer: host}} in the policy; if it is a vGPU, "
+            f"{guest_way(facts)}",
         )
     return None

@@ -171,8 +171,8 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
         and not has_all(facts, *operands)
     ):
         note = (
-            f"if apt has that version no more (it offers {upstream_of(offered.version)}), update: "
-            "true for gpu-driver in the policy first"
+            f"if apt has that version no more (it offers {upstream_of(offered.version)}), "
+            "params: {gpu-driver: {update: true}} in the policy first"
         )
     if package == _UNNUMBERED and _branch_of(facts) < _FIRST_UNNUMBERED:
         # Its name keeps no branch, so the next upgrade would bring the newest one again. apt-mark
@@ -197,7 +197,7 @@ def _driver_to_manager(facts: Facts, package: str, wanted: str) -> str | ByPolic
         )
     offered = _find_offered(facts, package)
     if offered and any(upstream_of(one.candidate) == offered for one in offers_within(facts)):
-        how = "update: true for gpu-driver in the policy"
+        how = "params: {gpu-driver: {update: true}} in the policy"
         return ByPolicy(
             f"driver and Fabric Manager {offered}", how, "apply at a maintenance", {"update": True}
         )

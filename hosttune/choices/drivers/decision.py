@@ -119,7 +119,7 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         return refuse(
             f"the policy pins branch {pin}, and {driver.branch} is installed: a branch is switched "
             "only with switch_branch: true",
-            way_out=f"switch_branch: true for gpu-driver, at a maintenance, or branch: "
+            way_out="params: {gpu-driver: {switch_branch: true}}, at a maintenance, or branch: "
             f'"{driver.branch}"',
             driver=driver,
         )

@@ -124,7 +124,7 @@ def _find_usable(
         ),
         (
             _THIRD_PARTY,
-            "allow_third_party: true for gpu-driver in the policy takes it",
+            "params: {gpu-driver: {allow_third_party: true}} in the policy takes it",
             lambda c: params["allow_third_party"] or not c.is_third_party,
         ),
         (
@@ -175,8 +175,8 @@ def _too_old(offered: Iterable[Candidate], facts: Facts) -> str:
             over = f"; {over}" if (over := why_over(facts, last)) else ""
             return (
                 f"branch {last} was the last that drives {generation}{over}: take it from NVIDIA, "
-                "compiled here (nvidia.com/drivers; bringer: external for gpu-driver in the "
-                "policy), or take the card out"
+                "compiled here (nvidia.com/drivers; params: {gpu-driver: {bringer: external}} in "
+                "the policy), or take the card out"
             )
     return ""
 
@@ -213,7 +213,7 @@ def _find_driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candida
 
 def _compile(facts: Facts) -> str:
     """The way to modules that are offered by DKMS alone: a kernel of Ubuntu's has no others."""
-    allow = "allow_dkms: true for gpu-driver in the policy"
+    allow = "params: {gpu-driver: {allow_dkms: true}} in the policy"
     return (
         f"{allow} compiles them here"
         if facts.kernel.flavour
@@ -314,8 +314,8 @@ def _set_of(
         return refuse(
             f"nvidia-driver-{full} fits, but no prebuilt modules are known for this kernel: "
             f"{_why_none(facts, full)}",
-            way_out=f"{_prebuilt_kernel(facts)}; or allow_dkms: true for gpu-driver in the policy "
-            f"compiles them here, with the headers of {facts.kernel.release}",
+            way_out=f"{_prebuilt_kernel(facts)}; or params: {{gpu-driver: {{allow_dkms: true}}}} "
+            f"in the policy compiles them here, with the headers of {facts.kernel.release}",
             asks="allow_dkms",
         )
     needs_dkms = role_of(modules) is PackageRole.DKMS

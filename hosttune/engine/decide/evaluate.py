@@ -145,14 +145,7 @@ def _evaluate_rule(rule: Rule, names: ExpressionNames) -> Evaluation:
             rule, (*_find_faults(rule, items), _make_finding(rule, Verdict.UNKNOWN, doubt.reason))
         )
     if rule.for_each is not None and not items:
-        return Evaluation(
-            rule,
-            (
-                _make_finding(
-                    rule, Verdict.NOT_APPLICABLE, "this host has nothing that this rule checks"
-                ),
-            ),
-        )
+        return Evaluation(rule, (_make_finding(rule, Verdict.NOT_APPLICABLE, rule.none),))
     findings: list[Finding] = []
     wishes: list[Wish] = []
     for subject, inner in items:

@@ -42,7 +42,7 @@ def first_policy(
     )
     lines = [
         f"# The policy of {clean(host)}, made by hosttune init on {today}.",
-        "# All keys: docs/policy.md. After a change: hosttune policy",
+        "# All keys: docs/reference/policy.md. After a change: hosttune policy",
         f"# {clean(why)}",
         f"profile: {profile}",
         *_data_mounts(facts),

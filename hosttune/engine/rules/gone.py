@@ -16,8 +16,8 @@ GONE: Final[Mapping[str, str]] = {
     "pays there",
 }
 EDITION_NOTE: Final = (
-    "does nothing any more: delete this line (docs/policy.md, Editions: what keeps the plans of "
-    "2026.1)"
+    "does nothing any more: delete this line (docs/reference/policy.md, Editions: what keeps the "
+    "plans of 2026.1)"
 )
 _LISTS = ("select", "ignore", "drain_for", "no_drain_for")
 

@@ -183,6 +183,7 @@ class Rule:
     choice: str
     applies_when: tuple[Guard, ...]
     for_each: Expression | None
+    none: str  # why it does not apply to a host of which that gives nothing
     params: Mapping[str, Param]
     want: tuple[WishSpec, ...]
     expect: tuple[Expectation, ...]
@@ -325,6 +326,7 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
         choice=choice,
         applies_when=guards,
         for_each=for_each,
+        none=data.get("none", "this host has nothing that this rule checks"),
         params=params,
         want=want,
         expect=expect,

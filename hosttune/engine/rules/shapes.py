@@ -250,6 +250,9 @@ def rule_shape() -> TableSpec:
                 )
             ),
             "for_each": String(help="A list of things; each is `item`"),
+            "none": String(
+                help="Why the rule does not apply to a host for which that list is empty"
+            ),
             "params": MapOf(
                 PARAM, keys=String(pattern=r"[a-z][a-z0-9_]*", form="lower_case_words")
             ),

@@ -153,14 +153,22 @@ class BootRoom(Subject):
         """What a person does where the kernel that boots next has no image."""
         return join_steps((
             "do not reboot before this is done", self.way_out if self.is_full else "",
+            "" if self.is_full else self._completion,
             f"make the image: sudo update-initramfs -c -k {quote(self.no_image)}",
             "write it into the boot menu: sudo update-grub",
         ))  # fmt: skip
 
+    @property
+    def _completion(self) -> str:
+        """What ends an installation that stopped half-way for want of room."""
+        packages = self.facts.packages
+        return f"let dpkg end what it began: {packages.repair}" if packages.unfinished else ""
+
     @fact
     def way_out(self) -> str:
         """Of a full one: what a person types."""
-        return make_room(self.facts, self._room, self.spare, _list_copies(self.reader, self.facts))
+        ways = make_room(self.facts, self._room, self.spare, _list_copies(self.reader, self.facts))
+        return join_steps((ways, self._completion))
 
     @fact
     def _room(self) -> FreeRoom:

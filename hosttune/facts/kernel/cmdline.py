@@ -9,12 +9,13 @@ Ubuntu).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, read_or_default
 from hosttune.facts.kernel.kernel import split_command_line
 from hosttune.facts.reading import if_absent, read_text, require_sure
+from hosttune.facts.services.systemd_config import find_systemd_version
 from hosttune.facts.subject import Subject, fact, number
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -57,6 +58,10 @@ _SHELL = regex(
     r"single|rescue|emergency|[sS1]|-b|systemd\.unit=(?:rescue|emergency|runlevel1)(?:\.target)?"
     r"|(?:rd)?init=\S*/(?:(?:ba|da|z|a)?sh|busybox)|break(?:=\S*)?|rd\.break(?:=\S*)?"
 )
+_OLD_CGROUPS = regex(
+    r"systemd\.(?:unified_cgroup_hierarchy=(?:0|no|false|off)|legacy_systemd_cgroup_controller(?:=(?:1|yes|true|on))?)"
+)
+_FORCED, _WARNS = "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1", 257
 _SHELL_TARGETS = frozenset({"rescue.target", "emergency.target", "runlevel1.target"})
 _DEFAULT_TARGET = "/etc/systemd/system/default.target"
 _OWN = regex(r"BOOT_IMAGE=|initrd=|recovery$|single$|nomodeset$|dis_ucode_ldr$")
@@ -82,7 +87,8 @@ class Cmdline(Subject):
     @fact
     def dead(self) -> tuple[str, ...]:
         """Sentences for arguments without effect."""
-        return tuple(one.sentence for one in judge_arguments(self._arguments, _DEAD))
+        found = tuple(one.sentence for one in judge_arguments(self._arguments, _DEAD))
+        return (*found, *_judge_old_cgroups(self.facts, self._arguments))
 
     @fact
     def harmful(self) -> tuple[Harm, ...]:
@@ -145,6 +151,17 @@ class Cmdline(Subject):
             else ""
         )
         return tuple(dict.fromkeys(of_kernel(_words_of_entry(menu, str(kernel)) or ())))
+
+
+def _judge_old_cgroups(facts: Facts, arguments: tuple[str, ...]) -> Iterator[str]:
+    """Arguments for version 1 of control groups, which systemd has no more (NEWS of 257, 258)."""
+    version = find_systemd_version(facts) if any(map(_OLD_CGROUPS.fullmatch, arguments)) else 0
+    is_forced = _FORCED in arguments and version == _WARNS
+    for one in dict.fromkeys(arguments) if version >= _WARNS and not is_forced else ():
+        if _OLD_CGROUPS.fullmatch(one):
+            wait = ", and each boot waits 30 seconds for it" if version == _WARNS else ""
+            only = f"systemd {version} uses only version 2 of control groups"
+            yield f"{one} has no effect: {only}{wait}"
 
 
 def find_repeated(arguments: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import if_absent, names_in, read_text, read_texts
 from hosttune.facts.services.unit_files import parse_assignments
+from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+_NUMBER = regex(r"\d{1,4}")
 _ROOTS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
 
 
@@ -45,3 +49,12 @@ def files_of(reader: Reader, name: str) -> tuple[str, ...]:
         files |= {one: f"{root}/{name}.d/{one}" for one in names_in(reader, f"{root}/{name}.d")}
     main = next((path for path, _ in read_texts(reader, (f"{root}/{name}" for root in roots))), "")
     return (*filter(None, (main,)), *(files[one] for one in sorted(files) if one.endswith(".conf")))
+
+
+def find_systemd_version(facts: Facts) -> int:
+    """258; 0 where it is not known."""
+    try:
+        match = _NUMBER.match(facts.packages["systemd"].version)
+    except UnknownFact:
+        return 0
+    return int(match[0]) if match else 0

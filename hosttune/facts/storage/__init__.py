@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.filesystems import Filesystems
     from hosttune.facts.storage.filling import Filling
     from hosttune.facts.storage.fstab import Fstab
+    from hosttune.facts.storage.fuse import Fuse
     from hosttune.facts.storage.mount_units import MountUnits
     from hosttune.facts.storage.mounts import Mounts
     from hosttune.facts.storage.multipath import Multipath
@@ -37,6 +38,7 @@ class StorageFacts:
     filesystems: Filesystems
     filling: Filling
     fstab: Fstab
+    fuse: Fuse
     mount_units: MountUnits
     mounts: Mounts
     multipath: Multipath

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
+from hosttune.facts.services.units import read_last_words
 from hosttune.facts.signs import failed_by_itself
+from hosttune.facts.storage.fstab_lines import describe_place
 from hosttune.facts.storage.mount_units import device_path
 from hosttune.facts.storage.mounts import unit_name
 from hosttune.facts.storage.sources import plain_source, sources_of
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab import FstabEntry
 
 _E2FSCK = "copy what is needed elsewhere first, then repair it: sudo e2fsck -f {}"
+_OLDER = "Get a newer version of e2fsck"
+_UNCHECKED = (
+    "it has a feature that e2fsck does not know here (orphan_file of e2fsprogs 1.47): write 0 as "
+    "the last field of {}, with which no boot checks it"
+)
 _REPAIRS = {
     "ext2": _E2FSCK,
     "ext3": _E2FSCK,
@@ -43,9 +50,11 @@ def find_failed_check(facts: Facts, entry: FstabEntry) -> tuple[str, str]:
         return "", ""
     path = sources_of(facts).describe(found[0]).partition(" ")[0]
     held = sources_of(facts).holds(found[0])
+    repair = _REPAIRS.get(held.fstype if held else "", "").format(quote(path))
+    is_older = repair and any(_OLDER in one for one in read_last_words(facts.reader, name))
     steps = (
         f"see what the check found: sudo journalctl -b -u {quote(name)}",
-        _REPAIRS.get(held.fstype if held else "", "").format(quote(path)),
+        _UNCHECKED.format(describe_place(entry.line, entry.file)) if is_older else repair,
     )
     return (
         f"names {path}, whose check failed in this boot, so that systemd did not mount it",

@@ -15,6 +15,7 @@ from hosttune.facts.base import Fact, attempt, keep_known, lazy
 from hosttune.facts.containers.kubelet_eviction import find_least_percent
 from hosttune.facts.environment import COMPILED
 from hosttune.facts.reading import all_sure, read_line
+from hosttune.facts.storage.btrfs_room import find_crowding
 from hosttune.facts.storage.mounts import is_measured, mount_below
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
@@ -23,17 +24,18 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.quoting import quote
-from hosttune.values import Unreadable
+from hosttune.values import Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
-    from hosttune.host.door import Reader, Stat
+    from hosttune.host.door import Reader
     from hosttune.values import Answer
 
+_RUN = "/run"
 # What lives there, in the words of the report; only those that exist are looked at.
 _PATHS = (
-    "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker",
+    "/", _RUN, "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker",
     "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
 # What the kubelet measures there, while --root-dir and the root of containerd are the usual ones.
@@ -59,6 +61,8 @@ class LocalPlace(Fact):
     pods_least_percent: float = 0.0
     # how it takes room that its volume group or its device has; empty where none is known
     growth: str = ""
+    # of btrfs: why no file can be made, whatever df shows; empty where that is not so
+    crowding: str = ""
 
     @property
     def used_bytes(self) -> int:
@@ -116,12 +120,14 @@ class Places(Subject):
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     visible = facts.mounts.visible
-    data = {mount.target for mount in facts.mounts.local_data}
+    kept = {mount.target for mount in facts.mounts.local_data}
+    # one that is mounted there counts, whatever a look at the folder says
+    kept |= {one.target for one in visible if one.target in _PATHS and not one.is_of_user}
     ways = Ways(reader, facts)
     answers = {path: reader.stat(path) for path in _PATHS if not ways.way(path)[1]}
     there = [path for path, answer in answers.items() if hasattr(answer, "type")]
     measured = [answers[path] for path in _MEASURED if path in answers]
-    held: dict[str, list[str]] = {target: [] for target in data}
+    held: dict[str, list[str]] = {target: [] for target in kept}
     for path in there:
         if mount := mount_below(facts, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
@@ -139,6 +145,8 @@ def _make_place(
     """None for what is not measured (network, read-only images, unknown types)."""
     if mount.is_read_only or not is_measured(mount):
         return ()
+    if mount.target == _RUN and is_unrecorded(attempt(lambda: mount.total_bytes)):
+        return ()  # a record of before does not have it
     one = LocalPlace(
         mount.target,
         holds,
@@ -150,6 +158,7 @@ def _make_place(
         user_limit_bytes=user_limit(mount),
         pods_least_percent=lazy(_find_pods_least, facts, mount, holds, measured),
         growth=lazy(_find_growth, facts, mount),
+        crowding=lazy(find_crowding, facts.reader, mount),
     )
     return (one,)
 

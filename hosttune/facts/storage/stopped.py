@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, read_text
+from hosttune.facts.storage.btrfs_room import find_folder
 from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.facts.subject import Subject, fact
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _EXT4 = "/sys/fs/ext4"
-_BTRFS = "/sys/fs/btrfs"
-_DASHES = 4
 _STAT = regex(r"^(write|read|flush|corruption|generation)_errs (\d+)$", re.MULTILINE)
 _EIO = ": Input/output error"  # how the door's reason ends
 MISSING = "is missing"  # ends the sentence on a disk that a btrfs lacks
@@ -186,13 +185,7 @@ def _count_errors(reader: Reader, facts: Facts, mount: Mount) -> tuple[int, floa
 def _find_erring(reader: Reader, mount: Mount) -> tuple[str, ...]:
     if mount.fstype != "btrfs" or reader.persistent_only:
         return ()
-    place = reader.resolve(mount.source)
-    own = (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
-    # of a UUID
-    folders = (
-        f"{_BTRFS}/{name}" for name in names_in(reader, _BTRFS) if name.count("-") == _DASHES
-    )
-    folder = next((one for one in folders if own in names_in(reader, f"{one}/devices")), "")
+    folder = find_folder(reader, mount)
     found = []
     for disk in names_in(reader, f"{folder}/devinfo") if folder else ():
         if if_absent(read_line(reader, f"{folder}/devinfo/{disk}/missing"), "0") == "1":

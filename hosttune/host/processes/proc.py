@@ -47,6 +47,7 @@ _NVIDIA = 195
 _NVIDIA_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
 # drawn at the load
 _MAJORS = {"nvidia-uvm": ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"), "kfd": ("/dev/kfd",)}
+_FUSE = (10, 229)  # Documentation/admin-guide/devices.txt
 _OF_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/")
 # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
 _STATUS_MOST = 1 << 20
@@ -193,8 +194,8 @@ def _status_on_host(path: str, avoided: tuple[str, ...]) -> FileStatus | None:
 
 
 def _known_devices(content: str) -> dict[tuple[int, int], str]:
-    """(major, minor) -> the path of device nodes whose major number the kernel draws, from
-    /proc/devices (proc(5)).
+    """(major, minor) -> the path of device nodes that count under whatever name: those whose major
+    number the kernel draws, from /proc/devices (proc(5)), and /dev/fuse.
     """
     characters = content.partition("Block devices:")[0]
     rows = (row.split() for row in characters.split("\n"))
@@ -203,11 +204,12 @@ def _known_devices(content: str) -> dict[tuple[int, int], str]:
         for row in rows
         if len(row) == 2 and row[1] in _MAJORS and row[0].isdecimal()
     }
-    return {
+    drawn = {
         (major, minor): path
         for name, major in majors.items()
         for minor, path in enumerate(_MAJORS[name])
     }
+    return {_FUSE: "/dev/fuse", **drawn}
 
 
 def _avoided_mounts() -> tuple[str, ...]:

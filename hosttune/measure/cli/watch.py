@@ -40,7 +40,7 @@ def watch(
             "--warm-up",
             metavar="SECONDS",
             min=0,
-            help="What does not count (until the GPU works, at most 60).",
+            help="The beginning, which does not count (until the GPU works, at most 60).",
         ),
     ] = None,
     gpus: Annotated[

@@ -185,11 +185,27 @@ def look(
             header_s=sample_s / decoded.headers if decoded and decoded.headers else 0.0,
             picture_bytes=median(known_pictures) if known_pictures else 0.0,
             units=_find_units(sample),
+            packed_share=_find_packed_share(by_format),
+            is_zarr=_is_zarr(tally),
             is_measured=before is not None,
             is_folder=bool(seen.folders),
         ),
         names_s=names_s,
         sample_s=sample_s,
+    )
+
+
+def _find_packed_share(by_format: Mapping[str, int]) -> float:
+    """Of the bytes, those in files that are packed from front to back; zip packs its members."""
+    packed = sum(by_format[key] for key in by_format if kind_of(key) == "packed" and key != "zip")
+    return packed / max(1, sum(by_format.values()))
+
+
+def _is_zarr(tally: Tally) -> bool:
+    """Whether an array of zarr is there: its description has this name in version 2 and in 3."""
+    described = tally.strata.get("JSON")
+    return ".zarray" in tally.counts or (
+        described is not None and any(one.path.endswith("/zarr.json") for one in described.items)
     )
 
 

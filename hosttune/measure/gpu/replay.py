@@ -60,7 +60,8 @@ def parse(text: str, file: str = "trace") -> Trace:
                 raise ValueError(f"{words[0]} is neither gpu, mig nor at")
         except (ValueError, IndexError, KeyError) as error:
             raise HosttuneError(
-                f"{file}:{number}: {error}", hint="docs/measuring.md has the format (--gpu-trace)"
+                f"{file}:{number}: {error}",
+                hint="docs/explanation/measuring.md has the format (--gpu-trace)",
             ) from None
     return Trace(tuple(known), tuple(sorted(steps, key=lambda step: step[0])))
 

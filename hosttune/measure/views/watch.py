@@ -23,6 +23,7 @@ from hosttune.measure.watch.verdict import VerdictKind, judge
 from hosttune.numbers import say_time
 from hosttune.textfiles import docs_page
 from hosttune.views.terminal import wrap_text
+from hosttune.views.text import ONE_SCREEN
 
 if TYPE_CHECKING:
     from hosttune.measure.advice import Advice
@@ -36,7 +37,9 @@ _COLOURS = {VerdictKind.ONE: "cyan", VerdictKind.CHANGED: "cyan", VerdictKind.MI
 
 
 def watch_text(seen: WatchEnd, page: Page) -> str:
-    """The report of a watch."""
+    """The report of a watch. What is longer than the screen of a terminal has the verdict at its
+    end, too.
+    """
     account = seen.account
     verdict = judge(account)
     screen = page.screen
@@ -47,7 +50,8 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
             screen.paint(line, "bold", "red") for line in wrap_text(clean(end), columns, rest="  ")
         ]
     title = wrap_text(f"verdict: {make_headline(verdict, account)}", columns, rest="  ")
-    lines += [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
+    coloured = [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
+    lines += coloured
     if verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:
         lines.append(f"confidence: {confidence_text(verdict)}")
     more = list_details(verdict, account) if page.is_verbose else ()
@@ -64,6 +68,8 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
     lines.append(f"  step by step: {docs_page(GUIDE) or f'docs/{GUIDE}.md of the source'}")
     for note in seen.notes:
         lines += wrap_text(clean(note), columns, first="  note: ", rest="    ")
+    if screen.is_terminal and len(lines) >= ONE_SCREEN:
+        lines += ["", *coloured]
     return "\n".join(lines) + "\n"
 
 

@@ -59,6 +59,7 @@ class Watched:
     cpus_evidence: str = ""
     # of the first CPU; "" where the kernel sets no clocks, as in most virtual machines
     governor: str = ""
+    has_smt: bool = False  # two threads of a core are two CPUs
     gpu_source: str = "none"  # nvml, nvidia-smi, replay, none
     gpu_reason: str = ""  # why there is none, not the better source, or not all GPUs
     pressure_reason: str = ""  # why the pressure is not the job's own
@@ -111,7 +112,7 @@ MEANS = (
     "read_bytes", "device_bytes", "disk_read_bytes", "disk_written_bytes", "read_await_ms",
     "in_flight", "refaults", "swapped_in_pages", "mains", "children", "active_children",
     "saturated_children", "active_child_cores", "line_cores", "throttled_percent", "wanting",
-    "wanting_processes", "faults", "stolen_percent",
+    "wanting_processes", "faults", "stolen_percent", "piece_ms",
 )  # fmt: skip
 TOTALS = (
     "read_bytes", "received_bytes", "sent_bytes", "device_bytes", "written_bytes",
@@ -490,6 +491,7 @@ def _list_values(tick: Tick) -> dict[str, float | None]:
         "faults": tree.faults if tree else None,
         "wanting": tree.wanting if tree else None,
         "wanting_processes": tree.wanting_processes if tree else None,
+        "piece_ms": tree.piece_ms if tree else None,
     }
 
 

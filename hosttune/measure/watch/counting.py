@@ -9,6 +9,7 @@ delay is not handed on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hosttune.measure.watch.parse import ProcessIo, ProcessStat
@@ -24,11 +25,12 @@ class Counters(NamedTuple):
     stat: ProcessStat
     io: ProcessIo | None
     delay: int | None
+    turns: int | None = None
 
 
 class Sums(NamedTuple):
     """Clock ticks of each process and nanoseconds that it waited for a CPU; ticks, bytes and
-    nanoseconds of all.
+    nanoseconds of all. `turns`: how often the main thread of each was put on a CPU.
     """
 
     own: dict[int, int]
@@ -38,6 +40,7 @@ class Sums(NamedTuple):
     io: ProcessIo | None
     delay: int | None
     faults: int = 0
+    turns: Mapping[int, int] = MappingProxyType({})
 
 
 _NOTHING = ProcessIo(0, 0, 0)
@@ -68,6 +71,7 @@ def compute_sums(
     """
     own: dict[int, int] = {}
     waited: dict[int, int] = {}
+    turns: dict[int, int] = {}
     ticks = delay = lasting = faults = 0
     io = [0, 0, 0]
     for pid, new in now.items():
@@ -87,6 +91,8 @@ def compute_sums(
         if new.delay is not None and since is not None:
             waited[pid] = new.delay - since
             delay += waited[pid]
+        if new.turns is not None and old is not None and old.turns is not None:
+            turns[pid] = new.turns - old.turns
     for old in _handed_on(before, now):
         ticks -= old.stat.own + old.stat.ended
         if old.io is not None:
@@ -101,6 +107,7 @@ def compute_sums(
         else None,
         max(0, delay) if all(one.delay is not None for one in now.values()) else None,
         max(0, faults),
+        turns,
     )
 
 

@@ -31,6 +31,13 @@ def read_governor(sys: str = "/sys") -> str:
     return content.decode("ascii", "replace").strip()
 
 
+def has_smt(sys: str = "/sys") -> bool:
+    """Whether cores have two threads each, and these count as CPUs (kernel:
+    ABI/testing/sysfs-devices-system-cpu).
+    """
+    return (content_of(f"{sys}/devices/system/cpu/smt/active") or b"").strip() == b"1"
+
+
 class HostCounters:
     """`proc` and `sys` are where they are, for tests."""
 

@@ -113,6 +113,12 @@ def run_delay(content: bytes) -> int | None:
     return _parse_number(fields[1]) if len(fields) >= 2 else None
 
 
+def count_turns(content: bytes) -> int | None:
+    """How often a task was put on a CPU: the third field of /proc/PID/schedstat."""
+    fields = content.split()
+    return _parse_number(fields[2]) if len(fields) >= 3 else None
+
+
 def pressure_totals(content: bytes) -> tuple[int | None, int | None]:
     """(some, full) in microseconds since the start. The whole host had no `full` for processors
     before Linux 5.13.

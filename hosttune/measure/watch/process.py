@@ -7,7 +7,7 @@ from contextlib import suppress
 from hosttune.host.reading.bounded import names_in
 from hosttune.measure.watch.counting import Counters, is_little
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_in_time, content_of
-from hosttune.measure.watch.parse import ProcessIo, process_io, process_stat, run_delay
+from hosttune.measure.watch.parse import ProcessIo, count_turns, process_io, process_stat, run_delay
 
 COMMAND_BYTES = 4096  # of its words that are kept: each process of the job has some
 MOST_THREADS = 1 << 16  # whose children are looked up
@@ -63,7 +63,8 @@ class WatchedProcess:
         if io is None and stat.state in "ZX" and old is not None:
             io = old.io
         content = self._delay.read()
-        self.counters = Counters(stat, io, run_delay(content) if content else None)
+        delay, turns = (run_delay(content), count_turns(content)) if content else (None, None)
+        self.counters = Counters(stat, io, delay, turns)
         self.did_little = old is not None and is_little(old, self.counters)
         return True
 

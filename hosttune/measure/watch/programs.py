@@ -26,8 +26,13 @@ class Workload(str, Enum):
     PICTURES = "pictures"
     SOUND = "sound"
     TEXT = "text"
+    ROWS = "rows"  # of datasets of Hugging Face
     TABLES = "tables"
     ARRAYS = "arrays"
+    RECORDS = "records"  # of mapped files, read at random
+    METRICS = "metrics"
+    TENSORFLOW = "tensorflow"  # its tf.data or Keras loads, not PyTorch
+    DALI = "dali"
 
 
 class ThreadPool(str, Enum):
@@ -100,6 +105,11 @@ SIGNS: Mapping[Workload, Signs] = MappingProxyType(
             ("/polars/", "/duckdb", "libarrow", "/pandas/_libs/"),
             frozenset({".parquet", ".csv", ".feather", ".orc", ".arrow"}),
         ),
+        Workload.ROWS: Signs(("libarrow",), frozenset({".arrow"})),
+        Workload.RECORDS: Signs((), frozenset({".mdb", ".lmdb", ".npy"})),
+        Workload.METRICS: Signs(("/pycocotools/",)),
+        Workload.TENSORFLOW: Signs(("libtensorflow",)),
+        Workload.DALI: Signs(("libdali",)),
         Workload.ARRAYS: Signs(("libhdf5",), frozenset({".h5", ".hdf5", ".hdf", ".nc"})),
     }
 )
@@ -113,8 +123,14 @@ _POOLS = {
     ThreadPool.TENSORFLOW: ("libtensorflow",), ThreadPool.OPENVINO: ("libopenvino",),
     ThreadPool.GGML: ("libggml",), ThreadPool.FFMPEG: ("libavcodec", "/decord/"),
 }  # fmt: skip
-_BY_LIBRARY = (Workload.REQUESTS, Workload.VIDEO, Workload.SOUND, Workload.TEXT, Workload.TABLES)
-_WITH_FILE = (Workload.VIDEO, Workload.PICTURES, Workload.ARRAYS)
+_BY_LIBRARY = (
+    Workload.REQUESTS, Workload.VIDEO, Workload.SOUND, Workload.TEXT, Workload.TABLES,
+    Workload.METRICS, Workload.TENSORFLOW, Workload.DALI,
+)  # fmt: skip
+_WITH_FILE = (Workload.VIDEO, Workload.PICTURES, Workload.ARRAYS, Workload.ROWS)
+# What imports pandas or Arrow need not read tables: Keras and Lightning do.
+_TABLES_ONLY = ("/polars/", "/duckdb")
+_TORCH = "/torch/lib/"
 # datasets.map writes a temporary file beside the Arrow files that it reads (Dataset._map_single),
 # and load_dataset a folder that gets its name at the end (DatasetBuilder.download_and_prepare).
 _TEMPORARY = regex(r"/tmp[a-z0-9_]{8}\Z")
@@ -146,6 +162,12 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload,
     found |= {work for work in _WITH_FILE if has_file[work] and has_library[work]}
     if found & {Workload.PICTURES, Workload.SOUND} and not has_file[Workload.TABLES]:
         found.discard(Workload.TABLES)  # labels
+    if has_file[Workload.RECORDS]:
+        found.add(Workload.RECORDS)
+    if not has_file[Workload.TABLES] and not _has_any(files, _TABLES_ONLY):
+        found.discard(Workload.TABLES)
+    if _has_any(files, (_TORCH,)):  # TensorBoard of PyTorch imports TensorFlow where it is there
+        found.discard(Workload.TENSORFLOW)
     return tuple(work for work in Workload if work in found)
 
 
@@ -186,6 +208,10 @@ def _is_preparing(files: set[str]) -> bool:
         (_TEMPORARY.search(path) and path.rpartition("/")[0] in tables) or _UNFINISHED.search(path)
         for path in files
     )
+
+
+def _has_any(files: set[str], parts: tuple[str, ...]) -> bool:
+    return any(part in path for path in files for part in parts)
 
 
 def _get_suffix(path: str) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hosttune.measure.advice import ADVICE, Advice
 from hosttune.measure.cpus import Cpus
 from hosttune.measure.gpu.reasons import HELD_BACK
-from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.account import MANY_REFAULTS, Account
 from hosttune.measure.watch.endings import Ending, EndKind, ending_of
 from hosttune.measure.watch.others import GONE
 from hosttune.measure.watch.programs import ThreadPool, Workload
@@ -38,6 +38,12 @@ FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at 
 STARTS = 4  # looks in which new loaders were seen, and generations of them
 MOSTLY = 4
 THREADS_PART = 0.25
+BOTH_HALVES = 0.75  # of the CPUs: more than one thread of each core
+COMPILING = 0.2  # of the CPU time by the busiest processes
+# milliseconds of CPU time between two waits: a hand-over costs much of it. Where processes queue
+# for a CPU, the scheduler lets each have 0.7 and more.
+SMALL_MS = 0.5
+_PYTHONS = ("python", "pt_", "ray", "torchrun")
 # processes of a job at once: its main one, a helper of multiprocessing, two loaders
 _WITH_LOADERS = 4
 # seconds, and their part in which a GPU that is not used does nothing
@@ -86,8 +92,12 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
         )
         for name in names:
             found[name] = _fill_advice(name, account)
-    if not states and starts_workers_anew(account):
-        found["new-workers"] = ADVICE["new-workers"]
+    if not states:
+        seen = {
+            "compile": is_compiling, "new-workers": starts_workers_anew,
+            "small-pieces": hands_small_pieces,
+        }  # fmt: skip
+        found = {name: _fill_advice(name, account) for name in seen if seen[name](account)}
     if states and verdict.outcome is not VerdictKind.IDLE:
         found |= {name: _fill_advice(name, account) for name in _of_places(states, account)}
     if (end := _end_advice(ending_of(account), account)) and end not in found:
@@ -140,9 +150,25 @@ _PREPARED_IN = {State.CPU, State.WORKERS, State.LIMIT, State.DISK}
 _NOT_OF_PREPARATION = {
     "more-workers", "some-workers", "keep-workers", "fewer-workers", "knee", "pin-memory",
     "one-thread", "tokenize-once", "launch-bound", "one-slow-worker", "new-workers",
-    "fewer-columns",
+    "fewer-columns", "rows", "metrics",
 }  # fmt: skip
 # who sent it knows why
+# Compilers as the kernel names them (proc_pid_stat(5)): GCC, Clang, and those of the CUDA Toolkit.
+_COMPILERS = {
+    "cc1", "cc1plus", "cicc", "cudafe++", "ptxas", "nvcc", "clang", "clang++", "hipcc", "ninja",
+    "ld",
+}  # fmt: skip
+_HANDED_OVER_IN = {State.CPU, State.WORKERS, State.WAIT}
+_COMPILED_IN = _PREPARED_IN | {State.WAIT}
+_NOT_OF_COMPILING = _NOT_OF_PREPARATION | {
+    "line", "turns", "small-pieces", "peer", "each-other", "waits", "profile", "all-cpus",
+}  # fmt: skip
+# Whose loaders these are not: advice on a DataLoader of PyTorch is left out.
+_OWN_LOADERS = {Workload.TENSORFLOW: "tf-data", Workload.DALI: "dali"}
+_OF_LOADERS = {
+    "more-workers", "some-workers", "keep-workers", "new-workers", "knee", "pin-memory",
+    "launch-bound",
+}  # fmt: skip
 _ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}
 
 
@@ -182,9 +208,24 @@ def _has_tiny_shm(account: Account) -> bool:
 
 def _list_names(state: State, account: Account, share: float) -> tuple[str, ...]:
     names = _of_workers(account, share) if state is State.WORKERS else _of_state(state, account)
+    if state in _COMPILED_IN and is_compiling(account):
+        return ("compile", *(name for name in names if name not in _NOT_OF_COMPILING))
     if Workload.PREPARATION in account.works_with and state in _PREPARED_IN:
         return ("prepare-once", *(name for name in names if name not in _NOT_OF_PREPARATION))
+    if state in _HANDED_OVER_IN and hands_small_pieces(account):
+        return ("small-pieces", *names)
+    own = [_OWN_LOADERS[work] for work in _OWN_LOADERS if work in account.works_with]
+    if own and _OF_LOADERS.intersection(names):
+        return (*own, *(name for name in names if name not in _OF_LOADERS))
     return names
+
+
+def is_compiling(account: Account) -> bool:
+    """Whether compilers that a Python started are the busiest process for a part of the time."""
+    known = account.programs
+    time = sum(known[name] for name in known if name in _COMPILERS)
+    is_part = time >= COMPILING * sum(known.values()) > 0
+    return is_part and any(name.startswith(_PYTHONS) for name in known)
 
 
 def _of_state(state: State, account: Account) -> tuple[str, ...]:
@@ -205,13 +246,15 @@ def _of_state(state: State, account: Account) -> tuple[str, ...]:
 
 def _of_memory(account: Account) -> tuple[str, ...]:
     limit = "memory-limit" if account.is_memory_full else "memory"
-    return (limit, *(("worker-copies",) if _has_loaders(account) else ()), "fits-memory")
+    copies = ("worker-copies",) if _has_loaders(account) else ()
+    return (limit, *_of_random(account), *copies, "fits-memory")
 
 
 def _of_cpu(account: Account) -> tuple[str, ...]:
     new = ("new-workers",) if starts_workers_anew(account) else ()
     slows = account.watched.governor not in {"", "performance"}
-    return (*new, *_of_crowd(account), *_of_work(account), *(("governor",) if slows else ()))
+    crowd = _of_crowd(account) or (("cores",) if fills_both_halves(account) else ())
+    return (*new, *crowd, *_of_work(account), *(("governor",) if slows else ()))
 
 
 def _of_limit(account: Account) -> tuple[str, ...]:
@@ -258,14 +301,23 @@ def _of_disk(account: Account) -> tuple[str, ...]:
         spill = ("spill",) if _is_ray(account) else ()
         return (*spill, "writes", "placement", *(("shm-store",) if _has_tiny_shm(account) else ()))
     if account.drops_cache:  # what it maps does not fit either
-        return ("memory-limit", "fits-memory", *_of_storage(account))
+        return ("memory-limit", *_of_random(account), "fits-memory", *_of_storage(account))
     if maps_its_files(account):
-        return ("mapped", *_of_storage(account))
+        return (*_of_random(account), "mapped", *_of_storage(account))
     return (
         *(("fits-memory", "shards") if _is_python(account) else ()),
         *_of_storage(account),
         "what-disk-gives",
     )
+
+
+def _of_random(account: Account) -> tuple[str, ...]:
+    """Of records in mapped files whose pages are dropped before they are used. A model is read in
+    order.
+    """
+    drops = (account.means["refaults"].value or 0.0) >= MANY_REFAULTS
+    is_random = bool(account.works_with & {Workload.RECORDS, Workload.ROWS})
+    return ("random-pages",) if drops and is_random and maps_its_files(account) else ()
 
 
 def _of_gpu(account: Account, own: str) -> tuple[str, ...]:
@@ -330,6 +382,16 @@ def _of_crowd(account: Account) -> tuple[str, ...]:
     return (*threads, *(("fewer-workers",) if _is_python(account) else ()))
 
 
+def fills_both_halves(account: Account) -> bool:
+    """Whether threads of few processes run on all CPUs, of which half are the second threads of a
+    core.
+    """
+    names = ("wanting", "wanting_processes", "cpus")
+    tasks, processes, cpus = (account.means[name].value or 0.0 for name in names)
+    is_full = tasks >= BOTH_HALVES * cpus > 0 and tasks >= LIMITS.crowded * processes
+    return account.watched.has_smt and is_full
+
+
 def _name_threads(account: Account) -> str:
     return "threads" if _is_python(account) else "own-threads"
 
@@ -353,6 +415,7 @@ def _of_work(account: Account) -> tuple[str, ...]:
         ),
         Workload.SOUND: ("sound",),
         Workload.TEXT: ("tokenize-once",),
+        Workload.ROWS: ("rows",),
         Workload.TABLES: ("fewer-columns",),
         Workload.ARRAYS: ("chunks",),
     }
@@ -408,9 +471,7 @@ def _has_gpu(account: Account) -> bool:
 def _is_python(account: Account) -> bool:
     """Whether Python does most of the work: advice on loaders is for that."""
     known = account.programs
-    return not known or max(known, key=lambda name: known[name]).startswith(
-        ("python", "pt_", "ray", "torchrun")
-    )
+    return not known or max(known, key=lambda name: known[name]).startswith(_PYTHONS)
 
 
 def _of_workers(account: Account, share: float) -> tuple[str, ...]:
@@ -429,9 +490,13 @@ def _of_workers(account: Account, share: float) -> tuple[str, ...]:
         return ("one-thread",)
     if takes_turns(account) or is_one_of_several(account, share):
         return ("turns" if takes_turns(account) else "one-slow-worker",)
-    chunks = ("chunks",) if Workload.ARRAYS in account.works_with else ()
+    chunks: tuple[str, ...] = ("chunks",) if Workload.ARRAYS in account.works_with else ()
+    decodes = account.works_with & {Workload.PICTURES, Workload.SOUND, Workload.VIDEO}
+    chunks += ("rows",) if Workload.ROWS in account.works_with and not decodes else ()
     if saturated < 0.5:
         full = _of_full_main(account)
+        if Workload.METRICS in account.works_with:
+            full = ("metrics", *full)
         if round(active) >= 1 or (mean["children"] or 0.0) >= 1.5:  # it has loaders, and they rest
             return (*chunks, *full, "profile")
         return (
@@ -455,6 +520,13 @@ def _of_full_main(account: Account) -> tuple[str, ...]:
     is_held = bool(account.one_thread) and (account.means["cpus"].value or 0.0) >= LIMITS.main_most
     held = ("held-to-one-thread",) if is_held else ()
     return ("launch-bound", *held) if _has_gpu(account) else (*held, "one-thread")
+
+
+def hands_small_pieces(account: Account) -> bool:
+    """Whether several children of a Python do a moment's work at a time, as steps of a game are."""
+    piece, active = (account.means[name].value for name in ("piece_ms", "active_children"))
+    is_small = piece is not None and piece < SMALL_MS and (active or 0.0) >= 1.5
+    return is_small and _is_python(account) and account.waits_for not in {Want.NETWORK, Want.PEER}
 
 
 def is_one_of_several(account: Account, share: float = 1.0) -> bool:
@@ -540,7 +612,7 @@ def _of_storage(account: Account) -> tuple[str, ...]:
         return ("nfs-read-ahead",)
     if any(kind.startswith(NETWORK_TYPES) for kind in _list_types(account)):
         return ("placement",)
-    return ("placement", "read-ahead")
+    return ("placement", *(() if _of_random(account) else ("read-ahead",)))
 
 
 def limit_source(limit: CpuLimit) -> str:
@@ -593,7 +665,7 @@ def _name_pools(account: Account) -> str:
     return f"; what does not follow it: {', '.join(named)}" if named else ""
 
 
-def _name_own_threads(account: Account, most: int) -> str:
+def _name_own_threads(account: Account, most: int | str) -> str:
     """What sets the number of threads of a program that is no Python."""
     named = [
         pool.value.replace("= 1", f"= {most}").replace("=1", f"={most}")
@@ -618,13 +690,14 @@ def _fill_words(name: str, account: Account) -> dict[str, object]:
         "far": account.placement.far if account.placement is not None else 0,
         "ranks": account.placement.processes if account.placement is not None else 0,
         "most": most,
-        "own": _name_own_threads(account, most),
+        "own": _name_own_threads(account, most if crowd is not None else "N"),
         "look": _USES_GPU[_is_python(account)],
         "smaller": "fewer loader workers"
         if _is_python(account)
         else "a smaller model, fewer data at once",
         "less": _LESS_MEMORY[_had_loaders(account)],
         "variable": account.one_thread,
+        "piece": account.means["piece_ms"].value or 0.0,
         "size": shm.size_bytes >> 20 if shm is not None else 0,
         "pid": account.watched.pid,
         "path": f"{memory.path}{by}" if memory is not None else "its control group",

@@ -12,7 +12,7 @@ from hosttune.host.masking.secrets import mask_command
 from hosttune.measure.gpu import GpuSampler, open_sampler
 from hosttune.measure.watch.account import Account, Watched
 from hosttune.measure.watch.child import Child, Signals, start
-from hosttune.measure.watch.host import read_governor
+from hosttune.measure.watch.host import has_smt, read_governor
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.loop import Loop
 from hosttune.measure.watch.recording import Recorder, replay
@@ -117,7 +117,10 @@ def _follow_child(
         return WatchEnd(account, "the command has ended")
     try:
         account.watched = replace(
-            account.watched, cpus_evidence=looks.limits.reason, governor=read_governor()
+            account.watched,
+            cpus_evidence=looks.limits.reason,
+            governor=read_governor(),
+            has_smt=has_smt(),
         )
         if recorder is not None:
             recorder.begin(account.watched)
@@ -152,6 +155,7 @@ def watch_process(
             warm_up_s=warm_up_s,
             cpus_evidence=looks.limits.reason,
             governor=read_governor(),
+            has_smt=has_smt(),
             gpu_source=sampler.source,
             gpu_reason=sampler.reason,
         )

@@ -203,6 +203,8 @@ class TreeTick:
     # processes that were forked within the interval to work for another one of the job
     new_workers: int = 0
     wanting_processes: int | None = None  # processes with such a task
+    # CPU time of a child between two waits, milliseconds: of the active children the longest
+    piece_ms: float | None = None
 
 
 @frozen

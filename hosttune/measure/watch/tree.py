@@ -201,6 +201,7 @@ class Tree:
             if self._known
             else 0,
             wanting_processes=tasks.processes,
+            piece_ms=_find_longest_piece(alive, others, done, seconds),
         )
 
     def _most_runnable(self, alive: list[WatchedProcess], done: Sums, seconds: float) -> float:
@@ -218,6 +219,18 @@ class Tree:
         if busiest is None or busiest.counters is None or busiest.cores <= 0:
             return ""
         return busiest.counters.stat.name
+
+
+def _find_longest_piece(
+    alive: list[WatchedProcess], others: frozenset[int], done: Sums, seconds: float
+) -> float | None:
+    """Milliseconds between two waits of the active children, those in `others` left out."""
+    pieces = [
+        1000 * one.cores * seconds / done.turns[one.pid]
+        for one in alive
+        if one.pid not in others and one.cores >= WORKING_CORES and done.turns.get(one.pid)
+    ]
+    return max(pieces, default=None)
 
 
 def _read_now() -> int:

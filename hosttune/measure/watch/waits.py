@@ -9,6 +9,7 @@ task that runs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
@@ -143,7 +144,10 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
     kind = mark(one.channel)
     links = ends.links.get(one.pid, {})
     file = links.get(one.file) if one.file is not None else None
-    if kind in {Task.NETWORK, Task.PEER} and _is_accepting(file, ends):
+    is_peer = kind == Task.PEER
+    if (is_peer and _has_closed(one, links, ends)) or (
+        (is_peer or kind == Task.NETWORK) and _is_accepting(file, ends)
+    ):
         return None
     if kind == Task.NETWORK:
         if one.channel.startswith(OF_FILE_SERVERS):
@@ -177,6 +181,15 @@ def _is_accepting(file: str | None, ends: Ends) -> bool:
         return False
     tcp, unix = ends.tcp.get(key[1]), ends.unix.get(key[1])
     return (tcp is not None and tcp.is_listening) or (unix is not None and not unix.peer)
+
+
+def _has_closed(one: Sleeper, links: Mapping[int, str], ends: Ends) -> bool:
+    """Whether the socket that it slept on was closed within this look: loaders of PyTorch hand
+    over each file by a connection of its own. Nothing is known of who was at the other end.
+    """
+    is_served = one.channel.startswith(OF_FUSE)
+    has_lists = bool(links) and bool(ends.unix)
+    return has_lists and not is_served and one.file is not None and one.file not in links
 
 
 def _lock_name(file: str | None) -> str:
@@ -303,13 +316,33 @@ class Waits:
             link.startswith("socket:") for one in links.values() for link in one.values()
         )
         tcp = tcp_sockets() if has_sockets else {}
-        ends = Ends(links, tcp, unix_sockets() if has_sockets else {})
+        unix = unix_sockets() if has_sockets else {}
+        ends = Ends(self._leave_out_closed(links, {*tcp, *unix}), tcp, unix)
         self._count(links, tcp)
         return wait_of(sleepers, ends)
 
     def close(self) -> None:
         for one in self._channels.values():
             one.close()
+
+    def _leave_out_closed(
+        self, links: Mapping[int, Mapping[int, str]], listed: Container[int]
+    ) -> Mapping[int, Mapping[int, str]]:
+        """Sockets that no list has, and that were closed since their links were read."""
+
+        def is_closed(pid: int, number: int, link: str) -> bool:
+            key = inode_of(link)
+            if key is None or key[0] != "socket" or key[1] in listed:
+                return False
+            try:
+                return os.readlink(f"{self._proc}/{pid}/fd/{number}") != link
+            except OSError:
+                return True
+
+        return {
+            pid: {number: link for number, link in one.items() if not is_closed(pid, number, link)}
+            for pid, one in links.items()
+        }
 
     def _count(self, links: Mapping[int, Mapping[int, str]], tcp: Mapping[int, OpenSocket]) -> None:
         counts = {}
@@ -355,6 +388,8 @@ class Waits:
         channel = (content or b"").decode("ascii", "replace").strip()
         if mark(channel) in {Task.NETWORK, Task.LOCK, Task.PEER, Task.PIPE}:
             call = content_in_time(f"{folder}/syscall") or b""
+            if call.startswith(b"running"):  # by now
+                return Sleeper(pid, "")
             return Sleeper(pid, channel, first_argument(call), is_fault=call.startswith(b"-1 "))
         return Sleeper(pid, channel)
 

@@ -412,12 +412,9 @@ def _describe_reason(setting: _SysctlComparison, context: Context) -> str:
     applied = context.ledger.get(Address("file", dropin_path("/etc/sysctl.d", setting.wish.rule)))
     if setting.boot_ok and applied and isinstance(applied.after, FileValue):
         return f"the live value no longer matches our drop-in of run {applied.run_id}"
-    kept = (
-        ", also after a reboot"
-        if setting.live_ok and not context.facts.reader.persistent_only
-        else ""
+    return describe_wish(
+        setting.wish, stays=setting.live_ok and not context.facts.reader.persistent_only
     )
-    return describe_wish(setting.wish) + kept
 
 
 WISH = SysctlWish()

@@ -489,7 +489,7 @@ def _make_finding(setting: _SysfsComparison, dropin: Dropin, context: Context) -
 
 def _describe_reason(setting: _SysfsComparison, context: Context) -> str:
     is_right_now = not setting.off and not context.facts.reader.persistent_only
-    return describe_wish(setting.wish) + (", also after a reboot" if is_right_now else "")
+    return describe_wish(setting.wish, stays=is_right_now)
 
 
 WISH = SysfsWish()

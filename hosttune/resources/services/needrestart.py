@@ -111,7 +111,7 @@ def _find_restarted(
 
 def _make_contested(wish: Wish, service: str, found: NeedrestartSetting) -> Finding:
     reason = f"{service} is restarted when a library of it was upgraded"
-    todo = f"if nobody wants that, take {found.pattern} out of {found.file}"
+    todo = f"if that is not meant, take {found.pattern} out of {found.file}"
     return Finding(
         wish.rule, service, Verdict.DIFFERS, Hold(HoldKind.OWNED, found.file), reason, todo=todo
     )

@@ -18,7 +18,7 @@ from hosttune.facts.storage.fstab_options import decode, encode, masked_line, ma
 from hosttune.host.door import Rehearsal
 from hosttune.host.masking.cleaned import clean
 from hosttune.resources.base import AddressKind
-from hosttune.resources.steps import list_steps, shorten_list
+from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.resources.storage.fstab_document import (
     PATH,
     FstabText,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.fstab_lines import FstabLine, Problem
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Absent, Change, Value
+
+VERIFY = CommandLine("findmnt --verify")
 
 
 class InFstab(AddressKind):
@@ -93,16 +95,14 @@ class FstabAddress(InFstab):
         return edit_options(document, target, lambda _: after)
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(list_steps(changes, _options_step))
+        return [*shorten_list(list_steps(changes, _options_step)), VERIFY]
 
 
 def _options_step(change: Change) -> str:
     hunk = next((line for line in change.details if line.startswith("@@ -")), "")
     line = hunk.split()[1].lstrip("-").partition(",")[0] if hunk else ""
     where = f"line {line} of {PATH}" if line else f"the line of {change.address.name} in {PATH}"
-    return (
-        f"in {where} the options `{change.before}` become `{change.after}`; then: findmnt --verify"
-    )
+    return f"in {where} the options `{change.before}` become `{change.after}`"
 
 
 def document_of(reader: Reader) -> FstabText | Absent | Unreadable:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, make_shared
 from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.facts.kernel.kernel import is_switched_off
+from hosttune.facts.services.systemd_config import find_systemd_version
 from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.services.units import read_last_words
 from hosttune.facts.signs import failed_by_itself
@@ -87,7 +88,6 @@ _SWAP_AGAIN = (
 # comes before the kernel (https://github.com/util-linux/util-linux/pull/3618,
 # https://github.com/CachyOS/wiki/issues/302).
 _NTFS = "write ntfs3 in its place, or install ntfs-3g; if read-only is meant, add ro"
-_NUMBER = regex(r"\d{1,4}")
 _RELEASE = regex(r"(\d{1,4})\.(\d{1,4})")
 # Errors with which a boot goes on, and mounts what it mounted before.
 HARMLESS = frozenset({"duplicate", "relative-target"})
@@ -197,7 +197,11 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     """
     from hosttune.resources.storage.crypt_boot import look_at_crypttab
     from hosttune.resources.storage.failed_boot import look_at_failed_units
-    from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
+    from hosttune.resources.storage.in_use import (
+        add_old_units,
+        look_at_shutdown,
+        look_at_swap_in_use,
+    )
     from hosttune.resources.storage.resume_boot import (
         look_at_resume,
         look_at_root,
@@ -210,7 +214,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
-    lines = tuple(_add_docker(facts, _add_failures(facts, lines)))
+    lines = tuple(add_old_units(facts, _add_docker(facts, _add_failures(facts, lines))))
     found = (
         *lines,
         *look_at_units(facts),
@@ -319,13 +323,13 @@ def _is_meant(facts: Facts, target: str) -> bool:
 
 def is_of_older_systemd(facts: Facts, remark: ShownRemark) -> bool:
     """Whether a remark is about types that the systemd of this host knows."""
-    return remark.code == "late-netdev" and _systemd_version(facts) >= _KNOWS_DAVFS_FROM
+    return remark.code == "late-netdev" and find_systemd_version(facts) >= _KNOWS_DAVFS_FROM
 
 
 def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
     if remark.code in {"root-remount", "root-quota"}:
         return not _has_root_option(facts, remark)
-    if remark.code != "early-automount" or _systemd_version(facts) >= _HANGS_FROM:
+    if remark.code != "early-automount" or find_systemd_version(facts) >= _HANGS_FROM:
         return True
     try:  # a release upgrade may not have unpacked systemd yet
         release = facts.os.version_id if facts.os.is_ubuntu else ""
@@ -990,17 +994,8 @@ def _reads_with_libmount(facts: Facts) -> bool:
     """How systemd reads fstab at a boot: from 259 on as mount(8) does, before with getmntent(3).
     The stricter way where its version is not known.
     """
-    version = _systemd_version(facts)
+    version = find_systemd_version(facts)
     return version == 0 or version >= 259
-
-
-def _systemd_version(facts: Facts) -> int:
-    """258; 0 where it is not known."""
-    try:
-        match = _NUMBER.match(facts.packages["systemd"].version)
-    except UnknownFact:
-        return 0
-    return int(match[0]) if match else 0
 
 
 __all__ = [

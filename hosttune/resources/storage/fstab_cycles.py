@@ -83,6 +83,19 @@ def find_waiting(document: FstabText, firsts: Iterable[FstabLine]) -> Mapping[in
     return found
 
 
+def find_above(
+    document: FstabText, line: FstabLine, among: Iterable[FstabLine]
+) -> FstabLine | None:
+    """The nearest of some lines on whose folder the target of another one is."""
+    numbers = {one.number for one in among}
+    path = line.target
+    while path := path.rpartition("/")[0]:
+        for other in document.index.get(path, ()):
+            if other.number in numbers:
+                return other
+    return None
+
+
 def _find_circle(
     before: Mapping[int, tuple[FstabLine, ...]], start: FstabLine
 ) -> tuple[tuple[FstabLine, ...], int]:

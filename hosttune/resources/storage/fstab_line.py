@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab_options import decode
 from hosttune.resources.steps import CommandLine, list_steps, shorten_list
-from hosttune.resources.storage.fstab import FstabAddress, InFstab, document_of
+from hosttune.resources.storage.fstab import VERIFY, FstabAddress, InFstab, document_of
 from hosttune.resources.storage.fstab_document import (
     PATH,
     FstabText,
@@ -54,15 +54,13 @@ class FstabLineAddress(InFstab):
         )
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(list_steps(changes, _line_step))
+        return [*shorten_list(list_steps(changes, _line_step)), VERIFY]
 
 
 def _line_step(change: Change) -> CommandLine:
     if change.after is ABSENT:
         return CommandLine(f"take the line `{_replace_tabs(change.before)}` out of {PATH}")
-    return CommandLine(
-        f"add the line `{_replace_tabs(change.after)}` to {PATH}; then: findmnt --verify"
-    )
+    return CommandLine(f"add the line `{_replace_tabs(change.after)}` to {PATH}")
 
 
 def _replace_tabs(value: object) -> str:

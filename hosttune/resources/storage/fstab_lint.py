@@ -40,7 +40,7 @@ from hosttune.facts.storage.mounts import (
 from hosttune.facts.storage.sources import ZRAM, is_zram
 from hosttune.quoting import quote
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_cycles import find_circles, find_waiting
+from hosttune.resources.storage.fstab_cycles import find_above, find_circles, find_waiting
 from hosttune.resources.storage.fstab_lint_fields import field_faults
 from hosttune.resources.storage.fstab_lint_names import is_odd_target, is_of_bsd, target_faults
 from hosttune.resources.storage.fstab_lint_options import (
@@ -410,6 +410,18 @@ def _waiting_remarks(document: FstabText) -> Iterator[Remark]:
                 "let autofs mount it"
             )
             yield Remark(line.number, RemarkLevel.NOTE, "early-automount", why, todo)
+        if is_automount(words) and (above := find_above(document, line, remote)):
+            why = (
+                f"a boot makes its automount early, and it is below {above.target} (line "
+                f"{above.number}), which waits for the network: systemd may leave the network or "
+                "other parts out of the boot (ordering cycle)"
+            )
+            todo = (
+                "mount it at boot: _netdev,nofail in place of noauto and x-systemd.automount; or "
+                f"move it out of {above.target}"
+            )
+            yield Remark(line.number, RemarkLevel.WARNING, "waits-for-network", why, todo)
+            continue
         if first is line or _is_remote(fields) or not is_required(words, decode(fields.fstype)):
             continue
         why = (

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
 from hosttune.facts.containers.kubelet_swap import CONFIG, refuses_swap
+from hosttune.facts.storage.fstab_lines import PATH
 from hosttune.facts.storage.gpt_swap import find_auto_swaps
 from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
+from hosttune.facts.storage.old_units import find_old_source
 from hosttune.quoting import quote
 from hosttune.resources.storage.fstab_boot import BootLine
 from hosttune.values import join_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hosttune.facts import Facts
 
@@ -69,6 +71,24 @@ def look_at_swap_in_use(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Boo
             (now, f"sudo systemctl mask {quote(unit_name(path, 'swap'))}, or remove the partition")
         )
         yield BootLine(f"swap {path}", 0, file=path, note=note, way_out=todo)
+
+
+def add_old_units(facts: Facts, lines: Iterable[BootLine]) -> Iterator[BootLine]:
+    """The same with what systemd still has of an fstab that was changed since."""
+    entries = {} if facts.reader.persistent_only else {one.line: one for one in facts.fstab.entries}
+    for line in lines:
+        entry = (
+            entries.get(line.line) if line.file == PATH and not (line.fault or line.note) else None
+        )
+        if entry is None or not (old := find_old_source(facts, entry)):
+            yield line
+            continue
+        note = (
+            f"{line.where} names {entry.source}, and systemd still has {old} for {line.target}, as "
+            f"it has not read the file since: it can unmount {line.target} while that disk is gone"
+        )
+        again = f"then mount it: sudo mount {quote(line.target)}" if line.is_absent else ""
+        yield replace(line, note=note, way_out=join_steps(("sudo systemctl daemon-reload", again)))
 
 
 def look_at_shutdown(facts: Facts) -> Iterator[BootLine]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.kernel import is_ubuntus
+from hosttune.facts.reading import names_in
 from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.services.units import read_last_words
 from hosttune.facts.signs import failed_by_itself
@@ -25,7 +26,9 @@ from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_network
 from hosttune.facts.storage.mount_units import device_path, mount_command
 from hosttune.facts.storage.mounts import name_effective_type, unit_name
-from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
+from hosttune.facts.storage.old_units import find_old_source
+from hosttune.facts.storage.sources import SourceKind, find_fault, names_device, sources_of
+from hosttune.facts.storage.ways import ways_of
 from hosttune.host.masking.cleaned import clean
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -46,6 +49,7 @@ _FAILS = ": the mount fails"  # how a remark ends that says so
 _OF_TAGS = frozenset({"uuid-shape", "uuid-case"})
 # Type -> the program without which no mount of it succeeds, and the package that has it.
 _HELPERS = {
+    "ceph": ("mount.ceph", "ceph-common"),
     "nfs": ("mount.nfs", "nfs-common"), "nfs4": ("mount.nfs4", "nfs-common"),
     "cifs": ("mount.cifs", "cifs-utils"), "smb3": ("mount.smb3", "cifs-utils"),
     "glusterfs": ("mount.glusterfs", "glusterfs-client"), "davfs": ("mount.davfs", "davfs2"),
@@ -63,6 +67,13 @@ _CLONE, _DIRTY, _LACKING, _FOREIGN = map(regex, (
     r"Filesystem has duplicate UUID", r"volume is dirty", r"devid \d+ uuid ",
     r"VFS: Can't find|Invalid superblock magic|bogus |Can't find (?:a )?valid",
 ))  # fmt: skip
+_NEWER = regex(
+    r"unsupported optional features|has unknown (?:incompatible|read-only compatible) features"
+)
+_NEWER_KERNEL = (
+    "this kernel lacks a feature of it, and no check helps: boot the kernel that made it, or a "
+    "newer one"
+)
 _WAIT, _CONDITION = "systemd-networkd-wait-online.service", "ConditionPathIsSymbolicLink"
 _OTHER_WAITS = (
     "NetworkManager-wait-online.service",
@@ -119,6 +130,14 @@ _REFUSALS = tuple(
         (_SMB, r"error ?\(2\)", "see which shares its server has: smbclient -L {}"),
     )
 )
+_SERVICES = {
+    "lustre": "lnet.service", "beegfs": "beegfs-client.service", "gpfs": "gpfs.service",
+    "wekafs": "weka-agent.service", "nfs": "rpc-statd.service",
+}  # fmt: skip
+_KEYTAB = "/etc/krb5.keytab"  # ConditionPathExists= of rpc-gssd.service
+_STARTUP, _MOST_TARGETS = "-n node.startup -v automatic", 4  # iscsiadm(8); Debian's is manual
+# Options that name such a file: mount.cifs(8), mount.ceph(8), s3fs(1), ssh_config(5).
+_KEYS = frozenset({"credentials", "cred", "secretfile", "passwd_file", "IdentityFile"})
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _GIVEN_UP = "/start failed with result 'dependency'"
 _NO_REASON = "bad superblock"  # libmount, of each EINVAL
@@ -167,8 +186,9 @@ class MountCauses:
         if entry is None:
             return MountCause()
         checks = (
-            self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users,
-            self._of_failed_check, self._of_timeout, self._of_log, self._of_doubts, self._of_helper,
+            self._of_twin, self._of_contents, self._of_text, self._of_iscsi, self._of_device,
+            self._of_users, self._of_old_unit, self._of_failed_check, self._of_timeout,
+            self._of_log, self._of_doubts, self._of_helper, self._of_keys, self._of_service,
             self._of_parent, self._of_own_server, self._of_network, self._of_words,
         )  # fmt: skip
         unknown = MountCause()
@@ -302,6 +322,76 @@ class MountCauses:
             "it is in use, so take the line out, or name what is made of it and not mounted: lsblk "
             "-f"
         )
+
+    def _of_old_unit(self, entry: FstabEntry) -> MountCause:
+        """What systemd still has of an fstab of before: it unmounts what is mounted by hand."""
+        if entry.file != PATH or not (old := find_old_source(self._facts, entry)):
+            return MountCause()
+        sentence = (
+            f"names {entry.source}, and systemd still has {old} for this folder, and can unmount "
+            "what is there"
+        )
+        todo = f"sudo systemctl daemon-reload\nthen mount it: {mount_command(entry)}"
+        return MountCause(sentence, todo)
+
+    def _of_keys(self, entry: FstabEntry) -> MountCause:
+        """What an option names as the file of a password or key; of NFS with Kerberos the keys of
+        this host, for rpc-gssd.service of nfs-common.
+        """
+        pairs = [word.partition("=")[::2] for word in entry.options]
+        named = [(key, path) for key, path in pairs if key in _KEYS and path.startswith("/")]
+        if entry.fstype in _NFS and any(word.startswith("sec=krb5") for word in entry.options):
+            named.append(("sec=krb5", _KEYTAB))
+        key, path = next((one for one in named if self._is_absent(one[1])), ("", ""))
+        if not key:
+            return MountCause()
+        todo = (
+            "make that file, which only root reads, and fill it: "
+            f"sudo install -m 600 /dev/null {quote(path)}\nthen mount it: {mount_command(entry)}"
+        )
+        if path == _KEYTAB:
+            todo = (
+                f"have the administrator of the realm make a keytab of this host, {path}\n"
+                "start what reads it: sudo systemctl restart rpc-gssd.service\n"
+                f"then mount it: {mount_command(entry)}"
+            )
+        return MountCause(f"has {key}, for which {path} is not there", todo)
+
+    def _is_absent(self, path: str) -> bool:
+        """Whether a file is not there; of what is on a server nothing is asked."""
+        place, is_far = ways_of(self._facts).follow(path)
+        return not is_far and self._facts.reader.stat(place) is ABSENT
+
+    def _of_iscsi(self, entry: FstabEntry) -> MountCause:
+        """A disk of the network that is missing while no target of iSCSI is logged in to."""
+        if "_netdev" not in entry.options or not names_device(entry.source):
+            return MountCause()
+        targets = attempt(names_in, self._facts.reader, "/etc/iscsi/nodes")
+        sessions = attempt(names_in, self._facts.reader, "/sys/class/iscsi_session")
+        known = targets[:_MOST_TARGETS] if isinstance(targets, tuple) and sessions == () else ()
+        if not known or sources_of(self._facts).find(entry.source):
+            return MountCause()
+        node = [f"sudo iscsiadm -m node -T {quote(one)}" for one in known]
+        logins = [f"{one} --login" for one in node]
+        updates = [f"{one} -o update {_STARTUP}" for one in node]
+        todo = (
+            f"log in: {'; '.join(logins)}\nlet each boot do so: {'; '.join(updates)}\n"
+            f"then mount it: {mount_command(entry)}"
+        )
+        which = f"no target of iSCSI is logged in to ({clean(', '.join(known))})"
+        return MountCause(f"names {entry.source}, which no device has, and {which}", todo)
+
+    def _of_service(self, entry: FstabEntry) -> MountCause:
+        """A client whose service failed in this boot."""
+        kind = name_effective_type(entry.fstype, entry.source)
+        if (name := _SERVICES.get(kind, "")) not in self._failed:
+            return MountCause()
+        todo = (
+            f"see why: sudo journalctl -b -u {name}\n"
+            f"start it again: sudo systemctl restart {name}\n"
+            f"then mount it: {mount_command(entry)}"
+        )
+        return MountCause(f"needs {name}, which failed in this boot", todo)
 
     @cached_property
     def _failed(self) -> Mapping[str, Mapping[str, str]]:
@@ -567,6 +657,9 @@ def _find_todo(entry: FstabEntry, words: str, path: str) -> str:
         return "a disk of it is missing: sudo btrfs filesystem show"
     if _FOREIGN.search(words):
         return f"see what is on it: sudo blkid -p {quote(path)}"
+    if _NEWER.search(words):
+        read = f"until then it can be read: sudo mount -o ro {quote(path)} {quote(entry.target)}"
+        return join_steps((_NEWER_KERNEL, read if "RDWR" in words else ""))
     check = _CHECKS.get(entry.fstype[:3])
     return (
         f"check it without a change: sudo {check} {quote(path)}"

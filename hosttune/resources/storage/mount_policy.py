@@ -291,8 +291,8 @@ def _find_owner(view: View) -> tuple[Hold, str]:
     decided = sorted(view.words & _DECISIONS)
     if decided:
         todo = (
-            f"if nobody needs it, take it out of {view.path}; else ignore the rule for "
-            f"{view.target}"
+            f"if no job needs it, take it out of {view.path}; else ignore it for {view.target} in "
+            "the policy"
         )
         return Hold(HoldKind.OWNED, f"an explicit `{decided[0]}` in {view.place}"), todo
     if view.live == "strictatime":

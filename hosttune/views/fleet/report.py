@@ -121,7 +121,9 @@ def fleet_outline(
     ]
     why = _why_not_fine(fleet)
     if why and fleet.worst and page.is_terse:
-        there = "on the worst host: says what is wrong, and what to do"
+        there = (
+            f"on {clean(fleet.worst[0].host)}, the worst host: says what is wrong, and what to do"
+        )
         blocks.append(Steps("Next", (("sudo hosttune check", there),)))
     status = status_text(why) if fleet.hosts or fleet.missing_count else ""  # else 2, with an error
     return Document(hosts_word(fleet.hosts), "", tuple(head), tuple(blocks), status=status)
@@ -227,7 +229,7 @@ def _make_siblings(fleet: Fleet, page: Page) -> list[Block]:
 
 def _make_sibling(one: Siblings, page: Page) -> Item:
     settings = tuple(
-        Item(clean(it.name), items=value_items(it.values, page)) for it in one.settings
+        Item(clean(it.name), items=value_items(it.values, page, "mostly")) for it in one.settings
     )
     return Item(
         clean(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong"

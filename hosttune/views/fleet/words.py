@@ -200,22 +200,22 @@ def split_rules(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
     return loud, [row for row in fleet.rules if find_worst(row) in QUIET]
 
 
-def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
+def value_items(tally: ValueTally, page: Page, most: str = "on most hosts:") -> tuple[Item, ...]:
     """The majority, without names unless all is shown, then each other value with the hosts that
-    have it.
+    have it. `most` are the words before the majority.
     """
     majority = tally.majority
     if tally.is_common and tally.values:
         value = _format_value(tally.values[0])
-        return (Item(text=value if tally.total == 1 else f"everywhere {value}"),)
+        return (Item(text=value if tally.total == 1 else f"on all hosts: {value}"),)
     items = []
     if majority:
-        head = f"mostly {_count_hosts(majority)}"
+        head = f"{most} {_count_hosts(majority)}"
         items.append(
             _make_hosts(head, majority.hosts, page) if page.is_verbose else Item(text=head)
         )
     elif len(tally.values) > 1:
-        items.append(Item(text="the values differ:"))
+        items.append(Item(text="no value is on most hosts:"))
     others = [one for one in tally.values if one is not majority]
     shown = others if page.folds else others[:MOST_VALUES]
     items += [_make_hosts(_count_hosts(one), one.hosts, page) for one in shown]

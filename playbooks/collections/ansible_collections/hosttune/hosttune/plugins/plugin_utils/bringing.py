@@ -268,5 +268,7 @@ def _explained(failure):
     )
     found = {"unbegun": True} if is_unbegun else {}
     if lines and failure.get("msg", "").startswith(NO_ANSWER):
-        found["msg"] = "hosttune gave no answer there: " + answers.clean_line(lines[-1])
+        # of a traceback the last line is the error; of a shell without interpreter, the first one
+        line = lines[0 if failure.get("rc") in NO_INTERPRETER else -1]
+        found["msg"] = "hosttune gave no answer there: " + answers.clean_line(line.strip())
     return found

@@ -23,7 +23,7 @@ UNKEPT = "made on trial, and not kept"
 LEFT = "not made, because the plan is not approved"
 NOTHING, BACK_NOTHING = "nothing to change", "nothing to undo"
 BACK_STUCK = "nothing was undone, and not all that was asked for is gone"
-STUCK = "nothing that hosttune changes, and not as it should be"
+STUCK = "nothing that hosttune changes, and not ok"
 SLOWER, UNFIT = (
     "nothing that hosttune changes, and impaired",
     "nothing that hosttune changes, and unfit: drain it",
@@ -398,12 +398,8 @@ def way_on(act, silent, rest, runs, undo):
                 "made in part"
             )
         ]
-    lines += [
-        (
-            "  mend what failed, then type the same again: what is done stays, what was begun is "
-            "finished"
-        )
-    ]
+    lines += ["  fix what failed, then type the same again: what is done stays,"]
+    lines += ["    what was begun is finished"]
     if runs and act == "apply":
         shown = sorted(set(runs.values()))[:RUNS_NAMED]
         more = len(set(runs.values())) - len(shown)
