@@ -69,6 +69,7 @@ def to_json(value: Any) -> Any:
             field.name: to_json(get_stored(value, field.name))
             for field in dataclasses.fields(value)
         }
+        # An empty one is left out, so that a finding is written as before there was this field.
         if not fields.get(_YIELDS, True):
             del fields[_YIELDS]
         later = fields.pop(_LATER, ())
@@ -249,6 +250,7 @@ def parse_json(content: str | bytes, most: int = MOST_VALUES, **words: Any) -> A
     marks: tuple[Any, ...] = (
         (b",", b"[", b"{", b"{", b"{") if isinstance(content, bytes) else (",", "[", "{", "{", "{")
     )
+    # Counted in the text: once json.loads() has made the values, the memory is taken.
     if sum(map(content.count, marks)) > most:
         raise ValueError(f"it has more than {most} values")
     return json.loads(content, **words)
@@ -309,10 +311,12 @@ class _Decoder:
             return self.word(wanted, data, path)
         if dataclasses.is_dataclass(wanted):
             return self.record(wanted, data, path)
+        # float() fails for an int that is larger than all floats.
         if wanted is float and type(data) is int and abs(data) < 1 << 1023:
             return float(data)
         if type(data) is str and hasattr(wanted, "of_text"):
             data = wanted.of_text(data)
+        # By the very type: for isinstance() true would be a number.
         if type(data) is not wanted:
             self.fault(path, f"expected {_NAMES.get(wanted, 'a number')}, found {_kind_of(data)}")
         return data

@@ -98,6 +98,7 @@ def _has_acl(place: str) -> bool:
 
 
 def _leave(foreign: dict[str, str], loaded: set[str]) -> None:
+    # Before the next import, which would take its code from there as well.
     sys.path[:] = [path for path in sys.path if path not in foreign]
     from hosttune.quoting import join
 

@@ -37,6 +37,8 @@ class Lazy:
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self._make: Callable[..., Any] | None = make
         self._arguments = arguments
+        # One that its own thread may take again: a value that asks for itself fails by recursion,
+        # and does not wait for ever.
         self._lock = RLock()
 
     def value(self) -> Any:
@@ -44,6 +46,7 @@ class Lazy:
         if self._make is None:
             return self._value
         with self._lock:
+            # Again: another thread may have made it while this one waited.
             if self._make is not None:
                 self._value = self._make(*self._arguments)
                 self._make, self._arguments = None, ()

@@ -15,6 +15,7 @@ class _Late:
         self._asked = (text, flags)
 
     def __getattr__(self, name: str) -> Any:
+        # copy and pickle look for such names, also before `_asked` is there.
         if name.startswith("__"):
             raise AttributeError(name)
         found = getattr(re.compile(*self._asked), name)

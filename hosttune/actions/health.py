@@ -54,9 +54,12 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
         # A record answers from memory. Nothing in it can hang, so it needs no child that can be
         # left behind.
         return tuple(_pointing_on(session, one) for one in session.look(session.facts))
-    answers = in_time(
-        {rule.id: partial(_answer, session, rule) for rule in session.selected}, seconds
-    )
+    try:
+        answers = in_time(
+            {rule.id: partial(_answer, session, rule) for rule in session.selected}, seconds
+        )
+    except OSError as error:
+        raise HosttuneError(f"no process could be started: {error.strerror}") from error
     waits = [answer for answer in answers.values() if isinstance(answer, Waiting)]
     found: list[Finding] = []
     for rule in session.selected:

@@ -20,7 +20,7 @@ from hosttune.cli.ending import (
 from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import make_command
 from hosttune.errors import HosttuneError
-from hosttune.host.console import fill_input, leave, spell_program
+from hosttune.host.console import leave, spell_program
 from hosttune.host.inherited import require_utf8, take_signals
 
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of
@@ -105,11 +105,11 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
     take_signals()
-    fill_input()
-    for name in ("stdout", "stderr"):
-        # closed by our parent (>&-); what is opened here is not handed on
+    # Closed by our parent (<&-): a file has the lowest number that is free, so in this order each
+    # gets its own, and no pipe of ours does. What is opened here is not handed on.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
+            setattr(sys, name, open("/dev/null", mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -145,6 +145,7 @@ def run(argv: list[str], listed: tuple[str, ...] = ()) -> int:
     where some are.
     """
     is_one = bool(argv) and argv[0] in (*COMMANDS, *OF_UNITS)
+    # --version needs none of the commands, but typer builds no application without one.
     names = (
         listed or (argv[0],)
         if is_one or listed

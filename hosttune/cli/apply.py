@@ -116,6 +116,8 @@ def apply(
         session,
         writer,
     ):
+        # `open_for_change` asks only before it goes on with an earlier run. This is the plan that
+        # is carried out.
         plan = session.plan()
         common.tell_idle(session, plan, everything=show.verbose)
         agreed(session, plan)

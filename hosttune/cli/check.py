@@ -63,6 +63,8 @@ def check(
             "leave out --keep"
         )
         raise HosttuneError(message, hint=hint)
+    # Text comes host by host, so the first is there while the last is still looked at. Other
+    # formats are one document.
     is_streamed = show.format is CheckFormat.TEXT and show.output is None
     names: list[str | None] = [*dict.fromkeys(look.host)] if look.host else [None]
     switch_pager_off(when=len(names) > 1)

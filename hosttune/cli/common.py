@@ -176,6 +176,7 @@ def as_typed(hint: str, look: TargetOptions | None, name: str = "") -> str:
         if look
         else ""
     )
+    # A way out that names the host already does not get it twice.
     options = "" if options in hint else options
 
     def insert_typed(found: re.Match[str]) -> str:
@@ -288,6 +289,8 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
     only = {name: chosen.pop(name, None) for name in _OF_RULES}
     chosen_policy = chosen.get("policy")
     return Page(
+        # A page is passed on, and the path of a record on this machine means nothing to its
+        # readers.
         host=_name_of(reader) if medium_of(show) is Medium.HTML else reader.name,
         screen=open_screen(show),
         program=words,

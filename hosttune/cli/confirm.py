@@ -64,6 +64,7 @@ def confirm(
             return 0
         try:
             found = look_for_losses(session, trial)
+        # --anyway is also for a host on which the look itself fails.
         except Refused:
             if not anyway:
                 raise

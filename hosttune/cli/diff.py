@@ -206,6 +206,9 @@ def _split_words(a: str | None, b: str | None, since: str | None) -> tuple[str, 
         return since, "live"
     if a is None or b is None:
         raise HosttuneError("diff compares two sides", hint=f"one of: {_TWO}")
+    # A side is read to see what it is, and then once more as that.
+    if "-" in (a, b):
+        raise HosttuneError("diff does not read standard input", hint="name a file")
     return a, b
 
 

@@ -37,6 +37,7 @@ def driver(look: RuleOptions, show: DisplayOptions) -> int:
     table = driver_table(facts, policy.params_of(catalog.rules[RULE], catalog))
     page = open_page(reader, look, show)
     is_reboot_advised = any("reboot" in state.way_out for state in table.states)
+    # To look at fstab and the next boot costs more than the whole table.
     obstacles = _find_obstacles(reader, catalog, policy) if is_reboot_advised else []
     if show.is_json:
         write_json(mask_data({**driver_json(table, page), "before_reboot": obstacles}))

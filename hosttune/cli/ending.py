@@ -56,10 +56,15 @@ def run_command(act: Callable[[], int], *, debug: bool = False) -> int:
             return _report_trouble(f"the output cannot be written: {error.strerror}", "")
         if debug:
             raise
-        message = f"this is a fault of hosttune itself: {type(error).__name__}: {error}"
         return _report_trouble(
-            message, "please report it with the output of the same command with --debug"
+            describe_fault(error),
+            "please report it with the output of the same command with --debug",
         )
+
+
+def describe_fault(error: Exception) -> str:
+    """The sentence on an error that hosttune did not expect."""
+    return f"this is a fault of hosttune itself: {type(error).__name__}: {error}"
 
 
 def _status_of_signal(number: tuple[object, ...]) -> int:

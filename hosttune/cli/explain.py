@@ -60,6 +60,7 @@ def explain(
     plan = session.plan()
     tell_idle(session, plan, everything=True)
     findings = name_writers(plan.findings, reader, ask=True)
+    # The policy of the session is cut down to this one rule.
     chosen = profile_text(replace(session, policy=policy))
     one = explain_rule(session.selected[0], session.facts, policy, catalog, findings, chosen)
     text = (

@@ -52,6 +52,8 @@ def health(
     """
     if learn:
         return _learn_health(look, show, within)
+    # Files of an image or a record hang no look at this host, and what a child prints passes by a
+    # stream that a caller put in.
     if look.root is not None or look.host or sys.stdout is not sys.__stdout__:
         return _in_a_line(partial(_judge_health, look, show, within), show)
     return _in_a_line(partial(_show_health, look, show, within), show)
@@ -62,14 +64,20 @@ def _in_a_line(act: Callable[[], int], show: ShowHealth) -> int:
     checked.
     """
     from hosttune.cli.common import say
+    from hosttune.cli.ending import describe_fault
     from hosttune.views.health import health_line, health_status, no_health
 
     try:
         return act()
-    except HosttuneError as error:
+    # Also a fault of hosttune itself: its usual status, 2, is that of a host that is not fit to
+    # Nagios.
+    except Exception as error:
         if show.format not in {HealthFormat.NAGIOS, HealthFormat.NPD}:
             raise
-        unseen = no_health(error.message)
+        is_known = isinstance(error, HosttuneError)
+        if show.debug and not is_known:
+            raise
+        unseen = no_health(str(error) if is_known else describe_fault(error))
         say(health_line(unseen, show.format.value))
         return health_status(unseen, show.format.value)
 

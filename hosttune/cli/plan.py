@@ -57,6 +57,7 @@ def plan(
     planned = on_trial.foresee_trial(session, plan, asked)
     trial = on_trial.describe_trial(session, plan, planned, asked)
     one = of_session(session, plan, look, show)
+    # Before the answer: an output that cannot be written must not leave the plan unsaved.
     if file is not None:
         output.save(file, dump_json(plan_to_json(one.plan)).encode("ascii"))
         tell(f"hosttune: the plan is saved in {file}")

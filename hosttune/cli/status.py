@@ -128,6 +128,7 @@ def look_at_trial(reader: Reader, open_session: Callable[[], Session], *, wait: 
 
     found = _read(reader)
     while wait and found is not None and found.state.is_open:
+        # Not longer than the time that it has left: a script waits for its end.
         time.sleep(min(_EVERY_S, found.left_s) if found.left_s else _EVERY_S)
         found = _read(reader)
     journal = read_journal(reader)  # after the wait, in which it may have been rolled back

@@ -59,6 +59,7 @@ def undo(
     if not yes:
         session = common.open_way_back(look)
         page = common.open_page(session.reader, look, show)
+        # Without this check a user would be shown that nothing is to be undone.
         if session.journal.unreadable and not session.reader.is_privileged:
             message = f"the journal cannot be read: {session.journal.unreadable}"
             raise Refused(message, hint=f"type: {page.act(common.quote_for_shell(words))}")

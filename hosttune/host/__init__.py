@@ -86,6 +86,8 @@ def _find_image(root: str | None) -> str | None:
 
 def _is_root_folder(path: str) -> bool:
     try:
+        # The text of /proc/PID/root is `/` wherever it leads, and a bind mount of `/` has the same
+        # inode. Only both together mean the root itself.
         return os.path.realpath(path) == "/" and os.path.samefile(path, "/")
     except OSError:  # who opens it says why
         return False

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from hosttune.errors import HosttuneError
 from hosttune.host.pager import switch_pager_off
 from hosttune.host.progress import end_progress
 from hosttune.host.reading.bounded import head_text
@@ -38,6 +39,7 @@ _PRINTING: Final = ("0x1", "0x2")  # the descriptors of standard output and stan
 def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
     """The exit status of `act`, done by a child; None where it does not end within `seconds`, or
     after a signal. With None for `seconds` it has to come to its end as long as it does anything.
+    Raises HosttuneError where no process can be started.
     """
     end_progress()
     for stream in (sys.stdout, sys.stderr):
@@ -47,12 +49,14 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
         relays = dict.fromkeys(piped, os.pipe())  # `2>&1`: in the order in which it is printed
     else:
         relays = {number: os.pipe() for number in piped}
-    child = os.fork()
+    child = _fork_with(relays)
     if child == 0:
         code = 1
         try:
             from hosttune.host.processes.confined_child import die_with_parent
 
+            # The signals of ENDING are handed on, SIGKILL cannot be: then the kernel ends the
+            # child.
             die_with_parent()
             os.setpgid(0, 0)  # a signal of the terminal comes once, from its parent
             switch_pager_off()  # a pager reads keys, which only the group in the foreground gets
@@ -65,7 +69,10 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
                 with suppress(OSError, ValueError):
                     stream.flush()
         finally:
+            # Not sys.exit(): the functions of atexit and the buffers of the parent are in this
+            # process, too, and would have their effect twice.
             os._exit(code)
+    # The child has to be the only one with the writing ends, or its end would never be seen here.
     for writing in {pair[1] for pair in relays.values()}:
         os.close(writing)
     sources = {reading: number for number, (reading, _) in relays.items()}
@@ -74,6 +81,16 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
     finally:
         for reading in sources:
             os.close(reading)
+
+
+def _fork_with(relays: dict[int, tuple[int, int]]) -> int:
+    """As fork(2). Where that fails the pipes are closed, and HosttuneError is raised."""
+    try:
+        return os.fork()
+    except OSError as error:
+        for fd in {fd for pair in relays.values() for fd in pair}:
+            os.close(fd)
+        raise HosttuneError(f"no process could be started: {error.strerror}") from error
 
 
 def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | None:
@@ -99,9 +116,11 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
         del frame
         begin = time.monotonic()
         _signal_group(child, signal.SIGSTOP)
+        # Only the default action stops this process, so that the shell sees a job that is stopped.
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
         signal.signal(number, stop)
+        # The time for which a person stopped it does not count as silence.
         until[0] += time.monotonic() - begin
         _signal_group(child, signal.SIGCONT)
 

@@ -86,6 +86,8 @@ def program_words(
     """
     name = os.path.abspath(sys.argv[0] if argv0 is None else argv0)
     folder, _, last = name.rpartition("/")
+    # `python -m` puts the path of this file into argv[0], and started by that path it would find no
+    # package.
     if last == "__main__.py":
         starter = os.path.join(os.path.dirname(folder), "run")
         if os.path.isfile(starter) and os.path.isfile(
@@ -125,6 +127,8 @@ def starting_words(carried: str) -> tuple[str, ...]:
     """How systemd starts this program at another time: the self-contained file may be gone by then,
     or another's, so a copy of it is `carried` along.
     """
+    # Isolated, because root starts it at a time when someone else may have set PYTHONPATH. The
+    # archive brings all that it imports, so site-packages are not needed.
     return (sys.executable, "-I", "-S", carried) if find_archive() else program_words()
 
 
@@ -147,14 +151,6 @@ def load_bytes(path: str) -> bytes:
         raise HosttuneError(
             f"{name}: {reason_of(error)}", hint="check the name and the rights"
         ) from error
-
-
-def fill_input() -> None:
-    """Where standard input is closed (<&-), let nothing have its number: a pipe of ours, say, which
-    a child closes.
-    """
-    if sys.stdin is None:
-        os.open("/dev/null", os.O_RDONLY)
 
 
 def write_to_stderr(text: str) -> None:
@@ -189,6 +185,8 @@ def discard_output(stream: TextIO) -> None:
     """
     with suppress(OSError, ValueError):
         if is_gone(stream):
+            # After dup2(2) the descriptor leads to /dev/null, where poll(2) sees no hang-up any
+            # more.
             _gone.add(stream.fileno())
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, stream.fileno())

@@ -45,13 +45,20 @@ class Waiting:
 def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str, bytes | Waiting]:
     """What each piece of work answers, done side by side; of those that do not answer in time, what
     they wait for. An exception in one ends it without an answer, as a Waiting for nothing. The
-    programs that they started are ended.
+    programs that they started are ended. Raises OSError where no process can be started.
     """
     reading, writing = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if child == 0:
         try:
             os.close(reading)
+            # A group of its own: the killpg(2) below must not reach this process, and Ctrl-C must
+            # not end the work before the parent knows.
             os.setsid()
             forget_imports()
             forget_streams()
@@ -62,6 +69,8 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
             os._exit(0)
     os.close(writing)
     try:
+        # The child works for all of its time, then ends what is left, and only then reports. To
+        # stop reading earlier would lose what it was stuck at.
         frames = _read_frames(reading, time.monotonic() + seconds + _TO_DIE_S + _TO_SAY_S)
     finally:
         os.close(reading)
@@ -70,6 +79,8 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
         is_gone = _is_gone(child)
     answers: dict[str, bytes | Waiting] = {name: Waiting("", stuck=False) for name in work}
     for name, kind, content in frames:
+        # A thread in state D may wait for a disk that is only slow. If signal 9 ended the child,
+        # nothing was stuck.
         is_stuck = kind == "stuck" or (kind == "held" and not is_gone)
         if kind == "answer":
             answers[name] = content
@@ -187,9 +198,12 @@ def _work_off(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: 
             threads[-1].join(patience)
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
+    # Under the lock, so that no thread writes an answer that is half before this moment.
     with lock:
         is_over.set()
     pending = {name: thread for thread, name in tuple(at.items()) if thread.is_alive()}
+    # Before the programs are ended: a thread whose program has ended goes on, and its frames are
+    # others.
     waits = {name: os.fsencode(_waits_for(thread.ident)) for name, thread in pending.items()}
     held = {
         name
@@ -198,6 +212,7 @@ def _work_off(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: 
     }
     left = _end({name: _list_programs(thread) for name, thread in pending.items()})
     for name, thread in pending.items():
+        # State D is looked at twice, a second apart: once it may be any read of a disk.
         still = name in held and _read_state(f"task/{thread.native_id}", "self") == "D"
         where = _read_text(
             f"/proc/{left[name]}/wchan"
@@ -221,6 +236,7 @@ def _end(programs: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     """
     for pid in {pid for own in programs.values() for pid in own}:
         with suppress(ProcessLookupError, PermissionError):
+            # One that does not lead a group is in that of this process, which has still to report.
             os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(
                 pid, signal.SIGKILL
             )

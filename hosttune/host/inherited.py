@@ -26,6 +26,7 @@ def require_utf8() -> None:
     paths in files of the host are UTF-8, whatever the person speaks. Python changes its encoding
     only at its start (PEP 540).
     """
+    # The flag is asked as well: if -X had no effect on the encoding, this would go on without end.
     if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode and sys.executable:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - the same program
 
@@ -54,6 +55,7 @@ def lift_limits() -> None:
     for name in _ENDING:
         _raise(getattr(resource, name), resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # RLIM_INFINITY is -1, which is the largest of all.
     if 0 <= soft < _LEAST_FILES:
         _raise(resource.RLIMIT_NOFILE, _LEAST_FILES, hard if hard < 0 else max(hard, _LEAST_FILES))
 

@@ -79,6 +79,8 @@ def stay_outside(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
         signal.SIGCHLD,
         *(one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN),
     }
+    # Before the fork: a signal between that and signalfd(2) would end this process, and leave the
+    # child without one that hands signals on.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     try:
         child = os.fork()
@@ -90,6 +92,7 @@ def stay_outside(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
     if child == 0:
         _begin_child(parent, relays)
         os.close(got)
+        # set_wakeup_fd() refuses a descriptor that blocks: a handler would hang in it.
         os.set_blocking(getting, False)
         # it says here which signals it has got
         signal.set_wakeup_fd(getting, warn_on_full_buffer=False)
@@ -159,6 +162,8 @@ def _begin_child(parent: int, relays: list[_Relay]) -> None:
     from hosttune.host.processes.confined_child import die_with_parent
 
     die_with_parent()
+    # The parent may have ended before the kernel was asked for a signal at its end (prctl(2),
+    # PR_SET_PDEATHSIG).
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
     for one in relays:
@@ -266,6 +271,7 @@ class _Keeper:
         if progress != self._progress or not progress:
             self._progress, self._moved = progress, now
         patience = HELD_AFTER_SIGNAL_S if self._asked_at > 0 else HELD_S
+        # After a signal the time counts anew, so that the child can tidy up.
         held_s = now - max(self._moved, self._asked_at)
         if held_s >= patience and (function := _find_wait(child)):
             mounts = served_mounts()
@@ -300,12 +306,15 @@ class _Keeper:
         """
         if os.isatty(2):
             os.write(2, CLEAR)
+        # The innermost first: a parent that goes on for a moment could fork another one.
         for pid in reversed(_list_forks(self._child)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + _TO_DIE_S
         while status_of(self._child) is None:
             if time.monotonic() > until:
+                # Signal 9 waits there until the kernel lets the child go, and until then its
+                # descriptors stay open.
                 _let_locks_go(self._child)
                 return
             time.sleep(0.01)

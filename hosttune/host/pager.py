@@ -39,6 +39,7 @@ def show_in_pager(text: str) -> bool:
     """
     if _state["is_off"] or not _is_longer_than_screen(text):
         return False
+    # `sudo -u` lends the rights of another user than root, and then only the variable shows it.
     is_lent = os.geteuid() == 0 or any(name in os.environ for name in _LENT_BY)
     words, environment = pager_of(os.environ, is_lent=is_lent)
     if not words:
@@ -57,6 +58,7 @@ def show_in_pager(text: str) -> bool:
         child.wait()
     finally:
         signal.signal(signal.SIGINT, before)
+    # So end env(1) and a script if the pager that they name cannot be started: nothing was shown.
     return child.returncode not in (126, 127)
 
 

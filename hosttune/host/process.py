@@ -29,6 +29,7 @@ from hosttune.values import ABSENT, Absent
 if TYPE_CHECKING:
     import subprocess
 
+# /usr/local last: what was put there by hand must not answer for the program of the distribution.
 SEARCH: Final = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin")
 OUTPUT_LIMIT: Final = 32 << 20  # bytes kept of each of stdout and stderr
 _GRACE_S = 3.0  # between SIGTERM and SIGKILL, and again after it
@@ -173,6 +174,8 @@ def _make_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "TERM": "dumb",
+        # dpkg -l cuts names to the width of the screen (dpkg-query(1), COLUMNS), and a name that is
+        # cut is another package.
         "COLUMNS": "500",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -207,6 +210,8 @@ def _run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # The folder of the caller may be on a dead server. In a session of its own a program
+            # can ask nothing on the terminal, and Ctrl-C reaches it only by `_stop`.
             cwd="/",
             close_fds=True,
             pass_fds=passed,
@@ -263,6 +268,7 @@ def _run_to_the_end(
             child.send_signal(signal.SIGINT)
             child.wait(timeout_s)
             raise
+        # The last part of a long output: the cause of a failure is there.
         out, errors = (
             os.pread(fd, OUTPUT_LIMIT, max(0, os.fstat(fd).st_size - OUTPUT_LIMIT)) for fd in files
         )

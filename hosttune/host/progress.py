@@ -44,6 +44,7 @@ class _ProgressLine:
 
     def begin(self) -> None:
         """Draw it from here on; after `end`, too."""
+        # A new one: the thread of before may still have to see that it is over.
         self._over = threading.Event()
         threading.Thread(target=self._draw_until_over, args=(self._over,), daemon=True).start()
 

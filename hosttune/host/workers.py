@@ -143,6 +143,8 @@ def _serve(work: Callable[[A], R], pipe: Connection, others: list[Connection]) -
         _limit_memory()
         while True:
             thing = pipe.recv()
+            # Of CPU time, so that a slow disk ends nothing. RLIMIT_CPU would count all things of a
+            # worker together.
             signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)
             answer: tuple[R | None, Exception | None]
             try:

@@ -1,6 +1,8 @@
 """What the terminal and the environment allow, and how the program is started again."""
 
 import io
+import subprocess
+import sys
 
 import pytest
 
@@ -87,3 +89,22 @@ def test_load_of_what_is_no_text_says_so(tmp_path):
     path.write_bytes(b"\xff")
     with pytest.raises(HosttuneError, match="is not UTF-8 text"):
         load(str(path))
+
+
+def test_input_that_is_closed_reads_as_an_empty_file():
+    program = "import sys; sys.argv = ['hosttune', 'fstab', '-']; from hosttune.cli.app import main; main()"
+    shell = ["sh", "-c", '"$@" <&-', "sh", sys.executable, "-c", program]
+    done = subprocess.run(shell, timeout=120, check=False, capture_output=True, text=True)
+    assert "fault of hosttune" not in done.stderr
+    assert (done.returncode, "standard input" in done.stdout) == (0, True)
+
+
+def test_file_is_read_where_proc_is_not_mounted(tmp_path, monkeypatch):
+    """As in a chroot: no table of mounts is there, and a file that is there was called missing."""
+
+    def fail():
+        raise FileNotFoundError(2, "No such file or directory", "/proc/self/mountinfo")
+
+    monkeypatch.setattr("hosttune.host.reading.named.own_mounts", fail)
+    (tmp_path / "policy.yaml").write_text("profile: base\n")
+    assert load(str(tmp_path / "policy.yaml")) == "profile: base\n"

@@ -713,3 +713,31 @@ def test_record_of_another_machine_is_not_learned(capsys, monkeypatch, tmp_path)
         in capsys.readouterr().err
     )
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("form", "status"), [("nagios", 3), ("npd", 2)])
+@pytest.mark.parametrize("words", [[], ["--host", str(HOSTS / "a100-cloud-vm.json")]])
+def test_fault_of_hosttune_itself_is_unknown_to_who_reads_one_line(
+    form, status, words, monkeypatch, capfd
+):
+    """2, the usual status of trouble, is that of a host that is not fit to Nagios."""
+
+    def fail(*_, **__):
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr("hosttune.actions.health.ask", fail)
+    monkeypatch.setattr("sys.stdout", sys.__stdout__)
+    assert app.run(["health", *words, "--format", form]) == status
+    assert "fault of hosttune itself: ZeroDivisionError: boom" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["--debug"]])
+def test_host_on_which_no_process_can_be_started_is_unknown(words, monkeypatch, capsys):
+    def fail():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fail)
+    assert app.run(["health", "--format", "nagios", *words]) == 3
+    assert "no process could be started: Resource temporarily" in capsys.readouterr().out
+    assert app.run(["health", *words]) == 2
+    assert "fault of hosttune" not in capsys.readouterr().err

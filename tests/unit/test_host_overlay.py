@@ -92,20 +92,7 @@ def test_atime_of_the_topmost_mount_alone_changes(base):
 
 def test_apt_get_is_modelled_in_the_dpkg_status(base):
     overlay = Overlay(base)
-    overlay.run(
-        (
-            "env",
-            "DEBIAN_FRONTEND=noninteractive",
-            "apt-get",
-            "-y",
-            "-o",
-            "A=b",
-            "install",
-            "new=2",
-            "old=3",
-        ),
-        timeout_s=1,
-    )
+    overlay.run(("apt-get", "-y", "-o", "A=b", "install", "new=2", "old=3"), timeout_s=1)
     status = overlay.read("/var/lib/dpkg/status").decode()
     assert "Package: new\nStatus: install ok installed\nArchitecture: all\nVersion: 2" in status
     assert status.count("Package: old") == 1
@@ -275,3 +262,13 @@ def test_value_that_the_kernel_only_shows_is_refused(base):
         Overlay(FakeReader({**base.files, "/proc/self/mountinfo": table})).set_value(
             "/proc/sys/vm/swappiness", "1"
         )
+
+
+def test_removed_folder_is_absent_however_it_is_looked_at():
+    overlay = Overlay(FakeReader({"/etc/x.d/a.conf": "a\n"}, folders=("/etc", "/etc/x.d")))
+    overlay.remove("/etc/x.d/a.conf", expected=b"a\n")
+    overlay.remove_folder("/etc/x.d")
+    assert overlay.list("/etc/x.d") is ABSENT
+    assert overlay.stat("/etc/x.d") is ABSENT
+    assert overlay.resolve("/etc/x.d") is ABSENT
+    assert overlay.list("/etc") == ()

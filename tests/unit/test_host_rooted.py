@@ -14,7 +14,7 @@ from hosttune.engine.rules.trusted import read_trusted
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host import open_reader, open_writer
 from hosttune.host.reading.live import LiveReader, LiveWriter
-from hosttune.host.reading.paths import walk
+from hosttune.host.reading.paths import open_without_links, walk
 from hosttune.host.reading.rooted import RootReader, RootWriter
 from hosttune.host.reading.tree import FileTree
 from hosttune.values import ABSENT, FileValue, Unreadable
@@ -302,3 +302,16 @@ def test_what_is_opened_of_a_walk_is_what_was_looked_at(root):
         os.mkfifo(root / "etc/conf")
         with open(found.open_file(os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             assert file.read() == b"inside\n"
+
+
+@pytest.mark.parametrize("look", ["read", "head", "read_guarded", "lock_holder", "list", "stat"])
+def test_path_with_a_nul_names_nothing_however_it_is_looked_at(look, root):
+    for reader in (LiveReader(), RootReader(str(root))):
+        answer = getattr(reader, look)("/etc/conf\0/more")
+        answer = answer[0] if look == "read_guarded" else answer
+        assert "not an absolute path" in answer.reason
+
+
+def test_path_with_a_nul_opens_nothing():
+    with pytest.raises(OSError, match="Invalid argument"):
+        open_without_links("/etc/passwd\0")

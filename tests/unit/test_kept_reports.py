@@ -195,6 +195,7 @@ def test_diff_since_compares_the_report_of_that_day_with_this_host(run, where, m
         (("--since", "yesterday", "live"), "--since compares only with this host"),
         (("live",), "diff compares two sides"),
         ((), "diff compares two sides"),
+        (("-", "live"), "diff does not read standard input"),
     ],
 )
 def test_diff_without_two_sides_says_how_to_name_them(run, where, words, says):

@@ -287,6 +287,8 @@ def mask_commands(text: str) -> str:
 
 
 def _mask_text(text: str, depth: int) -> str:
+    # To split a text into words costs far more than one search, and most texts hold no such
+    # command.
     if not _MAY_TAKE.search(text):
         return text
     lines = _split_lines(mask_documents(text))
@@ -542,6 +544,8 @@ def _mask_words(words: Iterable[str]) -> Iterator[str | None]:
     after: list[tuple[list[str], int]] = []
     asked, is_of_option = _mask_nothing, False
     for number, word in enumerate(words):
+        # The value of an option may be left out, and is then asked for on the terminal (`mysql -p
+        # -h HOST`): the next word is an option.
         is_value = asked is not _mask_nothing and (not word.startswith("-") or word in {"-", "--"})
         is_secret = (
             not word.startswith("-")
@@ -577,12 +581,16 @@ def _mask_words(words: Iterable[str]) -> Iterator[str | None]:
             elif is_user:
                 asked = _mask_user
             else:
+                # Of a program that is not known, -p may name a port or a folder. Only a value that
+                # looks like neither is masked.
                 asked = _mask_password if word == "-p" else _mask_nothing
             attached = _ATTACHED_USER.fullmatch(word)
             yield attached["name"] + MASK if attached and "://" not in word else None
         elif is_secret:
             yield MASK
         else:
+            # Two plain words (`psk X`) are a name and its value only behind a program that is
+            # known. In a sentence the word behind would be lost.
             asked = (
                 _mask_value
                 if known and "/" not in word and has_secret_name(word)

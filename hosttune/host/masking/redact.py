@@ -68,6 +68,8 @@ class Redactor:
     def __init__(self, words: Mapping[str, str], *, share: bool) -> None:
         self.share = share
         self._words = dict(words)
+        # The longest first: an alternative that is the beginning of another one would match before
+        # it, and leave the rest readable.
         exact = sorted(
             (text for text in words if words[text].startswith("serial")), key=len, reverse=True
         )
@@ -116,6 +118,7 @@ class Redactor:
             address = ip_address(text)
         except ValueError:
             return text
+        # These and the masks of networks are the same on every host.
         if address.is_loopback or address.is_unspecified or text.startswith("255."):
             return text
         return self._address(text, "address")
@@ -158,6 +161,8 @@ def find_places(names: Iterable[str], domain: str = "") -> dict[str, str]:
         words += [(name.strip(), "host"), (host, "host"), (rest, "domain")]
     found: dict[str, str] = {}
     for text, word in (*words, (domain.strip(), "domain")):
+        # One or two letters are words of configuration as well. The kernel says `(none)` where no
+        # domain is set.
         if len(text) > 2 and text.lower() not in _GENERIC and text != "(none)":
             found.setdefault(text, word)
     return found
@@ -169,7 +174,10 @@ def find_people(passwd: str, users: Iterable[str]) -> dict[str, str]:
     """
     rows = [row.split(":") for row in passwd.splitlines()]
     known = {row[0]: row for row in rows if len(row) >= 7 and parse_digits(row[2], -1) >= 0}
+    # From 65534 on are the account without rights, and ids that containers use.
     persons = [name for name, row in known.items() if 1000 <= int(row[2]) < 65534]
+    # A user of LDAP or SSSD has no row in passwd, but owns processes. A number is one
+    # without a name.
     persons += [user for user in users if user and user not in known and not user.isdigit()]
     unique = dict.fromkeys(
         name for name in persons if len(name) > 2 and name.lower() not in _GENERIC

@@ -312,9 +312,13 @@ def _mask_repeated(text: str) -> str:
     while (found := _QUOTED_WORD.search(text, position)) and effort < _MOST_EFFORT:
         position = found.start() + 1  # a quote of a name can begin before the one of a word
         name = found[0][1:-1].replace("'\"'\"'", "'")
+        # Each name costs a walk through the whole text, and a user can write a text that is all
+        # quotes.
         effort += len(text)
         if len(name) > 1 and text.count(name) > (name in found[0]):
             names.setdefault(name, found[0])
+    # The longest first: a name may be a part of another one, which would then not be found any
+    # more.
     for name, word in sorted(names.items(), key=lambda one: len(one[0]), reverse=True):
         masked = mask_secrets(name)
         if masked != name:

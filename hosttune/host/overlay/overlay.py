@@ -71,6 +71,8 @@ class Overlay(BeforeReader):
         place = self._place(path)
         kept = self.files.get(place)
         if kept is None:
+            # Under the name that was asked, unless a link of ours changes what it means: a record
+            # may know a file only by that name.
             return self.base.read(place if self.links else path)
         return kept.content if isinstance(kept, FileValue) else kept
 
@@ -89,8 +91,11 @@ class Overlay(BeforeReader):
         for place, is_there in self.folders.items():
             if posixpath.dirname(place) == folder:
                 (names.add if is_there else names.discard)(posixpath.basename(place))
+        # The base still has a folder that was removed here, with the files that were in it.
+        if self.folders.get(folder) is False and not names:
+            return ABSENT
         is_folder = names or isinstance(below, tuple) or self.folders.get(folder)
-        return tuple(sorted(names)) if is_folder and self.folders.get(folder, True) else below
+        return tuple(sorted(names)) if is_folder else below
 
     def link(self, path: str) -> Answer[str]:
         place = self._entry(path)
@@ -138,7 +143,9 @@ class Overlay(BeforeReader):
         kept = self.files.get(place)
         if kept is not None:
             return kept if isinstance(kept, Absent) else place
-        return place if self._has_below(place) else self.base.resolve(place)
+        if self._has_below(place):
+            return place
+        return ABSENT if self.folders.get(place) is False else self.base.resolve(place)
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         from hosttune.host.overlay.simulate import answer
@@ -163,6 +170,8 @@ class Overlay(BeforeReader):
                 raise Refused(
                     f"{path} has {stat.links} hard links: the others would keep the old text"
                 )
+            # As the real one: a file that is there keeps its mode and owner, whatever the plan
+            # names.
             new = FileValue(new.content, stat.mode, stat.uid, stat.gid)
         self.require_writable(path)
         self.files[self._place(path)] = new
@@ -218,6 +227,7 @@ class Overlay(BeforeReader):
                     else "this kernel has no such value"
                 )
             )
+        # The mode of the base: a value that was set here before has that of a new file.
         value = self.base.stat(path)
         if isinstance(value, Stat) and not value.mode & 0o222:
             raise Refused(f"{path}: this kernel only shows it")
@@ -226,6 +236,8 @@ class Overlay(BeforeReader):
         self.files[self._place(path)] = FileValue(
             _as_printed(present.decode("utf-8", "replace"), text).encode()
         )
+        # The kernel sets the other spelling to 0 only if the value changes (mm/page-writeback.c,
+        # dirty_ratio_handler).
         if path in TWIN_PATHS and text.strip() != present.decode("utf-8", "replace").strip():
             self.files[self._place(TWIN_PATHS[path])] = FileValue(b"0\n")
 

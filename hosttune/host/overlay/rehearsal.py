@@ -82,6 +82,7 @@ def _try_reading(
         _silent.add(_VERIFY)
     descriptors = [_in_memory(content or b"") for content in (program, before, after, *verified)]
     try:
+        # By the number of this process: the child inherits none of these descriptors.
         files = [f"/proc/{os.getpid()}/fd/{fd}" for fd in descriptors]
         child = (os.path.realpath(sys.executable), "-I", "-S", "-B")
         findmnt = "" if _VERIFY in _silent else _VERIFY
@@ -137,6 +138,7 @@ def _is_of_users(source: bytes) -> bool:
                 or (info.st_mode & 0o022 and not stat.S_ISLNK(info.st_mode))
                 for path, info in found.visited
             )
+    # What cannot be walked to its end may lead anywhere, so findmnt is not given it either.
     except (OSError, ValueError):
         return True
 

@@ -41,6 +41,7 @@ def main() -> None:
     if whose == "image":
         become_first_process()
         enter_empty_host()
+    # A stranger may have written the fstab of an image, and findmnt follows what it names.
     user = NOBODY if whose == "image" else None
     pairs = zip((before, after), verified, strict=True)
     readings = [read(text, for_findmnt, findmnt, generator, user) for text, for_findmnt in pairs]
@@ -53,6 +54,8 @@ def main() -> None:
 def enter_private_namespace(kinds: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     check("unshare", libc.unshare(kinds))
+    # systemd makes `/` shared, and then what is mounted here would be mounted on the host as well
+    # (mount_namespaces(7)).
     check("mount --make-rprivate /", libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
     options = b"size=64m,mode=700"
     check(
@@ -63,6 +66,7 @@ def enter_private_namespace(kinds: int) -> None:
 
 def become_first_process() -> None:
     """Of the new process namespace: its end is that of all in it."""
+    # unshare(2) puts only the children into the new namespace of processes.
     child = os.fork()
     if child:
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -90,6 +94,7 @@ def enter_empty_host() -> None:
             check(
                 f"mount --bind {here}", libc.mount(bytes(here), bytes(there), None, MS_BIND, None)
             )
+            # A new bind mount ignores all other flags; only a remount sets them (mount(2)).
             flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
             check(f"remount {there} read-only", libc.mount(None, bytes(there), None, flags, None))
     if Path("/etc/ld.so.cache").exists():
@@ -97,6 +102,7 @@ def enter_empty_host() -> None:
     flags = MS_RDONLY | MS_NOSUID | MS_NODEV
     check("mount -t proc", libc.mount(b"proc", bytes(root / "proc"), b"proc", flags, b"subset=pid"))
     os.chroot(root)
+    # Without it the working folder is still outside of the new root (chroot(2)).
     os.chdir("/")
 
 
@@ -114,6 +120,8 @@ def read(
     fstab, units = PLACE / "fstab", PLACE / "units"
     fstab.write_bytes(for_findmnt)
     verify = run([findmnt, "--verify", "--tab-file", str(fstab)], user=user) if findmnt else None
+    # The generator opens no source, so it gets the text as it is: names of units follow from the
+    # sources.
     fstab.write_bytes(text)
     found: dict[str, object] = {"verify": verify, "units": {}}
     if generator:

@@ -33,16 +33,15 @@ _DONE = Completed(0, b"", b"")
 
 def simulate(overlay: Overlay, argv: tuple[str, ...]) -> Completed:
     """Model a program that changes the host. Raises Refused for one that is not modelled."""
-    words = argv[2:] if argv[0] == "env" else argv
-    if words[0] == "systemctl":
+    if argv[0] == "systemctl":
         return _answer_systemctl(
-            overlay, [word for word in words[1:] if not word.startswith("-")], now="--now" in words
+            overlay, [word for word in argv[1:] if not word.startswith("-")], now="--now" in argv
         )
-    if words[0] == "apt-get":
-        return _apt_get(overlay, words[1:])
-    if words[0] in {"update-initramfs", "dracut"} or words[:2] == ("dockerd", "--validate"):
+    if argv[0] == "apt-get":
+        return _apt_get(overlay, argv[1:])
+    if argv[0] in {"update-initramfs", "dracut"} or argv[:2] == ("dockerd", "--validate"):
         return _DONE  # no one looks into what they build; dockerd only looks
-    raise Refused(f"{words[0]} cannot be tried on the overlay")
+    raise Refused(f"{argv[0]} cannot be tried on the overlay")
 
 
 def answer(
@@ -176,6 +175,7 @@ def _take_operands(words: tuple[str, ...]) -> list[str]:
     for word in words:
         if skip:
             skip = False
+        # These take the next word, which would be taken for a package.
         elif word in {"-o", "-c", "-t"}:
             skip = True
         elif not word.startswith("-"):

@@ -114,6 +114,7 @@ def is_group_of(uid: int, gid: int) -> bool:
     import grp
     import pwd
 
+    # Who is in the group of root may write what root runs anyway.
     if gid == 0:
         return True
     try:
@@ -121,6 +122,7 @@ def is_group_of(uid: int, gid: int) -> bool:
         own = {pwd.getpwuid(uid).pw_name, "root"}
     except KeyError:
         return False
+    # The members that a group lists are without those whose primary group it is.
     return members <= own and all(
         one.pw_uid in (0, uid) for one in pwd.getpwall() if one.pw_gid == gid
     )
@@ -326,6 +328,8 @@ def _take_entry(
         with walk("/", path, mounters=found.mounters) as reached:
             _take(found, reached)
     elif path not in found:
+        # listxattr(2) takes no descriptor of a folder, and the path from `/` could be turned
+        # meanwhile.
         attributes = f"/proc/self/fd/{folder}/{name}"
         has_acl = bool(
             info.st_mode & stat.S_IWGRP

@@ -43,8 +43,12 @@ def main() -> int:
     if wanted["job"] >= 0:
         os.set_inheritable(wanted["job"], False)
     die_with_parent()
+    # It may have ended before the kernel was asked for a signal at its end (prctl(2),
+    # PR_SET_PDEATHSIG).
     if os.getppid() != wanted["parent"]:
         return NOT_STARTED
+    # The first process of a PID namespace has 0 for its parent (getppid(2)): only a pipe shows it
+    # whether that still lives.
     alive, closing = os.pipe()  # `closing` closes when this process ends
     require(libc.unshare(CLONE_NEWPID), "unshare", but=(errno.EPERM,) if wanted["is_roots"] else ())
     first = os.fork()
@@ -67,6 +71,7 @@ def watch(wanted: dict[str, Any], command: list[str]) -> int:
             signal.signal(number, signal.SIG_DFL)
         os.execv(command[0], command)  # noqa: S606 - a list of words, given by host/processes/interpreter.py
     while True:
+        # As the first process of its namespace it gets all that lose their parent there.
         ended, status = os.wait()
         if ended == child:
             return status_of(status)
@@ -80,10 +85,13 @@ def confine_self(wanted: dict[str, Any]) -> None:
     require(libc.syscall(SYS_KEYCTL[machine], KEYCTL_JOIN_SESSION_KEYRING, None), "keyctl", but=but)
     for folder in wanted["cgroups"]:
         with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as file:
+            # 0 is the process that writes (cgroups(7)), whatever number it has in its namespace.
             file.write("0")
     if wanted["job"] >= 0:
         fd = os.open("cgroup", os.O_RDONLY, dir_fd=wanted["job"])
         with open(fd, "rb") as job, open("/proc/self/cgroup", "rb") as own:
+            # The job may have been moved meanwhile. What is started must not run outside of what
+            # counts the job.
             if job.read(LONGEST) != own.read(LONGEST):
                 raise OSError(0, "the control groups of the job could not be entered")
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
@@ -91,6 +99,7 @@ def confine_self(wanted: dict[str, Any]) -> None:
     if wanted["cpus"]:
         os.sched_setaffinity(0, wanted["cpus"])
     os.setpriority(os.PRIO_PROCESS, 0, wanted["nice"])
+    # Last: few open files, or little memory, would keep this process from the steps above.
     for number, soft, hard in wanted["rlimits"]:
         resource.setrlimit(number, (soft, hard))
 

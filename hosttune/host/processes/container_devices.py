@@ -56,6 +56,8 @@ def ask(argv: Sequence[str]) -> Answer[Completed]:
         content, strangers = tree.read_guarded(path)
         if isinstance(content, Absent):
             continue
+        # Unknown, not absent: the next place must not answer for a container whose file could not
+        # be read.
         if isinstance(content, Unreadable):
             return content
         if strangers:

@@ -124,6 +124,7 @@ def _answer(
         words, environment_of(found.uid), timeout_s=TIMEOUT_S, limit=OUTPUT_LIMIT, passed=passed
     )
     if isinstance(answer, Ended):
+        # What was started is our own Python, and a person reads of the one of the job.
         detail = answer.detail.replace(os.path.basename(words[0]), found.path, 1)
         return (
             Unreadable(detail)
@@ -302,6 +303,7 @@ def _look_for(folder: int, pid: int) -> Interpreter | Unreadable:
         return Unreadable(f"process {pid} runs with the rights of more than one user")
     if refused := why_other_view(folder, pid):
         return refused
+    # Its name is the word of the process itself. It counts if it leads to the very file that runs.
     running = os.stat("exe", dir_fd=folder)
     for path in _list_candidates(folder):
         try:
@@ -351,6 +353,8 @@ def _list_candidates(folder: int) -> list[str]:
             f"{part}/{called}"
             for part in own.get("PATH", "").split(":", _MOST_PLACES)[:_MOST_PLACES]
         ]
+    # Last, because this path is without links, and pyvenv.cfg is found only beside the link of a
+    # virtual environment.
     found.append(os.readlink("exe", dir_fd=folder))
     return [path for path in found if path.startswith("/") and "\n" not in path]
 

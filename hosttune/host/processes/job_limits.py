@@ -79,11 +79,13 @@ def limits_of(folder: int, pid: int) -> JobConfinement | Unreadable:
     data = rlimits.get(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2)
     if free < _INFINITE:
         rlimits[resource.RLIMIT_DATA] = (_take_least(data[0], free), _take_least(data[1], free))
+    # A crash of what is started must not leave a core file in a folder of the job.
     rlimits[resource.RLIMIT_CORE] = (0, 0)
     # proc_pid_stat(5), field 19
     nice = int(whole_file(folder, "stat").rpartition(b")")[2].split()[16])
     allowed = number_list(status.get("Cpus_allowed_list", ""))
     ordered = tuple((number, *pair) for number, pair in sorted(rlimits.items()))
+    # Of a job with a negative value what is started gets 0: it must not run before others.
     return JobConfinement(cgroups, ordered, allowed, min(max(nice, 0), _MOST_NICE))
 
 
@@ -130,6 +132,7 @@ def _read_namespace(path: str, folder: int | None = None) -> str:
 
 
 def _require_no_filter(folder: int, pid: int, status: Mapping[str, str]) -> None:
+    # A kernel that prints no such field does not say that there is no filter.
     if status.get("Seccomp") != "0":
         raise _Unrepeatable(
             f"process {pid} runs under a seccomp filter, which a new process would not have"
@@ -163,6 +166,8 @@ def _find_folders(text: str, own: str, mounts: Iterable[MountLine], pid: int) ->
         raise _Unrepeatable(f"the control groups of process {pid} are not known")
     shared = set(own.split("\n"))
     folders = []
+    # The kernel takes no line break in the name of a group (kernel/cgroup/cgroup.c, cgroup_mkdir):
+    # a line is one hierarchy.
     for line in text.removesuffix("\n").split("\n"):
         _, controllers, path = line.split(":", 2)
         if managed := _MANAGED.search(path):
@@ -226,6 +231,7 @@ def _count_left(group: str) -> int:
         for line in head_text(f"{group}/memory.stat").splitlines()
         if len(line.split()) > 1
     )
+    # Without `total_`, v1 counts the group itself; v2 counts all below it (cgroup-v2.rst).
     cache = rows.get("total_inactive_file") or rows.get("inactive_file") or "0"
     return min(most) - int(used) + int(cache)
 
@@ -237,6 +243,8 @@ def _read_word(group: str, name: str) -> str:
 def _parse_rlimits(text: str) -> dict[int, tuple[int, int]]:
     found = {}
     for line in text.splitlines():
+        # Names have blanks, and are printed in a column of 25 characters (fs/proc/base.c,
+        # proc_pid_limits).
         name, values = line[:25].strip(), line[25:].split()
         if name not in _LIMITS:  # file locks: Linux has no such limit since 2.4
             continue

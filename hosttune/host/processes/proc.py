@@ -175,6 +175,7 @@ def _find_program(process: str, uid: int, avoided: tuple[str, ...]) -> str:
         return ""
     if uid == 0 and is_own_view:
         return target
+    # A path below /home or /opt may be a file of the user, and its name would say nothing.
     if uid < 0 or not (uid == 0 or target.startswith(_OF_SYSTEM)):
         return ""
     runs, there = status_of(path), _status_on_host(target, avoided)
@@ -344,4 +345,6 @@ def _read_cgroup(process: str) -> str:
     named = next(
         (path for (_, controllers), path in paths.items() if controllers == "name=systemd"), ""
     )
+    # With the hierarchies of v1 mounted, v2 may be there and unused: then all processes are in its
+    # root.
     return named if unified in ("", "/") and named else unified

@@ -114,6 +114,7 @@ def _read_fields(
             short, _, rest = _read_text(f"{folder}/{pid}/stat").partition("(")[2].rpartition(")")
             stat = rest.split()
             user = user_of(_read_text(f"{folder}/{pid}/status"))
+            # One that gives no answer goes on with its work, and must not be missing in the list.
             words = commands.get(pid, [CUT])
             if words is None:
                 continue
@@ -215,6 +216,7 @@ def _list_subids() -> list[tuple[int, int, str]]:
     numbers = (
         (row[0], parse_digits(row[1], -1), parse_digits(row[2], 0)) for row in rows if len(row) == 3
     )
+    # A row that begins at 0 would make all processes of root those of a user.
     return sorted((first, first + count - 1, name) for name, first, count in numbers if first > 0)
 
 

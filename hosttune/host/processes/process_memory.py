@@ -115,6 +115,7 @@ class MemoryLook:
         readers: list[_Reader[T]] = []
         while todo:
             self._read_all(todo, read, readers)
+            # What is left when the time is spent has no answer, and is not asked in the next round.
             todo.clear()
             self._await_last()
             refused = [pid for one in readers for pid in one.refused]
@@ -139,6 +140,7 @@ class MemoryLook:
                 return
             if not reader.await_progress(_PATIENCE_S):
                 reader.owner = owner_of(f"{self._folder}/{reader.stuck_at}")
+                # An owner that is text is a control group of root's (`owner_of`).
                 self._left[isinstance(reader.owner, str)] -= _PATIENCE_S
                 self._stuck.append(reader)  # type: ignore[arg-type]
 

@@ -24,6 +24,7 @@ def rights_of(uid: int, gid: int, groups: Sequence[int]) -> Iterator[None]:
     """
     group, others = os.getegid(), os.getgroups()
     try:
+        # The user last here, and first on the way back: the groups are only root's to change.
         _set_groups(groups)
         _set_group(gid)
         _set_user(uid)

@@ -33,12 +33,15 @@ _PATH_MAX: Final = 4096
 _MOST_ESCAPED: Final = 4 * _PATH_MAX
 _LONG: Final = regex(rb"(?<![^ \n])/[^ \n]{%d,}" % (_PATH_MAX - 1))
 NO_PATH: Final = rb"/[longer\040than\040a\040path]"
+# A FIFO without a writer would be waited for, and a terminal could become that of this process
+# (open(2)).
 _LOOK: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def read_head(fd: int, limit: int) -> tuple[bytes, bool]:
     """The first `limit` bytes of an open file, and whether that is all of it. Raises OSError."""
     chunks: list[bytes] = []
+    # One byte more shows whether there is more: a file of the kernel has the size 0.
     left = limit + 1
     while left > 0 and (chunk := os.read(fd, min(_CHUNK, left))):
         chunks.append(chunk)

@@ -50,6 +50,7 @@ def make_contained(
         )
     bare = (setpriv, "--no-new-privs", "--inh-caps=-all")
     if is_contained:
+        # With `+` chroot(1) takes a number as it is, and looks no name up in the container.
         ids = (f"--userspec=+{_NOBODY}:+{_NOBODY}", "--groups=")
         return (*bare, other, *ids, root, f"/{_SMI}", *argv[1:])
     as_user = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")

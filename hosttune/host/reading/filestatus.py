@@ -77,6 +77,7 @@ def status_without_links(path: str, avoided: Iterable[str]) -> FileStatus | None
 
 def _read_status(folder: int, path: bytes, flags: int = 0) -> FileStatus | None:
     buffer = ctypes.create_string_buffer(_SIZE)
+    # Without the first a look at a folder of autofs would mount it, and wait for its server.
     flags |= _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
     if _load_statx()(folder, path, flags, _STATX_BASIC_STATS, buffer) != 0:
         return None

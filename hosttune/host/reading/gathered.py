@@ -120,6 +120,7 @@ def _from_folder(top: str) -> Iterator[tuple[str, str]]:
                 path = os.path.join(folder, name)
                 _FOUND.add(os.path.normpath(path))
                 yield path, _why_no_file(path, kind)
+        # The last of the list comes next: reversed, the folders come in the order of their names.
         folders += [
             os.path.join(folder, name) for name, kind in reversed(entries) if kind == "folder"
         ]

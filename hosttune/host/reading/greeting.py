@@ -27,6 +27,7 @@ def ask(address: str, port: int, timeout_s: float) -> Completed:
                 and len(received) < _LONGEST
                 and (left := until - time.monotonic()) > 0
             ):
+                # What is left of the time, or a server could hold this by a byte now and then.
                 door.settimeout(left)
                 if not (chunk := door.recv(_LONGEST)):
                     break

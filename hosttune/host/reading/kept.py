@@ -49,6 +49,7 @@ def ask(argv: Sequence[str], *, timeout_s: float, root: str = "/") -> Completed 
     if kept is not None:
         return kept
     answer = look(argv, timeout_s=timeout_s)
+    # What changed while the program ran makes its answer one of neither state.
     if isinstance(answer, Completed) and _is_good(argv, answer) and digest(argv, root) == before:
         store(argv, before, answer, root)
     return answer
@@ -80,6 +81,7 @@ def digest(argv: Sequence[str], root: str = "/") -> str:
 def _list_traits(root: str) -> Iterator[str]:
     release = os.uname().release
     for path in (*_STATED, f"/lib/modules/{release}/modules.dep"):
+        # A kernel that comes or goes changes the time of /boot itself.
         yield from _list_stats(os.path.join(root, path.lstrip("/")), deep=path != "/boot")
     devices = os.path.join(root, _DEVICES.lstrip("/"))
     for slot in _list_names(devices):
@@ -92,6 +94,7 @@ def _list_stats(path: str, *, deep: bool) -> Iterator[str]:
     try:
         info = os.stat(path)
     except OSError as error:
+        # A file that comes to be later is a change, too.
         yield f"{path} {error.errno}"
         return
     yield (

@@ -136,6 +136,7 @@ class Looker:
         """Holds nothing of ours while it waits: no lock, and no output that is read to its end."""
         try:
             forget_imports()
+            # A signal is for the command, which may have to look once more before it ends.
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             forget_streams()
@@ -258,6 +259,7 @@ def _find_stranger(path: str, links: int = 0, *, is_shared: bool = False) -> str
         return found
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    # Nothing can be mounted where nothing is, and who could make a folder there was found above.
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, ValueError):

@@ -206,6 +206,7 @@ class LiveWriter(LiveReader):
             raise Refused(f"{path}: this kernel has no such value")
         if isinstance(canonical, Unreadable):
             raise Refused(canonical.reason)
+        # A `..` or a link could lead to a file of a disk, of which this keeps no copy.
         if not str(canonical).startswith(_VALUE_FOLDERS):
             raise Refused(f"{path} is not a kernel value: it is in {canonical}")
         _write_once(str(canonical), text.encode())

@@ -17,6 +17,7 @@ def machine_id_hash(machine_id: str) -> str:
     import hashlib
 
     text = machine_id.strip()
+    # An image has this word until its first boot makes an id (machine-id(5)).
     if not text or text == "uninitialized":
         return ""
     if text.startswith(_HASHED):

@@ -50,6 +50,8 @@ class Mounters(dict[int, int]):
         _, (fields, more) = cast(
             "tuple[object, tuple[tuple[int, ...], dict[str, object]]]", info.__reduce__()
         )
+        # st_uid is the fifth; a stat_result cannot be changed, and `more` has the times in
+        # nanoseconds.
         return os.stat_result((*fields[:4], uid, *fields[5:]), more)
 
     def ownership(self, info: os.stat_result) -> str:
@@ -117,6 +119,7 @@ def _user_of_helper(target: str) -> int:
         content, is_whole = head_of(UTAB, _MOST)
     except FileNotFoundError:
         return 0
+    # A user can make it longer by mounts. The line that counts may be behind the cut.
     if not is_whole:
         raise OSError(errno.EFBIG, f"larger than {_MOST >> 20} MiB", UTAB)
     user = users_in(os.fsdecode(content)).get(target)

@@ -105,6 +105,7 @@ def ids_of_any_server(mounts: Iterable[MountLine], read: Callable[[str], bytes])
     for mount in by_id.values():
         way: list[int] = []
         at: MountLine | None = mount
+        # Each mount is passed once: the way up from each of a thousand would be quadratic.
         while at is not None and at.id not in passed and at.id not in has_any:
             way.append(at.id)
             passed.add(at.id)

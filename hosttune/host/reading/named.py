@@ -118,9 +118,20 @@ def can_hang(path: str) -> bool:
 
 def served_mounts() -> tuple[str, ...]:
     """Where file systems are mounted that wait for a server."""
-    lines = own_mounts().removesuffix(b"\n").split(b"\n")  # a name can have a carriage return
+    # not splitlines(): a name can have a carriage return
+    lines = filter(None, _list_mounts().split(b"\n"))
     found = (line.split(b" ", 5)[4] for line in lines if waits_for_server(_read_type(line)))
     return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
+
+
+def _list_mounts() -> bytes:
+    """Our own mountinfo; empty where /proc is not mounted, as in a chroot: nothing says then that a
+    server is waited for (late_mounts.py has it so, too).
+    """
+    try:
+        return own_mounts()
+    except FileNotFoundError:
+        return b""
 
 
 def waits_for_server(fstype: str) -> bool:
@@ -182,6 +193,7 @@ def open_named(path: str) -> int:
             raise OSError(errno.EINVAL, "is a device or a socket, not a file", path)
         if stat.S_ISREG(mode) and _is_of_the_kernel(found, info):
             raise OSError(errno.EINVAL, "is a file of the kernel, which is not read as data", path)
+        # By the descriptor that was looked at: the path may lead to a device by now.
         try:
             return os.open(f"/proc/self/fd/{found}", _LOOK)
         except FileNotFoundError:  # /proc is not mounted
@@ -225,6 +237,7 @@ def _is_own(pipe: int) -> bool:
     root's.
     """
     info = os.fstat(pipe)
+    # Who may open it for writing can keep it open without an end.
     if info.st_uid not in {0, os.geteuid()} or info.st_mode & stat.S_IWOTH:
         return False
     return _is_nameless(info) or not waits_for_server(_type_of_mount(pipe))
@@ -280,6 +293,7 @@ def _read_pipe(fd: int, limit: int, whole_s: float | None = None) -> bytes:
         try:
             chunk = os.read(fd, _CHUNK)
         except BlockingIOError:
+            # If less was left than that, the next round reports the end of the whole time.
             if not poll.poll(left_s * 1000) and left_s == SILENCE_S:
                 message = f"is a pipe into which nothing was written for {SILENCE_S:g} s"
                 raise OSError(errno.ETIMEDOUT, message) from None
@@ -297,7 +311,7 @@ def _too_large(limit: int) -> OSError:
 
 def _type_of_mount(fd: int) -> str:
     """Empty for a mount of another namespace, or above a chroot."""
-    line = find_by_id(own_mounts(), mount_id(fd))
+    line = find_by_id(_list_mounts(), mount_id(fd))
     return "" if line is None else line.fstype
 
 

@@ -148,6 +148,10 @@ def _load_openat2() -> Callable[[int, str, int, int], tuple[int, int]]:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(folder: int, path: str, flags: int, resolve: int) -> tuple[int, int]:
+        # Python's own calls refuse a NUL; ctypes passes it on, and the kernel would open what the
+        # part before it names.
+        if "\0" in path:
+            return -1, errno.EINVAL
         how = _HOW.pack(flags, 0, resolve)
         fd = libc.syscall(_OPENAT2, folder, os.fsencode(path), how, len(how))
         return int(fd), ctypes.get_errno()
@@ -233,8 +237,11 @@ def _follow_links(
                 found.canonical,
             )
         try:
+            # O_PATH starts no device and waits at no FIFO (open(2)): what is passed does not notice
+            # it.
             fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=found.folders[-1])
         except FileNotFoundError:
+            # For the kernel `missing/../x` names nothing, though the text could be shortened.
             if ".." in todo:
                 raise
             found.missing = (part, *reversed(todo))
@@ -252,6 +259,7 @@ def _follow_links(
         elif stat.S_ISLNK(info.st_mode) and (todo or follow):
             links += 1
             found.visited.append((found.canonical.rstrip("/") + "/" + part, info))
+            # Only now: to read the table of mounts for each walk would cost more than the walk.
             barred = barred if info.st_uid in {0, os.geteuid()} else avoided()
             expanded = _expand(found, fd, links)
             parts += len(expanded)

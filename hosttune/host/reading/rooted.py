@@ -56,6 +56,8 @@ class RootReader(FileTree):
 
     def __init__(self, root: str, hardware: Reader | None = None) -> None:
         super().__init__(_hold_root(root))
+        # The root of a chroot is `/` as well, and its files are trusted no more than those of
+        # another image.
         self._is_live = False
         self.hardware = hardware
         self._counted: dict[str, int] = {}
@@ -196,6 +198,8 @@ def _hold_root(root: str) -> HeldRoot:
     """
     try:
         named = root if os.path.isabs(root) else os.path.join(os.getcwd(), root)
+        # Opened before the walk: if both end at one inode, the links that were looked at are those
+        # that were followed.
         held = HeldRoot(named, os.open(named, FOLDER_PLACE))
         info = os.fstat(held.fd)
         with walk("/", named) as found:

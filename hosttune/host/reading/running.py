@@ -32,6 +32,8 @@ def is_running_root() -> bool:
         return mountinfo.topmost_at(mountinfo.parse(own_mounts()), "/") is not None
     if _is_same_root(first):
         return True
+    # A container has all three of its own. What builds images may have made one or two
+    # (unshare(1)), and is in a chroot.
     return all(
         _read_namespace("/proc/self", name) != _read_namespace(first, name)
         for name in ("mnt", "uts", "ipc")

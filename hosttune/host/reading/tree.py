@@ -37,6 +37,7 @@ _TYPES: Mapping[int, FileType] = {
     stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFBLK: "block",
     stat.S_IFCHR: "character", stat.S_IFIFO: "fifo", stat.S_IFSOCK: "socket",
 }  # fmt: skip
+# The last three are of a process that ended, or a device that went away, after its file was found.
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV, errno.ENXIO})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
 # a link there is the kernel's, unless a process chose where it leads
@@ -61,6 +62,7 @@ def explain_failure(error: OSError, path: str) -> Absent | Unreadable:
         return error.answer
     if error.errno in _GONE:
         return ABSENT
+    # With root's rights this is a security module or a server, and `sudo` would be a wrong way out.
     if error.errno in _FORBIDDEN and os.geteuid() != 0:
         return Unreadable(f"needs root: permission denied on {path}")
     if error.errno == errno.ELOOP:
@@ -239,6 +241,8 @@ class FileTree:
 
     def head(self, path: str, size: int = 4) -> Answer[bytes]:
         """The first bytes of a regular file."""
+        if not is_plain(path):
+            return _not_a_path(path)
         try:
             with self._looked_at(path) as (info, fd):
                 is_file = stat.S_ISREG(info.st_mode)
@@ -254,6 +258,8 @@ class FileTree:
         """The process that holds a write lock of fcntl(2) on a file, as F_GETLK tells it; nothing
         where none does. Its number is 0 where it is not of this PID namespace.
         """
+        if not is_plain(path):
+            return _not_a_path(path)
         try:
             with self._looked_at(path) as (info, fd):
                 if not stat.S_ISREG(info.st_mode):
@@ -279,6 +285,8 @@ class FileTree:
         """A file as `read` gives it, and where others than root have a say in it: the folders on
         the way to it, links there, and the file.
         """
+        if not is_plain(path):
+            return _not_a_path(path), ()
         try:
             with self._walk(path) as found:
                 info = found.stat()

@@ -55,6 +55,7 @@ def _split_chunks(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 def _parse_section(head: str, lines: list[str]) -> DriverDevice:
     fields = [(match[1], match[2]) for one in lines if (match := _FIELD.fullmatch(one.rstrip()))]
+    # Reversed, because of two with one name a dict keeps the last.
     first = dict(reversed(fields))
     return DriverDevice(
         device=head,

@@ -69,6 +69,8 @@ class _Tally:
             self.is_complete = False
             return
         if stat.S_ISREG(info.mode) and info.inode not in self.named:
+            # A sparse file has a larger size than it takes, and one with blocks behind its end a
+            # smaller one (fallocate(2)).
             self.size_bytes += min(info.size, info.taken)
             if info.links > 1:
                 self.named.add(info.inode)

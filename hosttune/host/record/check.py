@@ -18,6 +18,7 @@ _MAX_FAULTS: Final = 20
 
 
 def _is_int(value: Any) -> bool:
+    # Python takes a bool for an int; in JSON true is not a number.
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -327,6 +327,7 @@ class RecordReader:
         answer = self._answer(
             "stats" if follow else "lstats", path, lambda entry: Stat(*entry), follow=follow
         )
+        # What is not a link is the same with and without following.
         if _is_missing(answer) and not follow and self.link(path) is ABSENT:
             return self.stat(path)
         return answer
@@ -443,6 +444,8 @@ def _decode_completed(entry: Any) -> Completed:
 
 
 def _decode_process(entry: Any) -> Process:
+    # Fields that a later version added are passed over; those that an older one did not know get
+    # their defaults.
     lists = {key: tuple(entry.get(key, ())) for key in ("command", "devices", "variables")}
     return Process(**{key: value for key, value in entry.items() if key in _OF_PROCESS} | lists)
 

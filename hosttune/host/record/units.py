@@ -23,6 +23,7 @@ def assemble_answer(
     known: dict[str, str] = {}
     for recorded, entry in queries.items():
         if recorded[:2] == _SHOW and "--" in recorded and _part_words(recorded)[0] == options:
+            # The first answer counts: the same unit may have changed before a later one.
             known = {**_by_name(entry.get("stdout"), _part_words(recorded)[1]), **known}
     found = [known[name] for name in wanted if name in known]
     return {"status": 0, "stdout": "\n\n".join(found) + "\n", "stderr": ""} if found else None

@@ -128,6 +128,7 @@ class _Unpacked:
     def __init__(self, content: bytes) -> None:
         self._content, self._at, self._total = memoryview(content), 0, 0
         self._left, self._chunk, self._used = b"", b"", 0
+        # A header of xz may ask for 4 GiB of memory; what `xz -9` packs takes 65 MiB (xz(1)).
         self._xz = (
             lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY_OF_XZ)
             if content.startswith(_XZ)
@@ -226,6 +227,8 @@ def read_archive(content: bytes, path: str, choose: Callable[[str], ArchivePart]
             ):
                 raise make_refusal(path, "it has files outside its one folder")
             size = member.size
+            # A size is the word of the archive, but `take` has checked it: no more than MOST_OF_ONE
+            # is read at once.
             if place and kept.take(place, member, choose(place)):
                 kept.files[place] = stream.read(size)
                 size = 0

@@ -240,6 +240,7 @@ def _unpack(content: bytes, most: int) -> bytes:
             length += len(part)
             if is_over and not part:
                 return b"".join(parts)
+        # What is left belongs to the next gzip file.
         at -= len(stream.unused_data)
     return b"".join(parts)
 

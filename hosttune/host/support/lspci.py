@@ -202,6 +202,7 @@ def _place_devices(devices: tuple[PciDevice, ...]) -> Mapping[str, str]:
 
 def _find_bus(bridge: PciDevice) -> str:
     """The bus below a bridge; empty where it is not shown."""
+    # The highest bit of the header type only says that the device has more functions.
     if len(bridge.config) >= 64 and bridge.config[14] & 0x7F == 1:
         return f"{bridge.config[25]:02x}"
     buses = _find_first(_BUSES, bridge)
@@ -210,6 +211,7 @@ def _find_bus(bridge: PciDevice) -> str:
 
 def _place_slot(slot: str, bridges: Mapping[tuple[str, str], str], *, is_sure: bool) -> str:
     way = [slot]
+    # A damaged or invented list of bridges may be a ring.
     while len(way) < 32:
         domain, bus = way[-1].split(":")[:2]
         above = bridges.get((domain, bus))

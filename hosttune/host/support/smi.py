@@ -154,6 +154,8 @@ def read_long(text: str) -> LongText:
         while above and above[-1][0] >= indent:
             above.pop()
         if value is not None and len(values) < _MOST:
+            # The first of two equal rows counts: names of processes, which may hold rows, come
+            # later.
             values.setdefault((*(title for _, title in above), label), value)
         if len(above) < _DEEPEST:
             above.append((indent, label))

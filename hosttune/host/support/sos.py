@@ -179,6 +179,8 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
             [Fault(Where(path), why, "give the sosreport-*.tar.xz as sos wrote it, or a record")]
         )
     answers = dict(_list_answers(archive, manifest))
+    # `sos clean` puts this word into the name of the file. A person may have renamed it, so its
+    # files are asked, too.
     is_cleaned = manifest.is_cleaned or "obfuscated" in path or _shows_cleaning(archive)
     log = answers.get("dmesg", "")
     at = _parse_time(answers.get("date --utc", ""))
@@ -350,6 +352,7 @@ def _list_tables(
     if not is_cleaned:
         _add_links(archive, tables)
     settings = _decode(archive.files.get(_SETTINGS, b""))
+    # Where a person has sos leave files out, a name that is missing proves nothing.
     is_filtered = "--skip-files" in manifest.command_line or _LEAVES_OUT.search(settings)
     if archive.is_whole and not (is_cleaned or archive.doubled or is_filtered):
         tables["listings"] |= _list_folders(archive, manifest)

@@ -216,6 +216,8 @@ def _add_listing(tables: Tables, top: str, text: str, named: NameCount) -> None:
                 tables["stats"].setdefault(path, ["file", 0o644, 0, 0, int(row[2]), *FOLDER[5:]])
             if not arrow and row[1] != "d":
                 continue
+            # The ninth character is the right of all others to write (ls(1)): there any user can
+            # make a link.
             if not arrow and line[8] == "w" and path != _OF_QUEUES:
                 open_to_users.add(path)
             named.add(path, target)

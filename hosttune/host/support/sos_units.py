@@ -85,6 +85,7 @@ class SosUnits:
             return None
         row = self._loaded.get(name)
         if name not in self._files:
+            # Loaded without a file of its own, as by a generator: the lists say too little of it.
             if row is not None and row[2] != "not-found":
                 return None
             return {

@@ -33,6 +33,8 @@ def flags_of(fd: int) -> int:
     """The inode flags of chattr(1); 0 where the file system has none. Raises OSError if they cannot
     be read.
     """
+    # The number of the request is made with a long, but the kernel writes an int
+    # (include/uapi/linux/fs.h).
     buffer = bytearray(8)
     try:
         fcntl.ioctl(fd, GETFLAGS, buffer)
@@ -140,6 +142,7 @@ def is_open_by_acl(fd: int, mode: int) -> bool:
     try:
         return "system.posix_acl_access" in os.listxattr(f"/proc/self/fd/{fd}")
     except OSError as error:
+        # What cannot be asked may have one: it counts as open.
         return error.errno not in (errno.ENOTSUP, errno.ENOSYS)
 
 

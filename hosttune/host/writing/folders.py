@@ -16,6 +16,7 @@ from hosttune.host.reading.bounded import names_in
 from hosttune.host.reading.mounters import UnaskedMounters
 from hosttune.host.reading.paths import ResolvedPath, close, is_plain, walk
 from hosttune.host.writing.attributes import mount_id
+from hosttune.quoting import quote
 
 _MODE = 0o755
 _OWN = "hosttune"
@@ -185,6 +186,7 @@ def open_in(folder: int, name: str) -> int | None:
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         ids = {mount_id(place), mount_id(folder)}
+        # Without /proc both are empty, as in a chroot, and the two cannot be compared.
         if len(ids) > 1 and "" in ids:
             raise OSError(errno.EIO, "the mount that it is on is not known")
         return os.open(".", _FOLDER, dir_fd=place) if len(ids) == 1 else None
@@ -226,7 +228,7 @@ def _refuse_untrusted(
         is_open = others or path in found.open_by_acl
         is_sticky = info.st_mode & stat_module.S_ISVTX
         if is_open and not (is_sticky and (number != last or is_output)):
-            who = hint if others else f"who can, says: getfacl {path}"
+            who = hint if others else f"see who can: getfacl {quote(path)}"
             raise Refused(f"{writer} does not write in {path}, because others can", hint=who)
 
 

@@ -61,6 +61,8 @@ def hold_lock(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
         # a full /run: who holds it is then not known, and it is held all the same
         with suppress(OSError):
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        # The file stays: if it were removed, one run could hold the old file and another one a new
+        # file of this name.
         yield
         os.ftruncate(fd, 0)
     finally:

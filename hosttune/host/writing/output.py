@@ -66,6 +66,8 @@ def _save(path: str, content: bytes, mode: int, root: str, make: int | None, own
     ):
         if _is_special(folder, name, path, owner):
             raise _existing_file(path)
+        # Not with the ending of the file: what reads a whole folder, as node_exporter reads *.prom,
+        # must not take the draft.
         draft = f".hosttune-{secrets.token_hex(8)}"
         file_descriptor = os.open(draft, _MAKE, 0o600, dir_fd=folder)
         try:
@@ -131,6 +133,8 @@ def _check_writable(path: str, owner: int) -> None:
     with opened_entry("/", os.path.abspath(path), is_output=True, owner=owner) as (folder, name):
         if _is_special(folder, name, path, owner):
             raise _existing_file(path)
+        # By the effective ids: those of the person who typed sudo are in force here, and the real
+        # ones are still root's.
         if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK, effective_ids=True):
             raise HosttuneError(
                 f"{path}: cannot be written", hint="name a file in a folder of yours"

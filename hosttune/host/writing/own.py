@@ -47,6 +47,8 @@ def _append(fd: int, data: bytes) -> None:
             view = view[os.write(fd, view) :]
         os.fsync(fd)
     except OSError:
+        # The half of a line would make one line of this and the next one, which the journal could
+        # not read.
         os.ftruncate(fd, size)
         raise
 

@@ -29,6 +29,7 @@ from hosttune.host.writing.attributes import (
     refuse_signed,
 )
 from hosttune.host.writing.folders import FolderEntry, opened_place, remove_folder
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import Absent, FileValue
 
@@ -203,9 +204,12 @@ def _open_changeable(place: FolderEntry) -> Iterator[tuple[int, os.stat_result]]
     try:
         info = os.fstat(fd)
         if info.st_nlink > 1:
+            path = quote(place.path)
+            # All names of a file are on its own file system, which need not be that of `/`.
+            top = f'"$(findmnt -no TARGET --target {path})"'
             raise Refused(
                 f"{place.path} has {info.st_nlink} hard links: the others would keep the old text",
-                hint=f"find them with: find / -xdev -samefile {place.path}",
+                hint=f"find them with: sudo find {top} -xdev -samefile {path}",
             )
         refuse_flags(fd, place.path)
         refuse_mount_point(place.folder, fd, place.path)
@@ -236,6 +240,7 @@ def _temp_file(place: FolderEntry) -> Iterator[tuple[str, int]]:
     was renamed.
     """
     temp = f".{place.name}.hosttune-{secrets.token_hex(8)}"
+    # Closed to others until it has the mode of the target: a file of settings may hold passwords.
     fd = os.open(temp, _MAKE, 0o600, dir_fd=place.folder)
     try:
         yield temp, fd
@@ -272,6 +277,7 @@ def _rename_new(temp: str, place: FolderEntry) -> None:
         if renameat2(place.folder, old, place.folder, new, _RENAME_NOREPLACE) == 0:
             return
         number = ctypes.get_errno()
+        # EINVAL: the file system does not know the flag (rename(2)).
         if number not in (errno.EINVAL, errno.ENOSYS):
             raise OSError(number, os.strerror(number), place.path)
     os.link(

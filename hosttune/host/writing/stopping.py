@@ -57,6 +57,7 @@ def get_signal() -> int:
 @contextmanager
 def between_changes() -> Iterator[None]:
     """Within, SIGINT and SIGTERM are noted for `get_signal`. What is ignored stays so."""
+    # Python lets only the main thread set handlers.
     before = {one: signal.getsignal(one) for one in _STOPPING} if _is_main() else {}
     _Noted.signal = 0
     try:
