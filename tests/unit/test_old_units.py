@@ -31,7 +31,7 @@ def test_a_line_that_names_another_device_by_now():
         ("UUID=1A-2B /data ext4 defaults 0 2", "/dev/disk/by-uuid/1a-2b"),
         ('UUID="1a-2b" /data ext4 defaults,nofail 0 2', "/dev/disk/by-uuid/1a-2b"),
         ("LABEL='scratch' /data ext4 defaults,nofail 0 2", "/dev/disk/by-label/scratch"),
-        ("LABEL=100% /data ext4 defaults 0 2", "/dev/disk/by-label/100%%"),
+        ("LABEL=100% /data ext4 defaults 0 2", "/dev/disk/by-label/100\\x25"),
         ("LABEL=a\\040b /data ext4 defaults 0 2", "/dev/disk/by-label/a\\x20b"),
         ("nfs01:/a /data nfs4 _netdev 0 0", "nfs02:/a"),
         ("/srv/a /data none bind 0 0", "/srv/b"),
