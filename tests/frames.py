@@ -8,6 +8,7 @@ What they write works and passes its test; `FILL IN` stands where its author has
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,7 +96,7 @@ class {cls}Wish(WishKind):
     operators = (Operator.EXACTLY,)
     activations = (Activation.NOW,)
 
-    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
+    def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002
         return (_place_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
@@ -245,6 +246,11 @@ def main(what: str, words: list[str], root: Path = ROOT) -> str:
         sys.exit(f"{taken[0]} is there already")
     for path, text in files.items():
         (root / path).write_text(text, encoding="utf-8")
+    # A name can make a line too long, or change the order of imports.
+    made = [str(root / path) for path in files if path.endswith(".py")]
+    settings = ("--config", str(ROOT / "pyproject.toml"))
+    for command in (("check", "--quiet", "--fix", "--select", "I"), ("format", "--quiet")):
+        subprocess.run([sys.executable, "-m", "ruff", *command, *settings, *made], check=True)
     test = next(path for path in files if path.startswith("tests/"))
     return f"written: {', '.join(files)}\nfill in what says {PLACEHOLDER}, then: ./run test {test}; ./run generate; ./run test touched"
 

@@ -61,7 +61,8 @@ def _list_errors(log: str) -> Iterator[tuple[str, str, str, str]]:
     """(The line that begins a step, the last line of its script, the package, the reason) of each
     error; of each step without one the first only."""
     start = last = name = ""
-    for line in _CONTROL.sub("", log).replace("\r", "\n").splitlines():
+    # apt runs dpkg on a terminal, so that lines end with a carriage return, too.
+    for line in filter(str.strip, _CONTROL.sub("", log).replace("\r", "\n").splitlines()):
         if name:
             yield start, last, name, line.strip()
             start = last = name = ""
@@ -71,7 +72,7 @@ def _list_errors(log: str) -> Iterator[tuple[str, str, str, str]]:
             if start:
                 yield start, "", "", ""
             start, last = line[:_LONGEST], ""
-        elif line.strip() and not line.startswith(_WRAPS):
+        elif not line.startswith(_WRAPS):
             last = line.strip()[:_LONGEST]
     if start and not name:
         yield start, "", "", ""

@@ -348,13 +348,14 @@ def test_file_of_the_driver_in_a_package_of_others_ends_without_that_package(tre
     facts = host.facts()
     evidence, repair = others_broken(facts)
     assert "xserver-xlibre (unpacked): none is of the driver" in evidence
-    first, _, rest = repair.partition(
-        "\nif dpkg ends with the same error, see why: /var/log/apt/term.log"
-    )
+    assert "trying to overwrite '/usr/share/X11/10-nvidia.conf'" in evidence
+    words, _, steps = repair.partition("\n")
+    assert words == "solve that (all of it: /var/log/apt/term.log), as dpkg does the same again"
+    first, _, without = steps.partition("\nto do without what is new: ")
     host.type(typed(first), 100)
-    assert ("sudo apt-get remove xserver-xlibre" in rest) is not is_upgrade
+    assert without == ("" if is_upgrade else "sudo apt-get remove xserver-xlibre")
     if not is_upgrade:
-        host.type(typed(rest.rpartition(": ")[2]), 0)
+        host.type(typed(without), 0)
         assert host.is_whole()
         assert host.has("xserver-xorg-video-nvidia-580")
 

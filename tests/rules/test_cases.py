@@ -1,32 +1,35 @@
-"""The cases of the rules: `tests/rules/<rule id>.yaml`, one list of hosts with a few changes and
-what the rule says there.
+"""The cases of the rules: `tests/rules/<rule id>.yaml`, one list of hosts with a few changes and what the rule says
+there.
 
-- name: swap and enough RAM        # what the case shows host: h100-8x-2socket            # a built
-  host (./run hosts), or one of tests/hosts/kinds files: {/proc/swaps: null}       # what is
-  different there; null removes the file modes: {/usr/bin/su: "4755"}     # permission bits of such
-  a file, where they are not 644 links: {/sys/class/net/eth1/device: ../../..}  # symbolic links
-  there besides smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says
-  otherwise of a GPU (_ for each dot); # null: it leaves it out; a text stands in the place of every
-  value log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel
-  log; null: nobody can read it processes: [{cgroup: /system.slice}]  # GPU processes that run
-  there; what is not said is as in tests/hosts/told.py daemons: {slurmd: "/usr/sbin/slurmd
-  --systemd"}  # root's processes of a name, by their command lines answers: {"nvidia-smi -L": "GPU
-  0"}   # what programs print there; null for one that is not installed; a mapping # has `status`
-  and `stderr` spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a
-  mount, bytes kept back for root usages: {/tmp: [1000, 3, true]}       # bytes and files that lie
-  in a folder, and whether all of it was counted unreadable: {/sys/block: no permission} # paths
-  where nobody can look, and why holes: [hole docker-ce 29.7.0 CVE-1 weak]  # rows of
-  known-holes.tsv in place of ours packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is
-  installed besides; null for what is not params: {value: 5}               # what a policy says
-  data_mounts: [{source: ..., target: ...}] others: [gpu-fabric]             # rules of `hosttune
-  health` that call this host sick, too (test_health.py) expect: verdict: differs               # of
-  the finding for `subject` subject: /data                 # of a rule with for_each: the thing that
-  is meant; the first where it is not said fault: true                    # it says that the machine
-  does not do its work; false where it is not said impairs: true                  # it says that the
-  machine does it badly; not looked at where it is not said hold: owned by                 # the
-  kind of hold, when there is one says: a phrase                 # in reason, evidence, hold or todo
-  says_not: a phrase             # in none of them changes: ["sysctl:vm.swappiness 60 -> 10"]   #
-  all of them; a file shows its last line
+- name: swap and enough RAM        # what the case shows
+  host: h100-8x-2socket            # a built host (./run hosts), or one of tests/hosts/kinds
+  files: {/proc/swaps: null}       # what is different there; null removes the file
+  modes: {/usr/bin/su: "4755"}     # permission bits of such a file, where they are not 644
+  links: {/sys/class/net/eth1/device: ../../..}  # symbolic links there besides
+  smi: {"0000:1b:00.0": {ecc_mode_current: Disabled}}  # what nvidia-smi says otherwise of a GPU (_ for each dot);
+                                     # null: it leaves it out; a text stands in the place of every value
+  log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log; null: nobody can read it
+  processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
+  daemons: {slurmd: "/usr/sbin/slurmd --systemd"}  # root's processes of a name, by their command lines
+  answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed; a mapping
+                                     # has `status` and `stderr`
+  spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a mount, bytes kept back for root
+  usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, and whether all of it was counted
+  unreadable: {/sys/block: no permission} # paths where nobody can look, and why
+  holes: [hole docker-ce 29.7.0 CVE-1 weak]  # rows of known-holes.tsv in place of ours
+  packages: {runc: 1.1.5-0ubuntu1}      # what dpkg says is installed besides; null for what is not
+  params: {value: 5}               # what a policy says
+  data_mounts: [{source: ..., target: ...}]
+  others: [gpu-fabric]             # rules of `hosttune health` that call this host sick, too (test_health.py)
+  expect:
+    verdict: differs               # of the finding for `subject`
+    subject: /data                 # of a rule with for_each: the thing that is meant; the first where it is not said
+    fault: true                    # it says that the machine does not do its work; false where it is not said
+    impairs: true                  # it says that the machine does it badly; not looked at where it is not said
+    hold: owned by                 # the kind of hold, when there is one
+    says: a phrase                 # in reason, evidence, hold or todo
+    says_not: a phrase             # in none of them
+    changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""What `base` without a policy says and does on each kind of host of `tests/hosts/kinds`:
-`tests/rules/kinds/<kind>.yaml`.
+"""What `base` without a policy says and does on each kind of host of `tests/hosts/kinds`: `tests/rules/kinds/<kind>.yaml`.
 
-changes: [memory-max-map-count]    # the rules that would change something now; all of them, so a
-new one needs a decision says:                              # what must be said
-- {rule: gpu-driver, verdict: ok, hold: owned by, says: a phrase}   # some finding of the rule;
-  words are optional never: [mkfs]                      # what must not stand anywhere in check,
-  plan or the driver's page, in any case
+changes: [memory-max-map-count]    # the rules that would change something now; all of them, so a new one needs a decision
+says:                              # what must be said
+- {rule: gpu-driver, verdict: ok, hold: owned by, says: a phrase}   # some finding of the rule; words are optional
+never: [mkfs]                      # what must not stand anywhere in check, plan or the driver's page, in any case
 """
 
 from __future__ import annotations

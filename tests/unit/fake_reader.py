@@ -21,14 +21,16 @@ _MAX_LINKS = 40
 class FakeReader:
     """FakeReader(files={"/etc/hostname": "a"}, links={"/etc/mtab": "/proc/self/mounts"}) ...
 
-    files: path -> str, bytes, FileValue (sets mode and owner too) or Unreadable. links: path ->
-    text of the link. folders: empty folders (those that hold something need no mention). queries:
-    argv as a tuple -> Completed, str (its stdout, status 0), ABSENT or Unreadable. stats: path ->
-    Stat (device nodes, odd owners) or Unreadable. spaces: path -> Space. refused: path of a file or
-    folder -> why nothing can be written there. unreadable: path -> reason; that path and everything
-    below it answers Unreadable to every method. processes: a tuple of Process, or Unreadable.
-    `asked` collects every argv that was queried, in order; `seen` every path that was read, listed
-    or stat'ed.
+    files: path -> str, bytes, FileValue (sets mode and owner too) or Unreadable.
+    links: path -> text of the link.
+    folders: empty folders (those that hold something need no mention).
+    queries: argv as a tuple -> Completed, str (its stdout, status 0), ABSENT or Unreadable.
+    stats: path -> Stat (device nodes, odd owners) or Unreadable.
+    spaces: path -> Space.
+    refused: path of a file or folder -> why nothing can be written there.
+    unreadable: path -> reason; that path and everything below it answers Unreadable to every method.
+    processes: a tuple of Process, or Unreadable.
+    `asked` collects every argv that was queried, in order; `seen` every path that was read, listed or stat'ed.
     """
 
     def __init__(

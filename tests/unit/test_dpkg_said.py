@@ -47,6 +47,7 @@ QUIRKS, OTHER = "ModuleNotFoundError: No module named 'Quirks'", "trying to over
         ("dpkg: error processing package x (--configure):\n package is in a very bad inconsistent state; you should\n", {"x": "package is in a very bad inconsistent state; you should"}),
         ("dpkg: error processing package x (--configure):\n installed x package post-installation script subprocess returned error exit status 10\n", {"x": "installed x package post-installation script subprocess returned error exit status 10"}),
         ("", {}),
+        ((SCRIPT + FILES).replace("\n", "\r\n"), {"nvidia-dkms-580-open": QUIRKS, "libnvidia-gl-580": OTHER}),
     ],
 )  # fmt: skip
 def test_last_line_of_a_script_or_the_sentence_of_dpkg_is_kept_until_the_package_is_set_up(

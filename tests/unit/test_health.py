@@ -212,7 +212,8 @@ def test_work_is_done_side_by_side_and_nobody_waits_for_what_hangs(tmp_path):
     assert listed == []  # what was started is ended with the child
 
 
-def test_what_comes_after_many_that_hang_is_asked_all_the_same():
+def test_what_comes_after_many_that_hang_is_asked_all_the_same(monkeypatch):
+    monkeypatch.setattr("hosttune.host.in_time._PATIENCE_S", 0.001)  # 30 times that, beside load
     hang = {f"hangs {number}": lambda: bytes(Event().wait()) for number in range(30)}
     answers = in_time({**hang, "last": lambda: b"there"}, 1.0)
     assert answers.pop("last") == b"there"

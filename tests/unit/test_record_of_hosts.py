@@ -139,6 +139,21 @@ def test_every_reader_of_the_kernel_log_finds_its_lines_in_a_record():
     assert choosers <= set(record_encode._CHOOSERS)
 
 
+def test_a_record_keeps_the_kernel_log_in_its_order():
+    """What a machine check says before init runs is of the boot that ended with it."""
+    now = 1_780_000_000
+    lines = [
+        f"{now}.1 kernel: Linux version 6.8.0-60-generic (a@b)",
+        f"{now}.2 kernel: mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 4: be00000000800400",
+        f"{now}.3 kernel: Run /init as init process",
+        f"{now}.4 kernel: nvme nvme1: controller is down; will reset: CSTS=0x3",
+    ]
+    host = FakeReader(queries={JOURNAL: "".join(f"{line}\n" for line in reversed(lines))})
+    data = take_record(host, lambda door: door.query(JOURNAL), share=False, tool_version="0")
+    kept = RecordReader(json.loads(json.dumps(data))).query(JOURNAL).stdout.decode()
+    assert kept.splitlines() == lines[::-1]
+
+
 def test_a_record_keeps_how_often_a_drive_was_reset_and_that_a_table_was_full():
     now = 1_780_000_000
     lines = [

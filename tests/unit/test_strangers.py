@@ -17,6 +17,7 @@ from hosttune.choices.driver_states.mixed import (
     tell_of_unmet,
     third_party,
 )
+from hosttune.choices.driver_states.state import libraries_only
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive, tell_updates
 from hosttune.facts import UnknownFact
 from hosttune.facts.gpu.archives import Offer
@@ -533,3 +534,18 @@ def test_archive_that_is_neither_is_told_as_what_it_is():
     )
     assert "the archive Lambda Labs" in third_party(other)[0]
     assert third_party(host(driver(NEW), UBUNTU)) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "option"),
+    [
+        ("396.44", "--no-kernel-module"),
+        ("510.68.02", "--no-kernel-module"),
+        ("515.43.04", "--no-kernel-modules"),
+        ("580.105.08", "--no-kernel-modules"),
+    ],
+)
+def test_the_installer_has_the_option_for_libraries_only_under_the_name_of_its_version(
+    version, option
+):
+    assert libraries_only(version) == option

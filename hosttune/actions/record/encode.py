@@ -438,8 +438,11 @@ def _short_log(content: str) -> str:
     # Turned round, because those who choose take the last lines. What a user chose the beginning of
     # goes before that: it counts for nothing, and must not push real lines out.
     log = kernel_log.leave_users_out(kernel_log.reverse_log(content))
-    chosen = dict.fromkeys(line for choose in _CHOOSERS for line in choose(log))
-    return kernel_log.reverse_log("".join(f"{line}\n" for line in chosen))
+    chosen = {line for choose in _CHOOSERS for line in choose(log)}
+    # In the order of the log: whether an error is of this boot is known by the line before it with
+    # which the boot began.
+    kept = dict.fromkeys(line for line in log.splitlines() if line in chosen)
+    return kernel_log.reverse_log("".join(f"{line}\n" for line in kept))
 
 
 def _short_pool(content: str) -> str:

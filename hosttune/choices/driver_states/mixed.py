@@ -14,6 +14,7 @@ from hosttune.choices.driver_states.state import (
     BootOutlook,
     StateText,
     installer_steps,
+    libraries_only,
 )
 from hosttune.choices.drivers.branch import describe_not_driven
 from hosttune.choices.next_kernel import (
@@ -237,7 +238,7 @@ def libraries_back(facts: Facts, module: DriverModule) -> str:
     """
     driver = facts.driver
     if not driver.branch:
-        fetch, again = installer_steps(facts, module.version, "--no-kernel-modules")
+        fetch, again = installer_steps(facts, module.version, libraries_only(module.version))
         if strangers := libraries_beside_installer(facts):
             steps = [f"sudo apt-get remove {' '.join(map(quote, strangers))}", "sudo ldconfig"]
             back = [

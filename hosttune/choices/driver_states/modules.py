@@ -27,6 +27,7 @@ from hosttune.choices.driver_states.state import (
     StateText,
     holds_state,
     installer_steps,
+    libraries_only,
     read_log_fact,
 )
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
@@ -390,7 +391,8 @@ def contained_mismatch(facts: Facts) -> StateText | None:
         way += ": sudo apt-get install --allow-downgrades "
         way += join([f"{name}={loaded}*" for name in own])
     elif driver.runfile:
-        way = "\n".join((f"{way}:", *installer_steps(facts, loaded, "--no-kernel-modules")))
+        steps = installer_steps(facts, loaded, libraries_only(loaded))
+        way = "\n".join((f"{way}:", *steps))
     return (
         evidence,
         (

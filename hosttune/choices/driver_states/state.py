@@ -18,12 +18,14 @@ from hosttune.facts.apt_decisions import make_unhold_command
 from hosttune.facts.base import Fact, read_or_default
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
 from hosttune.quoting import join, quote
 
 UNMET = "unmet dependencies"
 REBOOT = "drain the host and reboot"
 INITRAMFS = REBUILD
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
+_PLURAL = 515  # the branch since which the installer has --no-kernel-modules
 
 
 @frozen
@@ -117,6 +119,14 @@ def installer_steps(facts: Facts, version: str, *options: str) -> tuple[str, str
     return f"download it from NVIDIA to {quote(path)}, where only root can write", join(
         ["sudo", "sh", path, *options]
     )
+
+
+def libraries_only(version: str) -> str:
+    """The option of NVIDIA's installer for all but the modules. It takes the exact name only, which
+    is in the plural since branch 515 (nvidia-installer, option_table.h).
+    """
+    branch = parse_digits(version.partition(".")[0], 0)
+    return "--no-kernel-modules" if branch >= _PLURAL else "--no-kernel-module"
 
 
 def uninstall(facts: Facts) -> str:

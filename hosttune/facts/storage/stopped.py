@@ -41,11 +41,15 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _EXT4 = "/sys/fs/ext4"
+_CLASS = "/sys/class/block"
 _STAT = regex(r"^(write|read|flush|corruption|generation)_errs (\d+)$", re.MULTILINE)
 _EIO = ": Input/output error"  # how the door's reason ends
 MISSING = "is missing"  # ends the sentence on a disk that a btrfs lacks
 _CHECKS = {"xfs": "sudo xfs_repair", "btrfs": "sudo btrfs check"}
 _NEVER_FREE = ("/", "/usr", "/var")
+_GONE = "on a disk that is gone"
+# Names that the kernel gives to disks and partitions, and to no other device.
+_PLAIN = regex(r"/dev/((?:[sv]d|xvd)[a-z]{1,4}\d{0,3}|(?:nvme\d{1,4}n|mmcblk)\d{1,4}(?:p\d{1,3})?)")
 
 
 @frozen
@@ -71,6 +75,11 @@ class LocalFilesystem(Fact):
         (systemd-fsck@.service(8)).
         """
         check = f"{_CHECKS.get(self.fstype, 'sudo e2fsck -f')} {quote(self.source)}"
+        if self.stopped == _GONE:
+            return (
+                "attach the disk again when it is unmounted, and check it before it is mounted: "
+                f"sudo umount {quote(self.target)}"
+            )
         if self.target not in _NEVER_FREE:
             return f"unmount it, and check it: {check}"
         if self.fstype in _CHECKS:
@@ -151,6 +160,12 @@ def _why_stopped(
     """`is_recent`: ext4 counted an error on its device in this boot."""
     if word := word_of(mount.options, mount.super_options):
         return word
+    # The mount table keeps the mount of a disk that was pulled out or detached, and what is in
+    # memory is still read: nothing fails until something is written.
+    if not reader.persistent_only and (plain := _PLAIN.fullmatch(mount.source)):
+        names = names_in(reader, _CLASS)
+        if names and plain[1] not in names:
+            return _GONE
     stat = ABSENT if reader.persistent_only or is_covered else reader.stat(mount.target)
     if isinstance(stat, Unreadable) and stat.reason.endswith(_EIO):
         return "shut down" if mount.fstype == "xfs" else "answering with errors alone"
