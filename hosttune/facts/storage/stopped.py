@@ -21,7 +21,14 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
-from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, read_text
+from hosttune.facts.reading import (
+    if_absent,
+    names_in,
+    read_integer,
+    read_line,
+    read_text,
+    require_sure,
+)
 from hosttune.facts.storage.btrfs_room import find_folder
 from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.mounts import LOCAL_TYPES
@@ -164,7 +171,9 @@ def _why_stopped(
     # memory is still read: nothing fails until something is written.
     if not reader.persistent_only and (plain := _PLAIN.fullmatch(mount.source)):
         names = names_in(reader, _CLASS)
-        if names and plain[1] not in names:
+        is_listed = not names or plain[1] in names
+        # Where another /sys is mounted, such as that of a test, the node is there all the same.
+        if not is_listed and require_sure(reader.stat(mount.source)) is ABSENT:
             return _GONE
     stat = ABSENT if reader.persistent_only or is_covered else reader.stat(mount.target)
     if isinstance(stat, Unreadable) and stat.reason.endswith(_EIO):
