@@ -98,6 +98,7 @@ _CHOOSERS = (
     host_log.choose_lines,
     device_log.choose_lines,
 )  # what facts take of the kernel log
+_TIME = regex(r"\[? {0,20}(\d{1,12}\.\d{1,9})\b")
 _POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _PLAIN_DISK = regex(  # a group, or the kernel's own name
     r"(?:mirror|raidz\d?|draid[\w:]*|spare|replacing)-\d+|(?:[sv]d[a-z]+|dm-|md"
@@ -438,11 +439,17 @@ def _short_log(content: str) -> str:
     # Turned round, because those who choose take the last lines. What a user chose the beginning of
     # goes before that: it counts for nothing, and must not push real lines out.
     log = kernel_log.leave_users_out(kernel_log.reverse_log(content))
-    chosen = {line for choose in _CHOOSERS for line in choose(log)}
+    chosen = dict.fromkeys(line for choose in _CHOOSERS for line in choose(log))
     # In the order of the log: whether an error is of this boot is known by the line before it with
     # which the boot began.
-    kept = dict.fromkeys(line for line in log.splitlines() if line in chosen)
+    kept = sorted(chosen, key=_read_time)
     return kernel_log.reverse_log("".join(f"{line}\n" for line in kept))
+
+
+def _read_time(line: str) -> float:
+    """With which a line begins: `[ 12.3]` of dmesg, `1780000000.1` of journalctl; 0 without one."""
+    match = _TIME.match(line)
+    return float(match[1]) if match else 0.0
 
 
 def _short_pool(content: str) -> str:
