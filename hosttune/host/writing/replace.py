@@ -204,12 +204,12 @@ def _open_changeable(place: FolderEntry) -> Iterator[tuple[int, os.stat_result]]
     try:
         info = os.fstat(fd)
         if info.st_nlink > 1:
-            path = quote(place.path)
             # All names of a file are on its own file system, which need not be that of `/`.
-            top = f'"$(findmnt -no TARGET --target {path})"'
             raise Refused(
                 f"{place.path} has {info.st_nlink} hard links: the others would keep the old text",
-                hint=f"find them with: sudo find {top} -xdev -samefile {path}",
+                hint="find them with: sudo find "
+                f'"$(findmnt -no TARGET --target {quote(place.path)})" '
+                f"-xdev -samefile {quote(place.path)}",
             )
         refuse_flags(fd, place.path)
         refuse_mount_point(place.folder, fd, place.path)
