@@ -286,7 +286,7 @@ def way_to_sources(facts: Facts, words: str) -> str:
     """
     if "The list of sources could not be read" not in words:
         return ""
-    mend = "sudo apt-get update names the line that apt cannot read: correct it"
+    way = "sudo apt-get update names the line that apt cannot read: correct it"
     if match := _CONFLICT.search(words):
         found = attempt(
             lambda: [one.place for one in facts.apt.sources if one.value.startswith(match[1])]
@@ -294,8 +294,8 @@ def way_to_sources(facts: Facts, words: str) -> str:
         places = f": {', '.join(found)}" if isinstance(found, list) and found else ""
         kept = "one with /usr/share/keyrings/cuda-archive-keyring.gpg"
         kept = kept if any(site in match[1] for site in NVIDIA_SITES) else "one"
-        mend = f"keep {kept} of the lines of {quote(match[1])}, and take the others out{places}"
-    return f"{mend}\nsudo apt-get update"
+        way = f"keep {kept} of the lines of {quote(match[1])}, and take the others out{places}"
+    return f"{way}\nsudo apt-get update"
 
 
 def archive_of_other_system(facts: Facts) -> AptDecision | None:

@@ -168,7 +168,7 @@ def test_settings_that_dcb_does_not_tell_are_unknown(answer, said):
 
 def test_host_without_dcb_makes_nothing_unknown():
     rail = near(queries=dcb(3, ABSENT, ABSENT))
-    assert rail.lossless == rail.trust == "not told: dcb is not installed"
+    assert rail.lossless == rail.trust == "not known: dcb is not installed"
     assert rail.mtu == 9000
 
 

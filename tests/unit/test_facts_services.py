@@ -4,8 +4,9 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
-from hosttune.facts.services.oomd import show_command, units_of
+from hosttune.facts.services.oomd import _PROPERTIES, units_of
 from hosttune.facts.services.systemd_config import parse, read_settings
+from hosttune.facts.services.units import show_command
 from hosttune.host.door import Completed, Process, Stat
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -186,7 +187,9 @@ def oomd(shown, cgroup="/", **more):
     }  # fmt: skip
     units = {"-.slice", "machine.slice", "system.slice", "user.slice", *units_of(cgroup)}
     reader = FakeReader(
-        files, queries={show_command(units): shown}, processes=(process(cgroup=cgroup),)
+        files,
+        queries={show_command(units, _PROPERTIES): shown},
+        processes=(process(cgroup=cgroup),),
     )
     return Facts(reader).oomd
 

@@ -104,7 +104,7 @@ def other_bringer(facts: Facts) -> Bringer | None:
             f"in this virtual machine {', '.join(facts.gpus.unlisted)} is a board that hosttune "
             "does not know: a new one, or a part of one (vGPU), which takes the licensed driver of "
             "its hypervisor",
-            "ask whoever lends the machine; if it is a whole GPU, "
+            "ask the provider of the machine; if it is a whole GPU, "
             "params: {gpu-driver: {bringer: host}} in the policy; if it is a vGPU, "
             f"{guest_way(facts)}",
         )

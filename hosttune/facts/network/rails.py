@@ -36,7 +36,7 @@ _NET = "/sys/class/net"
 _PRIORITIES = regex(r"\bprio-pfc((?: \d:(?:on|off))+)")
 # ports that are near no GPU are rails of one kind from so many on: two may be for two networks
 _FEW = 3
-_NO_DCB = "not told: dcb is not installed"
+_NO_DCB = "not known: dcb is not installed"
 
 
 @frozen

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, read_or_default
 from hosttune.facts.reading import ask, if_absent, names_in
+from hosttune.facts.services.units import show_command
 from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -92,7 +93,7 @@ class Oomd(Subject):
             *_list_sessions(self.reader),
             *(unit for one in held for unit in units_of(one.cgroup)),
         }
-        answer = ask(self.reader, show_command(units), timeout_s=_TIMEOUT_S)
+        answer = ask(self.reader, show_command(units, _PROPERTIES), timeout_s=_TIMEOUT_S)
         shown = parse_show(answer.text)
         if not shown:
             line = (answer.errors.strip().splitlines() or ["it printed nothing"])[0]
@@ -106,18 +107,6 @@ class Oomd(Subject):
             for name in sorted(self._shown)
             if (why := _why_watched(self._shown[name], self.facts))
         }
-
-
-def show_command(units: Iterable[str]) -> tuple[str, ...]:
-    """The one program call that answers for all these units."""
-    return (
-        "systemctl",
-        "show",
-        "--no-pager",
-        f"--property={','.join(_PROPERTIES)}",
-        "--",
-        *sorted(set(units)),
-    )
 
 
 def parse_show(output: str) -> dict[str, dict[str, str]]:

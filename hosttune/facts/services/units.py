@@ -95,16 +95,10 @@ class Units(Subject):
         return entries[name]
 
 
-def show_command(names: Iterable[str]) -> tuple[str, ...]:
+def show_command(names: Iterable[str], properties: Iterable[str] = _PROPERTIES) -> tuple[str, ...]:
     """The one program call that answers for all `names`."""
-    return (
-        "systemctl",
-        "show",
-        "--no-pager",
-        f"--property={','.join(_PROPERTIES)}",
-        "--",
-        *sorted(set(names)),
-    )
+    shown = f"--property={','.join(properties)}"
+    return ("systemctl", "show", "--no-pager", shown, "--", *sorted(set(names)))
 
 
 def parse_show(output: str, names: Iterable[str]) -> Mapping[str, Unit]:

@@ -82,6 +82,11 @@ class LocalFilesystem(Fact):
         (systemd-fsck@.service(8)).
         """
         check = f"{_CHECKS.get(self.fstype, 'sudo e2fsck -f')} {quote(self.source)}"
+        if self.stopped == _GONE and self.target in _NEVER_FREE:
+            return (
+                f"power the machine off, attach the disk again, and check {self.target} from a "
+                "rescue system"
+            )
         if self.stopped == _GONE:
             return (
                 "attach the disk again when it is unmounted, and check it before it is mounted: "
