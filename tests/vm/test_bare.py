@@ -115,7 +115,7 @@ OPEN_AT = "/etc/default/grub.d/10-site.cfg"
 BREAK_DISKS = """
 modprobe scsi_debug max_luns=5 dev_size_mb=8; modprobe dm-multipath; modprobe dm-round-robin; modprobe raid0; udevadm settle
 dmsetup create -u mpath-1 mpatha --table "0 16384 multipath 0 0 1 1 round-robin 0 2 1 8:16 1 8:32 1"
-echo offline > /sys/block/sdc/device/state
+dmsetup message mpatha 0 fail_path 8:32
 echo 2 > /sys/bus/pseudo/drivers/scsi_debug/opts; ! dd if=/dev/sdd of=/dev/null skip=4660 count=1 iflag=direct
 echo md0 > /sys/module/md_mod/parameters/new_array; cd /sys/block/md0/md
 echo none > metadata_version; echo raid0 > level; echo 2 > raid_disks; echo 65536 > chunk_size
@@ -171,7 +171,7 @@ SAID = {
     "services-tuner-conflict": "auto-cpufreq (auto-cpufreq.service runs), tlp (tlp.service runs) tune the same things",
     "storage-io-errors": "sdd failed 1 request to read or write",
     "storage-nfs-mounts": "it is mounted soft",
-    "storage-paths": "1 of its 2 paths does not work: sdc (offline)",
+    "storage-paths": "1 of its 2 paths does not work: sdc (failed)",
     "storage-raid": "it has lost a disk that it has no other copy of, and the kernel fails every write to it (raid0)",
     "storage-reserved-blocks": "154 GiB of 3072 GiB are kept back for root",
 }
