@@ -64,6 +64,7 @@ _MEMBER = regex(r"(?<!\S)([^\s\[]+)\[\d+\]((?:\([A-Z]\))*)")
 _WORKING = regex(r"\[(\d+)/(\d+)\] \[([U_]+)\]")
 _COPIES = regex(r"\b(\d+) (near|far|offset)-copies")
 _SPARES = {"raid4": 1, "raid5": 1, "raid6": 2}
+_IN_CONTAINER = regex(r" super external:/(md[^/\s]{1,64})/")
 _CONTAINER = regex(r" super external:[^/\s]")  # one of its arrays has `external:/md127/0`
 _WITHOUT_SPARE = frozenset({"raid0", "linear"})
 _WITH_PARITY = frozenset({"raid4", "raid5", "raid6"})
@@ -108,6 +109,9 @@ class Array(Fact):
     kind: str = "md"  # md | LVM
     # mdadm.conf has no line of it: the next boot may bring it up by another name, md127
     is_unlisted: bool = False
+    # of firmware RAID: the container, which takes new disks for it (mdadm refuses to add them to
+    # a member array); else empty
+    container: str = ""
     health_commands: str = (
         # the commands that show how its disks are: of those that failed, else of all
         "sudo hosttune disks"
@@ -215,6 +219,7 @@ def parse_mdstat(content: str) -> tuple[Array, ...]:
         working, progress = _WORKING.search(rest), _PROGRESS.search(rest)
         wanted, there = (int(working[1]), int(working[2])) if working else (0, 0)
         is_syncing = progress is not None and progress[1] != "check"
+        container = _IN_CONTAINER.search(rest)
         found.append(
             Array(
                 name=match[1],
@@ -229,6 +234,7 @@ def parse_mdstat(content: str) -> tuple[Array, ...]:
                 percent=float(progress[2]) if progress and is_syncing and progress[2] else -1.0,
                 is_broken=match[2] == "broken",
                 members=tuple(sorted(name for name, _ in members)),
+                container=container[1] if container else "",
             )
         )
     return tuple(sorted(found, key=lambda array: array.name))
