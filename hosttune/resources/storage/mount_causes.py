@@ -70,6 +70,7 @@ _CLONE, _DIRTY, _LACKING, _FOREIGN = map(regex, (
 _NEWER = regex(
     r"unsupported optional features|has unknown (?:incompatible|read-only compatible) features"
 )
+_HEAD_REFUSED = "SB validate failed"  # fs/xfs/xfs_mount.c
 _NEWER_KERNEL = (
     "this kernel lacks a feature of it, and no check helps: boot the kernel that made it, or a "
     "newer one"
@@ -509,7 +510,8 @@ class MountCauses:
 
     def _of_log(self, entry: FstabEntry) -> MountCause:
         """What the kernel logged of the device, or of an option that this line has."""
-        errors = attempt(lambda: self._facts.storage_log.mount_errors)
+        logged = attempt(lambda: self._facts.storage_log.mount_errors)
+        errors = logged if isinstance(logged, tuple) else ()
         found = sources_of(self._facts).find(entry.source) or ()
         # Any user can mount with options in a namespace of their own, and the kernel calls those
         # unknown that it has not, as `nofail`, which it never gets (fs/namespace.c, do_new_mount):
@@ -523,15 +525,19 @@ class MountCauses:
                 for one in entry.fstype.split(",")
             )
         }
-        for one in reversed(errors if isinstance(errors, tuple) else ()):
+        for one in reversed(errors):
             option = _OPTION.search(one.words)
             refused = (option[1] or option[2]) if option else ""
             if one.name in found:
                 if refused and refused not in own:  # of an attempt by hand
                     continue
                 path = sources_of(self._facts).describe(one.name).partition(" ")[0]
-                sentence = f"names {path}, of which the kernel log says: {one.words.rstrip('.')}"
-                return MountCause(sentence, self._todo(entry, one.words, path))
+                # XFS names the feature first, and then only that the check of its head failed.
+                words_of_it = [other.words for other in errors if other.name == one.name]
+                newer = next(filter(_NEWER.search, reversed(words_of_it)), "")
+                said = newer if newer and _HEAD_REFUSED in one.words else one.words
+                sentence = f"names {path}, of which the kernel log says: {said.rstrip('.')}"
+                return MountCause(sentence, self._todo(entry, said, path))
             if one.name in entry.fstype.split(",") and refused in words:
                 sentence = f"has the option `{refused}`, which the kernel log calls unknown"
                 return MountCause(sentence, f"take `{refused}` out")
